@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -15,10 +15,10 @@ from mucc.dialects.walk import postorder
 
 
 class AcrossWork(Pointwise):
-    """Builder of a kernel over a space whose value nodes are computed along `axis` of it."""
+    """Builder of a kernel over a space whose value nodes are computed along `axes` of it."""
 
-    def __init__(self, op: DeviceKernelOp, space: Dims, axis: int, places: Places):
-        self.axis = axis
+    def __init__(self, op: DeviceKernelOp, space: Dims, axes: Collection[int], places: Places):
+        self.axes = axes
         self.lines: dict[Operation, str] = {}
         self.read: dict[Operation, list[Operand]] = {}
         super().__init__(op, space, places)
@@ -34,7 +34,7 @@ class AcrossWork(Pointwise):
 
     @property
     def groups(self) -> Sequence[Sequence[int]]:
-        return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
+        return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
 
     def nodes_for(self, wanted: Sequence[SSAValue]) -> dict[Operation, None]:
         """Return the nodes from which `wanted` are computed, back to loads and value nodes."""

@@ -64,6 +64,8 @@ class Operand:
     """Whether elements are moved as bits in an f32, because f32 cannot represent every s32."""
     bounds: tuple[Bound, ...] = ()
     """Limits of the indices for which there are elements."""
+    is_single: bool = False
+    """Whether elements are accessed one at a time."""
 
     @property
     def element(self) -> str:
@@ -409,7 +411,8 @@ class Pointwise(ABC):
         known: dict[str, tuple[str, str]] = {}
         for operand in (*self.loads, *self.outputs):
             strides = self._merged_strides(operand, axes)
-            free = (parts.free_outputs and operand in self.outputs) or operand.member in parts.free_loads
+            is_free_output = parts.free_outputs and operand in self.outputs
+            free = operand.is_single or operand.member in parts.free_loads or is_free_output
             packed = operand.memory.type.dtype in PACKED
             lanes = "kAny" if free or packed else _lane_kind(strides[fast])
             view = self._view_type(operand, len(axes), fast, lanes)

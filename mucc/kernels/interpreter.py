@@ -19,7 +19,7 @@ from xdsl.interpreter import (
     impl_terminator,
     register_impls,
 )
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.nodes import (
@@ -47,6 +47,7 @@ from mucc.dialects.mu.interpreter import (
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.base import along
 from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
+from mucc.dialects.mu.ops.reduction import Reduction
 from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.philox import uniform
 from mucc.dialects.mu.types import Dims, dims_of
@@ -232,14 +233,15 @@ class CutlassFunctions(MuFunctions):
 
     def reduced(self, op: ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:
         """Store a reduction over the launch's space, shaped as the destination."""
-        full = self.over_space(args[0])
-        kind = op.kind.data.value
-        if are_bits(op.value):
-            value = wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(full), tuple(axes)))
-        else:
-            value = self.arrays.reduce(kind, full, tuple(axes))
-        self.write(args[1], op.destination.type, value)
+        self.write(args[1], op.destination.type, self.reduction(op.kind.data, op.value, args[0], axes))
         return ()
+
+    def reduction(self, kind: Reduction, node: SSAValue, value: Any, axes: Sequence[int]) -> Any:
+        """Reduce the value of a node over axes of the launch's space; 32-bit integers wrap around."""
+        full = self.over_space(value)
+        if not are_bits(node):
+            return self.arrays.reduce(kind.value, full, tuple(axes))
+        return wrapped(self.arrays, self.arrays.reduce(kind.value, self.arrays.whole(full), tuple(axes)))
 
 
 def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:

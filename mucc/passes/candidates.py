@@ -25,6 +25,14 @@ def taken(stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
     return Candidate(Place.JOINED, stage, stage.kind.takes(stage, op))
 
 
+def beside(values: Values, stage: Stage, op: AnchorOp) -> Candidate:
+    """Return the stage whose kernel has a further anchor's result, too, as a candidate for the anchor."""
+    needs = values.needs(op.operands[0])
+    if wait(needs, stage):
+        return refused(stage, WAITS)
+    return joins(stage, added(needs) - added(needs, stage))
+
+
 def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
     """Return a stage as a candidate for pointwise work, which moves `alone` if a map computes it."""
     if stage.space != dims_of(op.result):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -77,8 +78,12 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
         for operand in op.operands[: 1 if isinstance(op, StoreNode) else None]:
             if isinstance(operand.owner, Pointwise):
                 takers.setdefault(operand, op if isinstance(op, ValueNode) else stores[0])
-    for value in sorted(takers, key=lambda v: order[v.owner] if isinstance(v.owner, Operation) else -1):
-        block.insert_op_before(compute := _body(value, done), takers[value])
+    computed = sorted(takers, key=lambda v: order[v.owner] if isinstance(v.owner, Operation) else -1)
+    # A body comes before what takes it, and before all bodies that take it as an input.
+    places = list(accumulate((order[takers[v]] for v in reversed(computed)), min))
+    at = {place: op for op, place in order.items()}
+    for value, place in zip(computed, reversed(places), strict=True):
+        block.insert_op_before(compute := _body(value, done), at[place])
         done[value] = compute.result
     for op in (*values, *stores):
         op.operands = [done.get(v, v) for v in op.operands]

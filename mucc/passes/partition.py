@@ -26,8 +26,8 @@ from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.traffic import NOTHING
-from mucc.passes.candidates import computed, elsewhere, integers, taken, unreached
-from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins
+from mucc.passes.candidates import beside, computed, elsewhere, integers, taken, unreached
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
 
@@ -90,17 +90,17 @@ class Partition(Values):
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
         candidates = [] if home is None else [taken(home, op, needs)]
-        candidates += [joins(s, added(self.needs(op.operands[0]))) for s in self._computing(op)]
+        candidates += [beside(self, stage, op) for stage in self._computing(op)]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
         if (stage := chosen.stage) is not None:
             self._join(stage, op)
         else:
             stage = Stage(kind, op, op.space)
-            for operand in op.operands:
-                if operand not in in_memory:
-                    stage.read(self.needs(operand))
             self.stages.append(stage)
+        for operand in op.operands:
+            if operand not in in_memory and self.home.get(operand) is not stage:
+                stage.read(self.needs(operand))
         is_computed = stage.anchor is op or stage in self._computing(op)
         if is_computed and stage.kind.keeps_in_flight(op):
             self.home[op.results[0]] = stage

@@ -535,7 +535,8 @@ mu.kernel @bool_cast(%x: !mu.tensor<[M, N], f32>)
 // CHECK-NEXT: %[[V1:[0-9]+]] = cutlass.load %x : !mu.tensor<[M, N], f32>
 // CHECK-NEXT: %[[V2:[0-9]+]] = cutlass.load %[[V0]] : !mu.tensor<[M, 1], f32>
 // CHECK-NEXT: %[[V3:[0-9]+]] = mu.mul %[[V1]], %[[V2]]
-// CHECK-NEXT: cutlass.reduce_store min %[[V3]], %z : !mu.tensor<[N], f32>
+// CHECK-NEXT: %[[R0:.*]] = cutlass.reduced min %[[V3]]
+// CHECK-NEXT: cutlass.reduce_store %[[R0]], %z : !mu.tensor<[N], f32>
 // CHECK: %[[V4:[0-9]+]] = mu.expand %c axes [1]
 // CHECK-NEXT: cutlass.map "y" space ["M", "N"] {
 // CHECK-NEXT: %[[V5:[0-9]+]] = cutlass.load %x : !mu.tensor<[M, N], f32>

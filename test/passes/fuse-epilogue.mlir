@@ -241,7 +241,8 @@ cutlass.program @rounding(%x: !mu.tensor<[M, K], bf16>, %w: !mu.tensor<[K, N], b
 // CHECK-NEXT: ^bb0(%[[V3:[0-9]+]]: f32, %[[V4:[0-9]+]]: f32):
 // CHECK-NEXT: %[[V5:[0-9]+]] = mu.mul %[[V3]], %[[V4]]
 // CHECK-NEXT: cutlass.yield %[[V5]]
-// CHECK: cutlass.reduce_store sum %[[V2]], %z : !mu.tensor<[N], f32>
+// CHECK: %[[R0:.*]] = cutlass.reduced sum %[[V2]]
+// CHECK: cutlass.reduce_store %[[R0]], %z : !mu.tensor<[N], f32>
 // CHECK: cutlass.map "y" space ["M", "N"] {
 // CHECK-NEXT: %[[V6:[0-9]+]] = cutlass.load %x : !mu.tensor<[M, N], f32>
 // CHECK-NEXT: %[[V7:[0-9]+]] = cutlass.load %b : !mu.tensor<[N], f32>
@@ -257,7 +258,8 @@ cutlass.program @pointwise(%x: !mu.tensor<[M, N], f32>, %b: !mu.tensor<[N], f32>
     %0 = cutlass.load %x : !mu.tensor<[M, N], f32>
     %1 = cutlass.load %b : !mu.tensor<[N], f32>
     %2 = mu.mul %0, %1 : (f32, f32) -> f32
-    cutlass.reduce_store sum %2, %z : !mu.tensor<[N], f32>
+    %reduced1 = cutlass.reduced sum %2
+    cutlass.reduce_store %reduced1, %z : !mu.tensor<[N], f32>
   }
   cutlass.map "y" space ["M", "N"] {
     %3 = cutlass.load %x : !mu.tensor<[M, N], f32>

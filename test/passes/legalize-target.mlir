@@ -104,7 +104,8 @@ cutlass.program @vectors(%x: !mu.tensor<[M, 8], bf16>, %w: !mu.tensor<[8, 16], b
   }
   cutlass.reduce "u" space ["M", "N"] axes [0] {
     %10 = cutlass.load %y : !mu.tensor<[M, N], bf16>
-    cutlass.reduce_store max %10, %u : !mu.tensor<[N], f32>
+    %reduced1 = cutlass.reduced max %10
+    cutlass.reduce_store %reduced1, %u : !mu.tensor<[N], f32>
   }
   cutlass.map "t" space ["M", "N"] {
     %11 = cutlass.load %y : !mu.tensor<[M, N], bf16>

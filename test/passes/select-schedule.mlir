@@ -80,7 +80,8 @@ cutlass.program @none(%x: !mu.tensor<[M, N], bf16>, %y: !mu.tensor<[M, N], bf16>
     attributes {target = "sm_90a", arg_names = ["x", "y", "z"], num_inputs = 1 : i64, dims = ["M", "N"]} {
   cutlass.reduce "z" space ["M", "N"] axes [1] {
     %0 = cutlass.load %x : !mu.tensor<[M, N], bf16>
-    cutlass.reduce_store sum %0, %z : !mu.tensor<[M], f32>
+    %reduced1 = cutlass.reduced sum %0
+    cutlass.reduce_store %reduced1, %z : !mu.tensor<[M], f32>
   }
   cutlass.map "y" space ["M", "N"] {
     %1 = cutlass.load %x : !mu.tensor<[M, N], bf16>

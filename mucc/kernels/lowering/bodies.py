@@ -36,9 +36,11 @@ class Body:
 
     takes_integers: ClassVar[bool] = True
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp):
+    def __init__(self, program: ProgramBuilder, stage: StageOp, rank: int | None = None):
         self.program = program
         self.stage = stage
+        self.rank = len(stage.space) if rank is None else rank
+        """The number of axes of the kernel's space; by default of that of the stage's pointwise work."""
         self.block = Block()
         self.values: dict[tuple[SSAValue, Axes], SSAValue] = {}
         self.loads: dict[Access, SSAValue] = {}
@@ -182,9 +184,8 @@ class Body:
         return self.load(Access(self.program.extent(extent, type), ()))
 
     def load(self, access: Access) -> SSAValue:
-        rank = len(self.stage.space)
         if access not in self.loads:
-            self.loads[access] = self._load(access, rank)
+            self.loads[access] = self._load(access, self.rank)
         return self.loads[access]
 
     def _load(self, access: Access, rank: int) -> SSAValue:

@@ -2,135 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from dataclasses import replace
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import ONE, ZERO, Places
-from mucc.codegen.pointwise import THREADS, Operand, Parts, Pointwise
-from mucc.codegen.reductions import identity, reduction
-from mucc.codegen.texts import INDICES, Entry, Texts
-from mucc.kernels.reduce.op import ReduceKernelOp, ReduceStoreOp
+from mucc.codegen.memory import ZERO, Places
+from mucc.codegen.pointwise import THREADS, Operand, Parts
+from mucc.codegen.reductions import reduction
+from mucc.codegen.texts import Entry, Texts
+from mucc.dialects.cutlass.nodes import are_bits
+from mucc.dialects.mu.ops.reduction import Extreme
+from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.dialects.walk import postorder
+from mucc.kernels.reduce.op import ArgReducedOp, ReducedNode, ReducedOp, ReduceKernelOp, ReduceStoreOp
 
-_MAX_SHARED_VALUES = 4  # reduce_columns keeps 4 KB of shared memory per value at 8 lanes; 48 KB are static
-
-
-class ReduceWork(Pointwise):
-    """The text of a kernel of mucc/reduce.cuh."""
-
-    def __init__(self, op: ReduceKernelOp, places: Places):
-        self.gone = set(op.axes.get_values())
-        self.kept = [a for a in range(len(op.extents)) if a not in self.gone]
-        self.reduced: list[ReduceStoreOp] = []
-        super().__init__(op, op.extents, places)
-
-    def node(self, node: Operation) -> None:
-        if isinstance(node, ReduceStoreOp):
-            self.store(node, self._reduced_output(node))
-            self.reduced.append(node)
-        else:
-            super().node(node)
-
-    @property
-    def groups(self) -> Sequence[Sequence[int]]:
-        return [self.kept, sorted(self.gone)]
-
-    def _reduced_output(self, node: ReduceStoreOp) -> Operand:
-        operand = self.output(node.destination, tuple(self.space[a] for a in self.kept))
-        strides = [ZERO] * len(self.space)
-        for axis, stride in zip(self.kept, operand.strides, strict=True):
-            strides[axis] = stride
-        return Operand(operand.member, operand.memory, strides)
-
-    def texts(self, entry: str) -> Texts:
-        """Return the C++ of the kernel in parts."""
-        kept, gone = self.merged()
-        rank, rows = len(kept) + len(gone), self.runs_fastest(self.gone)
-        vector = self.widest if len(self.reduced) <= _MAX_SHARED_VALUES else min(self.widest, 4)
-        flags = f"kRows = {_bool(rows)}, kDense = {_bool(self._dense())}"
-        return self.assemble(
-            Parts(
-                fast=rank - 1 if rows else len(kept) - 1,
-                constants=[
-                    f"static constexpr int kRank = {rank}, kVector = {vector}, kThreads = {THREADS};",
-                    f"static constexpr int kKept = {len(kept)};",
-                    f"static constexpr bool {flags};",
-                ],
-                work=[*self._kinds(), *self._functions()],
-                entries=_entries(entry, rows),
-                launcher="launch_reduce",
-                arguments=["fill"],
-                host=self._fill(),
-                free_outputs=True,
-            )
-        )
-
-    def _dense(self) -> bool:
-        """Whether every output is contiguous f32 in the order of the kept axes: one fill covers it."""
-        extents = self.extents
-        for output in self.outputs:
-            expected = ONE
-            for axis in reversed(self.kept):
-                if not extents[axis].is_one and output.strides[axis] != expected:
-                    return False
-                expected = expected * extents[axis]
-            if output.memory.type.dtype != "f32":
-                return False
-        return True
-
-    def _kinds(self) -> list[str]:
-        kinds = ", ".join(reduction(node) for node in self.reduced)
-        return [f"  using Kinds = mucc::Reductions<{kinds}>;", ""]
-
-    def _functions(self) -> list[str]:
-        count = len(self.reduced)
-        writes = [
-            f"    mucc::reduce<{reduction(node)}>({o.member}, p, result[{k}], shared);"
-            for k, (o, node) in enumerate(zip(self.outputs, self.reduced, strict=True))
-        ]
-        return [
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE mucc::Values<V, {count}> values(P const& p) const {{",
-            *(f"    {s}" for s in self.statements),
-            f"    return {{{{{', '.join(self.results)}}}}};",
-            "  }",
-            "  template <class P>",
-            f"  MUCC_DEVICE void store(P const& p, float const (&result)[{count}], bool shared) const {{",
-            *writes,
-            "  }",
-        ]
-
-    def _fill(self) -> list[str]:
-        """Return the C++ function that fills outputs with the identity before blocks combine into them."""
-        signature = "int fill(mucc::Call const& c, Op const& op, int64_t count)"
-        if any(o.memory.type.dtype != "f32" for o in self.outputs):
-            unnamed = signature.replace("& c", "&").replace("& op", "&").replace(" count", "")
-            return [f"{unnamed} {{ return 0; }}  // blocks share f32 results only", ""]
-        fills = " ||\n         ".join(
-            f"mucc::fill(c, op.{o.member}.data, {identity(node.kind.data)}, count)"
-            for o, node in zip(self.outputs, self.reduced, strict=True)
-        )
-        return [f"{signature} {{", f"  return {fills};", "}", ""]
-
-
-def _entries(entry: str, rows: bool) -> list[Entry]:
-    given = "Work const op, mucc::Extents<Op::kRank> const extents, {0} rows, {0} length, {0} chunk"
-    found: list[Entry] = []
-    for name, function in (
-        (("warp", "rows<{}, 32>"), ("block", "rows<{}, Op::kThreads>"))
-        if rows
-        else (("columns", "columns<{}>"),)
-    ):
-        for width, vector in (("", "1"), ("_vector", "Op::kVector")):
-            for suffix, index in INDICES:
-                call = f"mucc::reduce_{function.format(vector)}(op, extents, rows, length, chunk)"
-                found.append(Entry(f"{entry}_{name}{width}{suffix}", given.format(index), call))
-    return found
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
+_ORDERS = {Extreme.ARGMAX: "Larger", Extreme.ARGMIN: "Smaller"}
 
 
 class ReduceCode(LightCode):
@@ -148,3 +37,136 @@ class ReduceCode(LightCode):
 
     def texts(self, entry: str) -> Texts:
         return ReduceWork(self.op, self.places).texts(entry)
+
+
+class ReduceWork(AcrossWork):
+    """The C++ of a reduction kernel: pointwise work, the reductions, pointwise work behind them."""
+
+    def __init__(self, op: ReduceKernelOp, places: Places):
+        self.reduce = op
+        self.before = _computing(op.reductions)
+        super().__init__(op, op.extents, op.axes.get_values(), places)
+
+    def node(self, node: Operation) -> None:
+        if isinstance(node, ReduceStoreOp):
+            self.store(node, self._reduced_output(node))
+            self.lines[node] = ""
+            return
+        first = len(self.loads)
+        super().node(node)
+        if node not in self.before:
+            self.loads[first:] = [replace(operand, is_single=True) for operand in self.loads[first:]]
+
+    def _reduced_output(self, node: ReduceStoreOp) -> Operand:
+        """Return the output with its strides over the space; a reduced axis may be there, of extent 1."""
+        kept, rank = self.reduce.kept, len(self.space)
+        assert isinstance(node.destination.type, TensorType)
+        axes = kept if node.destination.type.rank == len(kept) else range(rank)
+        operand = self.output(node.destination, tuple(self.space[a] for a in axes))
+        strides = [ZERO] * rank
+        for axis, stride in zip(axes, operand.strides, strict=True):
+            strides[axis] = stride
+        return replace(operand, strides=strides, is_single=True)
+
+    @property
+    def widest(self) -> int:
+        """The elements per vector: 16 bytes of the widest tensor that is reduced, at most 8."""
+        sizes = (dtype_bytes(o.memory.type.element_type) for o in self.loads if not o.is_single)
+        return max((8 if size < 4 else 4 for size in sizes), default=4)
+
+    def texts(self, entry: str) -> Texts:
+        """Return the C++ of the kernel in parts."""
+        kept, gone = self.merged()
+        rank, rows = len(kept) + len(gone), self.runs_fastest(self.axes)
+        words = sum(2 if isinstance(op, ArgReducedOp) else 1 for op in self.reduce.reductions)
+        streams = self._streams()
+        return self.assemble(
+            Parts(
+                fast=rank - 1 if rows else len(kept) - 1,
+                constants=[
+                    f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
+                    f"static constexpr int kKept = {len(kept)}, kWords = {words}, kStreams = {streams};",
+                    f"static constexpr bool kRows = {str(rows).lower()};",
+                ],
+                work=self._work(),
+                entries=_entries(entry, rows),
+                launcher="launch_reduce",
+                scratch="reduce_scratch",
+            )
+        )
+
+    def _streams(self) -> int:
+        """Return how many tensors are read along the reduced axes, or values reduced if these are more."""
+        moving = [
+            o for o in self.loads if not o.is_single and any(not o.strides[a].is_zero for a in self.axes)
+        ]
+        return max(len(moving), len({op.value for op in self.reduce.reductions}))
+
+    def _work(self) -> list[str]:
+        reductions = self.reduce.reductions
+        kinds = ", ".join(map(_accumulator, reductions))
+        values = ", ".join(self.lanes[op.value] for op in reductions)
+        results = [
+            f"    mucc::Lanes<V> const {self.lanes[op.result]}(result[{k}]);"
+            for k, op in enumerate(reductions)
+        ]
+        stores = [
+            f"    mucc::store({o.member}, p, {result});"
+            for o, result in zip(self.outputs, self.results, strict=True)
+        ]
+        count = len(reductions)
+        return [
+            f"  using Kinds = mucc::Reductions<{kinds}>;",
+            "",
+            "  template <int V, class P>",
+            f"  MUCC_DEVICE mucc::Values<V, {count}> values(P const& p) const {{",
+            *self.statements_for([op.value for op in reductions]),
+            f"    return {{{{{values}}}}};",
+            "  }",
+            "  template <class P>",
+            f"  MUCC_DEVICE void store(P const& p, float const (&result)[{count}]) const {{",
+            "    constexpr int V = 1;",
+            *results,
+            *self.statements_for([store.value for store in self.op.stores]),
+            *stores,
+            "  }",
+        ]
+
+
+def _computing(reductions: Collection[ReducedNode]) -> set[Operation]:
+    """Return the nodes from which reduced values are computed."""
+
+    def operands(op: Operation) -> list[Operation]:
+        return [v.owner for v in op.operands if isinstance(v.owner, Operation) and _is_node(v)]
+
+    found: dict[Operation, None] = {}
+    for op in reductions:
+        found |= dict.fromkeys(postorder(op, operands, found))
+    return set(found)
+
+
+def _is_node(value: SSAValue) -> bool:
+    """Whether a value is computed or loaded in a kernel, not a tensor of the program."""
+    return not isinstance(value.type, TensorType)
+
+
+def _accumulator(op: ReducedNode) -> str:
+    """Return the C++ type of what accumulates a reduction."""
+    match op:
+        case ReducedOp():
+            return f"mucc::Folded<{reduction(op.kind.data, op.value)}>"
+        case ArgReducedOp():
+            return f"mucc::Indexed<mucc::{'Integer' if are_bits(op.value) else ''}{_ORDERS[op.kind.data]}>"
+        case _:
+            raise AssertionError(f"{op.name} in a reduction kernel")
+
+
+def _entries(entry: str, rows: bool) -> list[Entry]:
+    """Return the kernels in the order of `launch_reduce`: by how a result is shared, then step and index."""
+    given = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::ReduceShape const shape"
+    steps = (("", "1, uint32_t"), ("_vector", "Op::kVector, uint32_t"), ("_wide", "1, uint64_t"))
+    return [
+        Entry(f"{entry}_{name}{suffix}", given, f"mucc::reduce_{name}<{step}>(op, extents, shape)")
+        for name in (("warps", "rows") if rows else ("columns",))
+        for suffix, step in steps
+    ]

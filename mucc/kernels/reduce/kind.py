@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind, Meaning
-from mucc.kernels.reduce.op import ReduceKernelOp, ReduceStoreOp
+from mucc.kernels.reduce.claims import claims, shares_pass
+from mucc.kernels.reduce.op import ArgReducedOp, ReducedOp, ReduceKernelOp, ReduceStoreOp
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -20,32 +20,43 @@ if TYPE_CHECKING:
     from mucc.kernels.lowering.program import ProgramBuilder
 
 
-REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
-
-
 class ReduceKind(Kind[ReduceKernelOp]):
-    """Kernels that reduce a computed value over some axes of a space."""
+    """Kernels that reduce computed values over some axes of a space, in one pass over memory.
+
+    Pointwise work on results joins them, and so do further reductions over the same axes of what is read.
+    """
 
     name = "reduce"
     op = ReduceKernelOp
-    nodes = (ReduceStoreOp,)
+    nodes = (ReducedOp, ArgReducedOp, ReduceStoreOp)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
-        return isinstance(anchor, ReduceOp) and anchor.kind.data in REDUCTIONS
+        return claims(anchor)
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        return True
+
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+        return shares_pass(anchor, op)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.reduce.lower import lower_reduction
 
         lower_reduction(builder, stage)
 
+    def takes_scratch(self, op: ReduceKernelOp) -> bool:
+        return True
+
+    def needs_scratch(self, op: ReduceKernelOp) -> bool:
+        return True
+
     def interpret(self, functions: CutlassFunctions, op: ReduceKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents, axes=op.axes.get_values())
 
     def meanings(self) -> Mapping[type[Operation], Meaning]:
-        def reduce(functions: CutlassFunctions, op: ReduceStoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            return functions.reduced(op, args, functions.launch.axes)
+        from mucc.kernels.reduce.meaning import MEANINGS
 
-        return {ReduceStoreOp: reduce}
+        return MEANINGS
 
     def code(self, op: ReduceKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.reduce.emission import ReduceCode

@@ -10,6 +10,8 @@ from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.shape import ReshapeOp
+from mucc.library.extents import multiply
 from mucc.torch.importer.aten_pointwise import as_bool
 from mucc.torch.importer.lowering import (
     LOWERINGS,
@@ -96,9 +98,11 @@ def arg_reduced(b: Builder, kind: str, x: Any, axis: int, keepdim: bool = False)
 
 def _arg(kind: str) -> Callable[..., Built]:
     def build(b: Builder, x: Any, axis: int | None = None, keepdim: bool = False) -> Built:
-        if axis is None and len(dims_of(x)) > 1:
-            raise Unsupported(f"{kind} over all elements")
-        return arg_reduced(b, kind, x, axis or 0, keepdim)
+        rank = len(dims_of(x))
+        if axis is not None or rank <= 1:
+            return arg_reduced(b, kind, x, axis or 0, keepdim)
+        flat = b.add(ReshapeOp(b.value(x), (multiply(dims_of(x)),)))
+        return b.keep(arg_reduced(b, kind, flat, 0), list(range(rank)), keepdim)
 
     return build
 

@@ -106,8 +106,10 @@ cutlass.program @pointwise(%x: !mu.tensor<[M, 8], f32>, %y: !mu.tensor<[M, 8], f
   // CHECK: cutlass.reduce "r" space ["M", #builtin.int<8>] axes [0] {
   cutlass.reduce "r" space ["M", #builtin.int<8>] axes [0] {
     %a = cutlass.load %y : !mu.tensor<[M, 8], f32>
-    // CHECK: cutlass.reduce_store min %{{.*}}, %s : !mu.tensor<[8], f32>
-    cutlass.reduce_store min %a, %s : !mu.tensor<[8], f32>
+    // CHECK: %[[R:.*]] = cutlass.reduced min %{{.*}}
+    // CHECK-NEXT: cutlass.reduce_store %[[R]], %s : !mu.tensor<[8], f32>
+    %reduced1 = cutlass.reduced min %a
+    cutlass.reduce_store %reduced1, %s : !mu.tensor<[8], f32>
   }
 }
 

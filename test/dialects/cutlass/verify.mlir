@@ -120,12 +120,13 @@ cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
 
 // -----
 
-// CHECK: cutlass.reduce_store is no node of a cutlass.map
+// CHECK: cutlass.reduced is no node of a cutlass.map
 cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
     attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
   cutlass.map "m" space ["M", "M"] {
     %a = cutlass.load %x : !mu.tensor<[M, M], f32>
-    cutlass.reduce_store sum %a, %y : !mu.tensor<[M, M], f32>
+    %reduced1 = cutlass.reduced sum %a
+    cutlass.reduce_store %reduced1, %y : !mu.tensor<[M, M], f32>
   }
 }
 

@@ -37,7 +37,7 @@ from mucc.dialects.mu.surface import (
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.surface import number as real
 from mucc.dialects.mu.syntax import WordAttr
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 
 class Reduction(StrEnum):
@@ -97,6 +97,10 @@ class ReduceOp(AnchorOp):
             result_types=[rules.reduce(value.type, positions, kind.data.is_logical, kind.data.is_exact)],
             properties={"kind": kind, "axes": DenseArrayBase.from_list(i64, positions)},
         )
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
 
     def verify_(self) -> None:
         axes = self.axes.get_values()
@@ -186,6 +190,10 @@ class ArgReduceOp(InferredOp, AnchorOp):
     @property
     def function(self) -> str:
         return self.kind.data.value
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
 
     def inferred(self) -> Attribute:
         if self.axis.value.data < 0:

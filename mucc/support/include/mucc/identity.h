@@ -10,6 +10,7 @@
 namespace mucc::identity {
 
 constexpr float kSum = 0.0f;
+constexpr float kProd = 1.0f;
 constexpr float kMax = -MUCC_INFINITY;
 constexpr float kMin = MUCC_INFINITY;
 constexpr float kAmax = 0.0f;

@@ -347,7 +347,7 @@ MUCC_DEVICE float tanh_softplus(float x) {
 // ---- reductions -----------------------------------------------------------------------------------------
 
 // How to reduce: `first` maps an element before it is reduced, `combine` is associative with `identity`, and
-// `atomic` combines with memory.
+// `atomic`, of those that epilogues use, combines with memory.
 struct Sum {
   static constexpr float identity = ::mucc::identity::kSum;
   static MUCC_DEVICE float first(float x) { return x; }
@@ -357,6 +357,12 @@ struct Sum {
     atomicAdd(p, x);
 #endif
   }
+};
+
+struct Product {
+  static constexpr float identity = ::mucc::identity::kProd;
+  static MUCC_DEVICE float first(float x) { return x; }
+  static MUCC_DEVICE float combine(float a, float b) { return a * b; }
 };
 
 // Floats of one sign are ordered as their bits are, upwards as signed integers where positive and downwards as
@@ -409,6 +415,12 @@ struct IntegerSum {
     atomicAdd(reinterpret_cast<int*>(p), to_bits(x));
 #endif
   }
+};
+
+struct IntegerProduct {
+  static constexpr float identity = __builtin_bit_cast(float, 1);
+  static MUCC_DEVICE float first(float x) { return x; }
+  static MUCC_DEVICE float combine(float a, float b) { return from_bits(mul(to_bits(a), to_bits(b))); }
 };
 
 struct IntegerMax {

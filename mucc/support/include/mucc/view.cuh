@@ -281,18 +281,4 @@ MUCC_DEVICE void store_rows(Rows<View> const& rows, Index const& index, P const&
   }
 }
 
-template <class T>
-inline constexpr bool is_float = false;
-template <>
-inline constexpr bool is_float<float> = true;
-
-// Writes a reduction; `shared` says that other blocks write the same element.
-template <class Reduction, class View, class P>
-MUCC_DEVICE void reduce(View const& view, P const& p, float value, bool shared) {
-  if constexpr (is_float<typename View::Element>) {
-    if (shared) return Reduction::atomic(place(view, p), value);
-  }
-  narrow(value, *place(view, p));
-}
-
 }  // namespace mucc

@@ -115,6 +115,26 @@ def test_indices_and_counts_are_taken_by_kernels():
         agrees(made, *args)
 
 
+REDUCED: list[Callable[..., Any]] = [
+    lambda x: x.argmax(1) * 2,
+    lambda x: x.argmin(0, keepdim=True).float(),
+    lambda x: x.argmax().float() + x.argmin(),
+    lambda x: x.argmax(keepdim=True).float(),
+    lambda x: x.prod(1) + x.prod(),
+    lambda x: (x > 2).any(1).float() + (x > -2).all().float(),
+    lambda x: torch.logsumexp(x, 1),
+    lambda x: torch.amax(x, (0, 1)) - torch.amin(x, 0),
+]
+
+
+@pytest.mark.parametrize("function", REDUCED)
+def test_reductions_have_kernels(function: Callable[..., Any]):
+    x = torch.randn(5, 7)
+    made = from_torch(Applied(function), (x,), whole=True)
+    assert all(row.kernel for row in made.rows), made.rows
+    agrees(made, x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_signs(dtype: Any):
     x = torch.tensor([1.5, -2, 0, -0.0, math.nan, INFINITY, -INFINITY], dtype=dtype)

@@ -1,11 +1,11 @@
-// Reduction kernels, with pointwise work before the reduction.
+// Reduction kernels, with pointwise work before the reduction and behind it.
 //
 // The space has its kept axes first, then the reduced ones. The compiler writes `Op`, views of tensors, and `Work` upon it:
-// `values<V>(position)` which computes V neighbouring elements of each value to reduce, and `store`. Where one block
-// per result would leave the GPU idle, several blocks share a result: it is filled with the identity first, and the
-// blocks combine with atomics.
+// `values<V>(position)` computes V neighbouring elements of each value to reduce, `store(position, results)` what is
+// stored of a result. Each order of combination is fixed by the shape, so that results do not change from run to run.
 #pragma once
 
+#include <mucc/reduce.h>
 #include <mucc/view.cuh>
 
 namespace mucc {
@@ -16,126 +16,382 @@ struct Values {
   Lanes<V> of[K];
 };
 
-// Several reductions over the same elements. The counters in the folds are constants once the loops are unrolled.
+// ---- accumulators: words of 32 bits -------------------------------------------------------------------------
+
+// An accumulator of one word. `number` is an element's index along the reduced axis.
+template <class Kind>
+struct Folded {
+  static constexpr int kWords = 1;
+  static MUCC_DEVICE void start(float* acc) { *acc = Kind::identity; }
+  static MUCC_DEVICE void add(float* acc, float x, int) { *acc = Kind::combine(*acc, Kind::first(x)); }
+  static MUCC_DEVICE void combine(float* acc, float const* other) { *acc = Kind::combine(*acc, *other); }
+  static MUCC_DEVICE float result(float const* acc) { return *acc; }
+};
+
+struct Larger {
+  static constexpr float identity = -INFINITY;
+  static MUCC_DEVICE bool precedes(float a, float b) { return a > b || (a != a && b == b); }
+  static MUCC_DEVICE bool ties(float a, float b) { return a == b || (a != a && b != b); }
+};
+struct Smaller {
+  static constexpr float identity = INFINITY;
+  static MUCC_DEVICE bool precedes(float a, float b) { return a < b || (a != a && b == b); }
+  static MUCC_DEVICE bool ties(float a, float b) { return Larger::ties(a, b); }
+};
+struct IntegerLarger {
+  static constexpr float identity = IntegerMax::identity;
+  static MUCC_DEVICE bool precedes(float a, float b) { return to_bits(a) > to_bits(b); }
+  static MUCC_DEVICE bool ties(float a, float b) { return to_bits(a) == to_bits(b); }
+};
+struct IntegerSmaller {
+  static constexpr float identity = IntegerMin::identity;
+  static MUCC_DEVICE bool precedes(float a, float b) { return to_bits(a) < to_bits(b); }
+  static MUCC_DEVICE bool ties(float a, float b) { return to_bits(a) == to_bits(b); }
+};
+
+// The index of the element that precedes the others, of those that tie the first: the element, then its index.
+template <class Order>
+struct Indexed {
+  static constexpr int kWords = 2;
+  static constexpr int kNone = 0x7fffffff;
+  static MUCC_DEVICE void start(float* acc) { acc[0] = Order::identity, acc[1] = from_bits(kNone); }
+  // Elements come in the order of their indices: one that ties precedes nothing but the start.
+  static MUCC_DEVICE void add(float* acc, float x, int number) {
+    bool const wins = Order::precedes(x, acc[0]) || to_bits(acc[1]) == kNone;
+    acc[0] = wins ? x : acc[0];
+    acc[1] = wins ? from_bits(number) : acc[1];
+  }
+  static MUCC_DEVICE void combine(float* acc, float const* other) {
+    bool const wins = Order::precedes(other[0], acc[0]) ||
+                      (Order::ties(other[0], acc[0]) && to_bits(other[1]) < to_bits(acc[1]));
+    acc[0] = wins ? other[0] : acc[0];
+    acc[1] = wins ? other[1] : acc[1];
+  }
+  static MUCC_DEVICE float result(float const* acc) { return acc[1]; }
+};
+
+// Several accumulators over the same elements. The counters in the folds are constants once the loops are unrolled.
 template <class... Kinds>
 struct Reductions {
   static constexpr int kCount = sizeof...(Kinds);
+  static constexpr int kWords = (Kinds::kWords + ...);
 
-  static MUCC_DEVICE void start(float (&acc)[kCount]) {
-    int k = 0;
-    ((acc[k] = Kinds::identity, ++k), ...);
-  }
-  static MUCC_DEVICE void combine(float (&acc)[kCount], float const (&other)[kCount]) {
-    int k = 0;
-    ((acc[k] = Kinds::combine(acc[k], other[k]), ++k), ...);
+  static MUCC_DEVICE void start(float (&acc)[kWords]) {
+    int w = 0;
+    ((Kinds::start(acc + w), w += Kinds::kWords), ...);
   }
   template <int V>
-  static MUCC_DEVICE void add(float (&acc)[kCount], Values<V, kCount> const& values, int v) {
-    int k = 0;
-    ((acc[k] = Kinds::combine(acc[k], Kinds::first(values.of[k].of[v])), ++k), ...);
+  static MUCC_DEVICE void add(float (&acc)[kWords], Values<V, kCount> const& values, int v, int number) {
+    int w = 0, k = 0;
+    ((Kinds::add(acc + w, values.of[k].of[v], number), w += Kinds::kWords, ++k), ...);
+  }
+  static MUCC_DEVICE void combine(float (&acc)[kWords], float const (&other)[kWords]) {
+    int w = 0;
+    ((Kinds::combine(acc + w, other + w), w += Kinds::kWords), ...);
+  }
+  template <class Work, class P>
+  static MUCC_DEVICE void store(Work const& work, P const& p, float const (&acc)[kWords]) {
+    float results[kCount];
+    int w = 0, k = 0;
+    ((results[k] = Kinds::result(acc + w), w += Kinds::kWords, ++k), ...);
+    work.store(p, results);
   }
 };
 
-// Combines over the lanes of a warp; lane 0 has the result.
+// Adds kItems steps, `stride` apart, that were loaded together; those behind the end are none. `acc` is the accumulator of
+// each lane of a step, or the one of all.
+template <class Kinds, int kWidth, int V, int kItems, class Index>
+MUCC_DEVICE void add_steps(float (&acc)[kWidth][Kinds::kWords], Values<V, Kinds::kCount> const (&x)[kItems], Index i,
+                           Index end, Index stride) {
+  static_assert(kWidth == 1 || kWidth == V);
+  bool const all = i + (kItems - 1) * stride < end;
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    Index const step = i + k * stride;
+    if (!all && step >= end) continue;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      int const number = kWidth == 1 ? int(step * V + v) : int(step);
+      Kinds::add(acc[kWidth == 1 ? 0 : v], x[k], v, number);
+    }
+  }
+}
+
+// ---- between threads ------------------------------------------------------------------------------------------
+
+// Combines over groups of `lanes` lanes of a warp, a power of two; the first of each has the result.
 template <class Kinds>
-MUCC_DEVICE void combine_warp(float (&acc)[Kinds::kCount]) {
+MUCC_DEVICE void combine_lanes(float (&acc)[Kinds::kWords], int lanes = 32) {
 #pragma unroll
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    float other[Kinds::kCount];
+  for (int d = 16; d > 0; d /= 2) {
+    if (d >= lanes) continue;
+    float other[Kinds::kWords];
 #pragma unroll
-    for (int k = 0; k < Kinds::kCount; ++k) other[k] = __shfl_down_sync(~0u, acc[k], lanes);
+    for (int w = 0; w < Kinds::kWords; ++w) other[w] = __shfl_down_sync(~0u, acc[w], d);
     Kinds::combine(acc, other);
   }
 }
 
-// The innermost axis is reduced. kThreads threads (a warp or the block) walk along one result's elements.
-template <int V, int kThreads, class Op, class Index>
-MUCC_DEVICE void reduce_rows(Op const& op, Extents<Op::kRank> const& extents, Index rows, Index length, Index chunk) {
-  using Kinds = typename Op::Kinds;
-  constexpr int kCount = Kinds::kCount;
-  constexpr int kRows = Op::kThreads / kThreads;
-  constexpr int kWarps = Op::kThreads / 32;
-  Index const lane = threadIdx.x % kThreads;
-  Index const row = Index(blockIdx.x) * kRows + threadIdx.x / kThreads;
-  if (row >= rows) return;  // a whole warp, or, where threads meet at a barrier, the whole block
-  Position<Op::kRank, Index> p;
-  p.template split<0, Op::kKept>(row, extents.of);
-  Index const begin = Index(blockIdx.y) * chunk;
-  Index const end = length - begin < chunk ? length : begin + chunk;
-  float acc[kCount];
-  Kinds::start(acc);
-#pragma unroll 4
-  for (Index i = begin + lane; i < end; i += kThreads) {
-    p.template split<Op::kKept, Op::kRank>(i, extents.of);
-    p.at[Op::kRank - 1] *= V;
-    auto const values = op.template values<V>(p);
+// Combines over a block; thread 0 has the result.
+template <class Kinds, int kThreads>
+MUCC_DEVICE void combine_block(float (&acc)[Kinds::kWords]) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ float partial[kWarps][Kinds::kWords];
+  combine_lanes<Kinds>(acc);
+  if (threadIdx.x % 32 == 0) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) Kinds::add(acc, values, v);
+    for (int w = 0; w < Kinds::kWords; ++w) partial[threadIdx.x / 32][w] = acc[w];
   }
-  combine_warp<Kinds>(acc);
-  if constexpr (kThreads > 32) {
-    __shared__ float partial[kWarps][kCount];
-    if (threadIdx.x % 32 == 0) {
-#pragma unroll
-      for (int k = 0; k < kCount; ++k) partial[threadIdx.x / 32][k] = acc[k];
-    }
-    __syncthreads();
-    if (threadIdx.x >= 32) return;
+  __syncthreads();
+  if (threadIdx.x < 32) {
     Kinds::start(acc);
     if (threadIdx.x < kWarps) {
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) acc[k] = partial[threadIdx.x][k];
+      for (int w = 0; w < Kinds::kWords; ++w) acc[w] = partial[threadIdx.x][w];
     }
-    combine_warp<Kinds>(acc);
+    combine_lanes<Kinds>(acc, kWarps);
   }
-  if (lane == 0) op.store(p, acc, gridDim.y > 1);
 }
 
-// The innermost axis is kept. A warp reads 32 vectors side by side, the block's warps take rows in turn.
-template <int V, class Op, class Index>
-MUCC_DEVICE void reduce_columns(Op const& op, Extents<Op::kRank> const& extents, Index columns, Index length,
-                                Index chunk) {
-  using Kinds = typename Op::Kinds;
-  constexpr int kCount = Kinds::kCount;
-  constexpr int kWarps = Op::kThreads / 32;
-  __shared__ float partial[kWarps][V][kCount][32];
-  int const lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  Index const column = Index(blockIdx.x) * 32 + lane;
-  Position<Op::kRank, Index> p;
-  float acc[V][kCount];
-#pragma unroll
-  for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-  if (column < columns) {
-    p.template split<0, Op::kKept>(column, extents.of);
-    p.at[Op::kKept - 1] *= V;
-    Index const begin = Index(blockIdx.y) * chunk;
-    Index const end = length - begin < chunk ? length : begin + chunk;
-#pragma unroll 4
-    for (Index i = begin + warp; i < end; i += kWarps) {
-      p.template split<Op::kKept, Op::kRank>(i, extents.of);
-      auto const values = op.template values<V>(p);
-#pragma unroll
-      for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
-    }
-  }
-#pragma unroll
-  for (int v = 0; v < V; ++v) {
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) partial[warp][v][k][lane] = acc[v][k];
+// ---- between blocks -------------------------------------------------------------------------------------------
+
+MUCC_DEVICE float read_partial(float const* word) {
+#if defined(__CUDA_ARCH__)
+  float x;
+  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(x) : "l"(word) : "memory");
+  return x;
+#else
+  return *word;
+#endif
+}
+
+#if defined(__CUDACC__)
+#define MUCC_IN_MEMORY __device__
+#else
+#define MUCC_IN_MEMORY
+#endif
+
+// A kernel's own tickets.
+template <class Work>
+MUCC_IN_MEMORY unsigned own_tickets[kReduceSlots * kReduceTickets];
+
+// Says that this block has written its partial results; whether all others that share the result have, too. All threads
+// of a block call it. The last one leaves the ticket as the first one found it.
+template <class Work>
+MUCC_DEVICE bool ends_last(ReduceShape const& shape, unsigned result) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    unsigned* const ticket =
+        (shape.slot < 0 ? shape.tickets : own_tickets<Work> + shape.slot * kReduceTickets) + result;
+    unsigned before = 0, most = unsigned(shape.parts) - 1;
+#if defined(__CUDA_ARCH__)
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most) : "memory");
+#else
+    before = *ticket;
+    *ticket = before >= most ? 0 : before + 1;
+#endif
+    last = before == most;
   }
   __syncthreads();
-  if (warp != 0 || column >= columns) return;
+  return last;
+}
+
+// ---- rows: the innermost axis is reduced ----------------------------------------------------------------------
+
+// Adds the steps of a row from `i` on, `stride` apart, to the accumulators. Behind the end the last step is loaded again,
+// so that no branch lies between loads.
+template <int V, class Index, class Work, class P>
+MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
+                          float (&acc)[1][Work::Kinds::kWords]) {
+  using Kinds = typename Work::Kinds;
+  constexpr int kItems = reduce_items(V, Work::kStreams);
+  for (; i < end; i += kItems * stride) {
+    Values<V, Kinds::kCount> x[kItems];
 #pragma unroll
-  for (int v = 0; v < V; ++v) {
-    for (int w = 1; w < kWarps; ++w) {
-      float other[kCount];
+    for (int k = 0; k < kItems; ++k) {
+      Index const step = i + k * stride;
+      p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
+      p.at[Work::kRank - 1] *= V;
+      x[k] = work.template values<V>(p);
+    }
+    add_steps<Kinds>(acc, x, i, end, stride);
+  }
+}
+
+// A few lanes of a warp, or all, walk along a row.
+template <int V, class Index, class Work>
+MUCC_DEVICE void reduce_warps(Work const& work, Extents<Work::kRank> const& extents, ReduceShape const& shape) {
+  using Kinds = typename Work::Kinds;
+  int const lanes = shape.lanes, lane = threadIdx.x & (lanes - 1);
+  int64_t const row = (int64_t(blockIdx.x) * Work::kThreads + threadIdx.x) / lanes;
+  bool const present = row < shape.results;
+  Position<Work::kRank, Index> p;
+  p.template split<0, Work::kKept>(present ? Index(row) : Index(0), extents.of);
+  float acc[1][Kinds::kWords];
+  Kinds::start(acc[0]);
+  if (present) walk_row<V, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
+  combine_lanes<Kinds>(acc[0], lanes);
+  if (present && lane == 0) Kinds::store(work, p, acc[0]);
+}
+
+// A block walks along a row, or along a chunk of it.
+template <int V, class Index, class Work>
+MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& extents, ReduceShape const& shape) {
+  using Kinds = typename Work::Kinds;
+  constexpr int kThreads = Work::kThreads;
+  Index const row = blockIdx.x / unsigned(shape.parts);
+  int const part = int(blockIdx.x - row * unsigned(shape.parts));
+  Index const begin = Index(part * shape.chunk);
+  Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
+  Position<Work::kRank, Index> p;
+  p.template split<0, Work::kKept>(row, extents.of);
+  float of[1][Kinds::kWords];
+  auto& acc = of[0];
+  Kinds::start(acc);
+  walk_row<V, Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
+  combine_block<Kinds, kThreads>(acc);
+  if (shape.parts > 1) {
+    float* const partials = shape.partials + int64_t(row) * shape.parts * Kinds::kWords;
+    if (threadIdx.x == 0) {
 #pragma unroll
-      for (int k = 0; k < kCount; ++k) other[k] = partial[w][v][k][lane];
+      for (int w = 0; w < Kinds::kWords; ++w) partials[part * Kinds::kWords + w] = acc[w];
+    }
+    if (!ends_last<Work>(shape, unsigned(row))) return;
+    Kinds::start(acc);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < shape.parts; i += kThreads) {
+      float other[Kinds::kWords];
+#pragma unroll
+      for (int w = 0; w < Kinds::kWords; ++w) other[w] = read_partial(partials + i * Kinds::kWords + w);
+      Kinds::combine(acc, other);
+    }
+    combine_block<Kinds, kThreads>(acc);
+  }
+  if (threadIdx.x == 0) Kinds::store(work, p, acc);
+}
+
+// ---- columns: the innermost axis is kept ------------------------------------------------------------------------
+
+// Combines over the groups of `lanes` threads of a block, each with V columns a thread, and calls `use(lane, v, words)`
+// once for each column.
+template <int V, class Kinds, int kThreads, class F>
+MUCC_DEVICE void combine_groups(float (&acc)[V][Kinds::kWords], int lanes, F const& use) {
+  constexpr int kWords = Kinds::kWords;
+  constexpr int kMost = kWords > 4 ? 1 : 8 / kWords, kAtOnce = kMost < V ? kMost : V;
+  __shared__ float shared[kAtOnce][kWords][kThreads];
+  // The groups of a warp come together by shuffles.
+  int const lane = threadIdx.x % 32, held = lanes < 32 ? kThreads / 32 * lanes : kThreads;
+  int const place = lanes < 32 ? threadIdx.x / 32 * lanes + lane : threadIdx.x;
+  for (int d = 16; d >= lanes; d /= 2) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      float other[kWords];
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) other[w] = __shfl_down_sync(~0u, acc[v][w], d);
       Kinds::combine(acc[v], other);
     }
-    op.store(p, acc[v], gridDim.y > 1);
-    ++p.at[Op::kKept - 1];
   }
+#pragma unroll
+  for (int first = 0; first < V; first += kAtOnce) {
+    __syncthreads();  // all have read what was shared before
+#pragma unroll
+    for (int v = 0; v < kAtOnce; ++v) {
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) {
+        if (lanes >= 32 || lane < lanes) shared[v][w][place] = acc[first + v][w];
+      }
+    }
+    __syncthreads();
+    for (int column = threadIdx.x; column < kAtOnce * lanes; column += kThreads) {
+      int const v = column / lanes, own = column & (lanes - 1);
+      float total[kWords];
+#pragma unroll
+      for (int w = 0; w < kWords; ++w) total[w] = shared[v][w][own];
+      for (int from = own + lanes; from < held; from += lanes) {
+        float other[kWords];
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) other[w] = shared[v][w][from];
+        Kinds::combine(total, other);
+      }
+      use(own, first + v, total);
+    }
+  }
+}
+
+// A block walks down a strip of columns, or down a chunk of it: `lanes` threads have V columns each, and the groups of
+// so many threads take steps in turn.
+template <int V, class Index, class Work>
+MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& extents, ReduceShape const& shape) {
+  using Kinds = typename Work::Kinds;
+  constexpr int kThreads = Work::kThreads, kWords = Kinds::kWords;
+  constexpr int kItems = reduce_items(V, Work::kStreams);
+  int const lanes = shape.lanes, groups = kThreads / lanes;
+  int const lane = threadIdx.x & (lanes - 1), group = threadIdx.x / lanes;
+  unsigned const strip = blockIdx.x / unsigned(shape.parts);
+  int const part = int(blockIdx.x - strip * unsigned(shape.parts));
+  int64_t const first = int64_t(strip) * lanes;
+  // Lanes behind the last column walk down that one again.
+  Index const column = Index(first + lane < shape.results ? first + lane : shape.results - 1);
+  Index const begin = Index(part * shape.chunk);
+  Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
+  Position<Work::kRank, Index> p;
+  p.template split<0, Work::kKept>(column, extents.of);
+  p.at[Work::kKept - 1] *= V;
+  float acc[V][kWords];
+#pragma unroll
+  for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+  for (Index i = begin + group; i < end; i += kItems * groups) {
+    Values<V, Kinds::kCount> x[kItems];
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      Index const step = i + k * groups;
+      p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
+      x[k] = work.template values<V>(p);
+    }
+    add_steps<Kinds>(acc, x, i, end, Index(groups));
+  }
+  auto const store = [&](int from, int v, float const(&total)[kWords]) {
+    if (first + from >= shape.results) return;
+    Position<Work::kRank, Index> q;
+    q.template split<0, Work::kKept>(Index(first + from), extents.of);
+    q.template split<Work::kKept, Work::kRank>(Index(0), extents.of);
+    q.at[Work::kKept - 1] = q.at[Work::kKept - 1] * V + v;
+    Kinds::store(work, q, total);
+  };
+  if (shape.parts == 1) {
+    combine_groups<V, Kinds, kThreads>(acc, lanes, store);
+    return;
+  }
+  float* const partials = shape.partials + int64_t(strip) * shape.parts * kWords * V * lanes;
+  combine_groups<V, Kinds, kThreads>(acc, lanes, [&](int from, int v, float const(&total)[kWords]) {
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) partials[((int64_t(part) * kWords + w) * V + v) * lanes + from] = total[w];
+  });
+  if (!ends_last<Work>(shape, strip)) return;
+#pragma unroll
+  for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+  constexpr int kAtOnce = V * kWords > 16 ? 1 : 16 / (V * kWords);
+  for (int i = group; i < shape.parts; i += kAtOnce * groups) {
+    float others[kAtOnce][V][kWords];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      int const from = i + k * groups < shape.parts ? i + k * groups : i;
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w)
+          others[k][v][w] = read_partial(partials + ((int64_t(from) * kWords + w) * V + v) * lanes + lane);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (i + k * groups >= shape.parts) break;
+#pragma unroll
+      for (int v = 0; v < V; ++v) Kinds::combine(acc[v], others[k][v]);
+    }
+  }
+  combine_groups<V, Kinds, kThreads>(acc, lanes, store);
 }
 
 }  // namespace mucc

@@ -1,53 +1,118 @@
-// The host side of reduction kernels: which of a stage's kernels runs, and its launch.
+// The host side of reductions: which of a stage's kernels runs, and how a result is shared.
 #pragma once
 
 #include <mucc/pointwise.h>
+#include <mucc/reduce.h>
+
+#include <atomic>
 
 namespace mucc {
 
-// How many blocks share a result: enough to keep the GPU busy, each with at least `least` steps to make.
-inline int64_t shares(Call const& c, bool allowed, int64_t blocks, int64_t steps, int64_t least) {
-  int64_t const wanted = blocks_of(4 * int64_t(c.sm_count), blocks);
-  return allowed ? at_least(1, at_most(wanted, steps / least)) : 1;
+struct ReducePlan {
+  ReduceShape shape;
+  int64_t blocks, tickets, words;  // of `partials`
+  int code;                        // how a result is shared: which group of kernels
+};
+
+// Divides a reduction over the last axes of a space, `v` elements a step.
+template <class Op>
+ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
+  extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1] /= v;
+  int64_t results = 1, length = 1;
+  for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
+  for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
+  ReducePlan plan{{results, length, length, 1, 32, -1, nullptr, nullptr}, 0, 0, 0, 0};
+  if (results == 0 || length == 0) return plan;
+  int& lanes = plan.shape.lanes;
+  int64_t const processors = at_least(1, c.sm_count), items = reduce_items(v, Op::kStreams);
+  int64_t side;  // steps that a block takes side by side
+  if (Op::kRows) {
+    bool const block = length > 8 * 32 || (length > 64 && results < 16 * processors);
+    plan.code = block;
+    if (!block) {
+      // Four loads a lane, unless that leaves processors idle.
+      while (lanes > 1 && lanes / 2 * 4 >= length) lanes /= 2;
+      while (lanes < 32 && lanes < length && blocks_of(results * lanes, Op::kThreads) < 2 * processors) lanes *= 2;
+      plan.blocks = blocks_of(results, Op::kThreads / lanes);
+      return plan;
+    }
+    plan.blocks = results;
+    side = Op::kThreads;
+  } else {
+    // Wide strips, unless that leaves lanes without a column, threads with few steps, processors idle because columns are
+    // too short to be shared, or the last block of a strip with more than four parts for each group of threads.
+    int const widest = v == 1 ? 256 : 64, least = v == 1 ? 32 : 8;
+    bool const shared = length > 2 * items * (Op::kThreads / least);
+    for (lanes = Op::kThreads; lanes > 1; lanes /= 2) {
+      int64_t const strips = blocks_of(results, lanes), groups = Op::kThreads / lanes;
+      bool const many = lanes > widest || (shared ? blocks_of(16 * processors, strips) > 4 * groups : strips < 4 * processors);
+      bool const narrows = lanes > least && many && groups * items < length;
+      if (lanes / 2 < results && !narrows) break;
+    }
+    plan.blocks = blocks_of(results, lanes);
+    side = Op::kThreads / lanes;
+  }
+  // Blocks share a result where there are few, as long as each has two rounds of loads: with many short blocks no
+  // processor waits long for the last ones.
+  if (plan.blocks >= 8 * processors) return plan;
+  int64_t const parts = at_most(blocks_of(16 * processors, plan.blocks), length / (2 * items * side));
+  if (parts <= 1) return plan;
+  plan.shape.chunk = blocks_of(length, parts);
+  plan.shape.parts = int(blocks_of(length, plan.shape.chunk));
+  plan.tickets = plan.blocks;
+  plan.blocks *= plan.shape.parts;
+  plan.words = plan.blocks * Op::kWords * (Op::kRows ? 1 : lanes * v);
+  return plan;
 }
 
-// Reduces over the last axes of a space. `codes` holds the kernels where a warp has a result to itself, then those
-// where a block has; only the latter where the innermost axis is kept. `fill` writes the identity to all results.
+// The slot of tickets for memory on a device; -1 where all are taken.
+struct ReduceSlots {
+  std::atomic<void*> of[kMaxDevices][kReduceSlots] = {};
+
+  int find(int device, void* memory) {
+    if (device < 0 || device >= kMaxDevices) return -1;
+    for (int i = 0; i < kReduceSlots; ++i) {
+      void* known = of[device][i].load(std::memory_order_relaxed);
+      if (!known && of[device][i].compare_exchange_strong(known, memory)) return i;
+      if (known == memory) return i;
+    }
+    return -1;
+  }
+};
+
+inline int64_t reduce_bytes(ReducePlan const& plan) { return aligned(4 * plan.tickets) + aligned(4 * plan.words); }
+
+template <class Op>
+int64_t reduce_scratch(Call const& c, Extents<Op::kRank> const& extents) {
+  return at_least(reduce_bytes(plan_reduce<Op>(c, extents, 1)), reduce_bytes(plan_reduce<Op>(c, extents, Op::kVector)));
+}
+
+// Reduces over the last axes of a space. `codes` holds kernels of single elements, of vectors, and of single elements with
+// indices of 64 bits, for each way to share a result: lanes of a warp, then blocks; only the latter where the innermost
+// axis is kept.
 template <class Op>
 int launch_reduce(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
-                  int (*fill)(Call const&, Op const&, int64_t count)) {
+                  void* scratch) {
   constexpr int kFast = Op::kRows ? Op::kRank - 1 : Op::kKept - 1;
-  constexpr int kWarps = Op::kThreads / 32;
-  vector = vector && extents.of[kFast] % Op::kVector == 0;
-  bool const wide = product(extents) > INT32_MAX;
-  int const width = vector ? Op::kVector : 1;
-  extents.of[kFast] /= width;
-  int64_t results = 1, elements = 1;
+  int64_t results = 1, length = 1;
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
-  for (int a = Op::kKept; a < Op::kRank; ++a) elements *= extents.of[a];
-  int64_t blocks, split;
-  Code* code = codes + kVector * vector + kWide * wide;
-  if (Op::kRows) {
-    bool const block = elements > Op::kThreads || results < 16 * int64_t(c.sm_count);
-    if (block) code += 4;
-    blocks = block ? results : blocks_of(results, kWarps);
-    split = shares(c, block && Op::kDense, blocks, elements, 4 * Op::kThreads);
-  } else {
-    blocks = blocks_of(results, 32);
-    split = shares(c, Op::kDense, blocks, elements, 8 * kWarps);
-  }
-  if (blocks > INT32_MAX)
+  for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
+  bool const wide = at_least(results, length) > INT32_MAX;
+  vector = vector && !wide && extents.of[kFast] % Op::kVector == 0;
+  ReducePlan plan = plan_reduce<Op>(c, extents, vector ? Op::kVector : 1);
+  if (plan.blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  int64_t chunk = blocks_of(elements, split);
-  split = blocks_of(elements, chunk);
-  if (split > 1 && fill(c, op, Op::kRows ? results : results * width)) return 1;
-  uint32_t const narrow[] = {uint32_t(results), uint32_t(elements), uint32_t(chunk)};
-  int64_t const full[] = {results, elements, chunk};
-  void* parameters[5] = {&op, &extents};
-  for (int i = 0; i < 3; ++i)
-    parameters[2 + i] = wide ? const_cast<int64_t*>(&full[i]) : static_cast<void*>(const_cast<uint32_t*>(&narrow[i]));
-  Geometry const geometry{{unsigned(blocks), unsigned(split), 1}, unsigned(Op::kThreads)};
-  return start(c, stage, *code, geometry, parameters);
+  if (vector) extents.of[kFast] /= Op::kVector;
+  plan.shape.tickets = static_cast<unsigned*>(scratch);
+  plan.shape.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * plan.tickets));
+  if (plan.tickets) {
+    static ReduceSlots slots;
+    if (plan.tickets <= kReduceTickets) plan.shape.slot = slots.find(c.device, scratch);
+    if (plan.shape.slot < 0 && fill(c, static_cast<float*>(scratch), 0.0f, plan.tickets)) return 1;
+  }
+  void* parameters[] = {&op, &extents, &plan.shape};
+  Geometry const geometry{{unsigned(plan.blocks), 1, 1}, unsigned(Op::kThreads)};
+  return start(c, stage, codes[3 * plan.code + (wide ? 2 : vector)], geometry, parameters);
 }
 
 }  // namespace mucc

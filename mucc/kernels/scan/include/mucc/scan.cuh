@@ -13,16 +13,6 @@
 
 namespace mucc {
 
-struct Product {
-  static constexpr float identity = 1.0f;
-  static MUCC_DEVICE float combine(float a, float b) { return a * b; }
-};
-
-struct IntegerProduct {
-  static constexpr float identity = __builtin_bit_cast(float, 1);
-  static MUCC_DEVICE float combine(float a, float b) { return from_bits(mul(to_bits(a), to_bits(b))); }
-};
-
 // ---- within a thread and a warp ---------------------------------------------------------------------------
 
 // V elements at a step of a row, in the order of the scan; `p` keeps the row.
