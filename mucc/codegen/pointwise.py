@@ -48,6 +48,8 @@ _MEMBERS = words(
     """
     Op Work Kind Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared
     result count extents total rows length chunk codes inside index
+    kChannels kOutputs kChannelsInner kVectorX kVectorW kAlongChannels kVectors kRun kChannelAxis Element
+    Format Shape Windows problem
     """
 )
 
@@ -370,7 +372,7 @@ class Pointwise(ABC):
         launch = [
             *parts.host,
             f"int run(mucc::Call const& c{', void* scratch' if parts.scratch else ''}) {{",
-            *used_locals(self.places, *values, *sizes),
+            *used_locals(self.places, *values, *sizes, *parts.arguments),
             "  Op const op{",
             *(f"      {v}," for v in values),
             "  };",

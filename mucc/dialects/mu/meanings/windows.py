@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from mucc.dialects.mu.arrays import Arrays
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
@@ -27,13 +28,13 @@ def _taps(windows: Sequence[Window], places: Sequence[int]) -> Iterator[tuple[tu
         yield tap, (..., *parts)
 
 
-def _padded(machine: Machine, x: Any, windows: Sequence[Window], places: Sequence[int], value: float) -> Any:
+def _padded(arrays: Arrays, x: Any, windows: Sequence[Window], places: Sequence[int], value: float) -> Any:
     """Pad `x` with `value`, at the end as far as the last windows reach."""
     extents = [int(n) for n in x.shape[2:]]
     lengths = [
         max((n - 1) * w.stride + w.reach, e + w.pad) for w, n, e in zip(windows, places, extents, strict=True)
     ]
-    frame = machine.arrays.full((*x.shape[:2], *lengths), value)
+    frame = arrays.full((*x.shape[:2], *lengths), value)
     inside = tuple(slice(w.pad, w.pad + e) for w, e in zip(windows, extents, strict=True))
     frame[(..., *inside)] = x
     return frame
@@ -44,11 +45,12 @@ def _factors(machine: Machine, op: ConvOp | ConvTransposeOp, values: Sequence[An
     return [machine.factor(op, v, x) for v, x in zip(op.operands, values, strict=True)]
 
 
-def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
-    groups, windows = op.groups.value.data, op.windows
+def convolved(
+    arrays: Arrays, x: Any, w: Any, windows: Sequence[Window], places: Sequence[int], groups: int
+) -> Any:
+    """Convolve `[N, C, ...]` with `[O, C/groups, ...]` at so many places along each spatial axis."""
     batch, outputs = int(x.shape[0]), int(w.shape[0])
-    places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
-    frame = _padded(machine, x, windows, places, 0.0)
+    frame = _padded(arrays, x, windows, places, 0.0)
     result: Any = 0.0
     for tap, index in _taps(windows, places):
         seen = frame[index].reshape((batch, groups, int(x.shape[1]) // groups, -1))
@@ -57,29 +59,43 @@ def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
     return result.reshape((batch, outputs, *places))
 
 
-def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> Any:
-    groups, windows = op.groups.value.data, op.windows
+def spread(
+    arrays: Arrays, x: Any, w: Any, windows: Sequence[Window], places: Sequence[int], groups: int
+) -> Any:
+    """Spread `[N, C, ...]` by `[C, O/groups, ...]` over so many elements along each spatial axis."""
     batch, outputs = int(x.shape[0]), int(w.shape[1]) * groups
     extents = [int(n) for n in x.shape[2:]]
-    more = op.output_pad.get_values()
     lengths = [
-        window.spread(e, m) + 2 * window.pad for window, e, m in zip(windows, extents, more, strict=True)
+        max(window.spread(e) + 2 * window.pad, window.pad + n)
+        for window, e, n in zip(windows, extents, places, strict=True)
     ]
-    result = machine.arrays.full((batch, outputs, *lengths), 0.0)
+    result = arrays.full((batch, outputs, *lengths), 0.0)
     values = x.reshape((batch, groups, int(x.shape[1]) // groups, -1))
     for tap, index in _taps(windows, extents):
         weights = w[(..., *tap)].reshape((groups, int(x.shape[1]) // groups, -1))
-        part = machine.arrays.xp.swapaxes(weights, -1, -2) @ values
+        part = arrays.xp.swapaxes(weights, -1, -2) @ values
         result[index] += part.reshape((batch, outputs, *extents))
-    kept = (slice(window.pad, n - window.pad) for window, n in zip(windows, lengths, strict=True))
+    kept = (slice(window.pad, window.pad + n) for window, n in zip(windows, places, strict=True))
     return result[(..., *kept)]
+
+
+def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
+    windows = op.windows
+    places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
+    return convolved(machine.arrays, x, w, windows, places, op.groups.value.data)
+
+
+def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> Any:
+    windows, more = op.windows, op.output_pad.get_values()
+    places = [window.spread(int(n), m) for window, n, m in zip(windows, x.shape[2:], more, strict=True)]
+    return spread(machine.arrays, x, w, windows, places, op.groups.value.data)
 
 
 def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
     windows, is_max = op.windows, op.kind.data is Pooling.MAX
     extents = [int(n) for n in x.shape[2:]]
     places = [w.places(n, op.ceil is not None) for w, n in zip(windows, extents, strict=True)]
-    frame = _padded(machine, x, windows, places, float("-inf") if is_max else 0.0)
+    frame = _padded(machine.arrays, x, windows, places, float("-inf") if is_max else 0.0)
     parts = (frame[index] for _, index in _taps(windows, places))
     result = next(parts)
     for part in parts:
