@@ -20,7 +20,7 @@ class DirectWork(ConvWork):
     @property
     def run(self) -> int:
         """Outputs of a thread, which share rows of x."""
-        rows = self.conv.extents[-2] if len(self.space) > 3 else 1
+        rows = self.conv.places[-2] if len(self.space) > 3 else 1
         return 1 if self.geometry.transposed or rows == 1 or self.windows[1].size == 1 else RUN
 
     @property
@@ -34,7 +34,7 @@ class DirectWork(ConvWork):
         along, rank = self.along_channels, len(self.space)
         return self.assemble(
             Parts(
-                fast=1 if along else rank - 1,
+                fast=self.fast,
                 constants=[
                     f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
                     f"static constexpr int kRun = {self.run};",

@@ -79,7 +79,7 @@ class ConvWork(Pointwise):
     @property
     def produced(self) -> int:
         """The channels of the result in a group, 0 where a call decides."""
-        outputs = self.conv.extents[1]
+        outputs = self.conv.outputs
         return outputs // self.geometry.groups if isinstance(outputs, int) else 0
 
     @cached_property
@@ -106,7 +106,14 @@ class ConvWork(Pointwise):
     @property
     def along_channels(self) -> bool:
         """Whether neighbouring results are those of neighbouring channels."""
-        return self.outputs[0].strides[1].is_one
+        return self.outputs[0].strides[self.conv.channel_axis].is_one
+
+    @property
+    def fast(self) -> int:
+        """The axis of the space along which neighbouring threads have neighbouring results."""
+        if self.along_channels or self.conv.channel_axis == 1:
+            return self.conv.channel_axis if self.along_channels else len(self.space) - 1
+        return len(self.space) - 2
 
     @property
     def constants(self) -> list[str]:
@@ -116,6 +123,7 @@ class ConvWork(Pointwise):
         )
         return [
             f"static constexpr int kChannels = {self.channels}, kOutputs = {self.produced};",
+            f"static constexpr int kChannelAxis = {self.conv.channel_axis};",
             f"using Element = {self.x.element};",
             f"using Windows = mucc::conv::Windows<{flag(self.geometry.transposed)}, {windows}>;",
         ]
@@ -146,10 +154,10 @@ class ConvWork(Pointwise):
         """Return the C++ initializer of a `mucc::conv::Problem`."""
         groups = Product(self.geometry.groups)
         channels = self._group(self.conv.x_dims[1])
-        outputs = self._group(self.conv.extents[1])
+        outputs = self._group(self.conv.outputs)
         grouped = channels if self.geometry.transposed else outputs
         stride = self.w_channel if self.geometry.transposed else self.w_output
-        out = [self.places.extent(d) for d in self.conv.extents[2:]]
+        out = [self.places.extent(d) for d in self.conv.places]
         low, count = self._present()
         values = [
             self.x.data,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.rewriting import Pass
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, StrategyAttr
 from mucc.kernels.interface import Kind, Meaning
 
@@ -41,6 +43,13 @@ class ConvKind(Kind[ConvKernelOp]):
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
+
+    passes = MappingProxyType({"keep-channels-last": "mucc.kernels.conv.keep_channels_last:KeepChannelsLast"})
+
+    def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.conv.keep_channels_last import KeepChannelsLast
+
+        return (KeepChannelsLast(),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution

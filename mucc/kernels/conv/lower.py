@@ -34,7 +34,8 @@ def geometry_of(op: ConvolutionOp) -> Geometry:
     """Return the windows and groups of a convolution."""
     numbers = (op.stride, op.pad, op.dilation)
     stride, pad, dilation = (tuple(n.get_values()) for n in numbers)
-    return Geometry(stride, pad, dilation, op.groups.value.data, isinstance(op, ConvTransposeOp))
+    flags = (isinstance(op, ConvTransposeOp), op.channels_last is not None)
+    return Geometry(stride, pad, dilation, op.groups.value.data, *flags)
 
 
 def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
@@ -99,7 +100,7 @@ def _copies_channels(op: ConvolutionOp, x: Access, geometry: Geometry) -> bool:
 
 def _has_lone_channels(op: ConvolutionOp, x: Access, geometry: Geometry) -> bool:
     """Whether neighbouring channels of x are groups of their own."""
-    channels, outputs = (Shaped.of(v.type).dims[1] for v in (op.operand, op.result))
+    channels, outputs = Shaped.of(op.operand.type).dims[1], op.result_dims[1]
     return channels == outputs == geometry.groups and x.is_contiguous(1)
 
 

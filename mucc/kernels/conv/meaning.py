@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mucc.dialects.mu.meanings.windows import convolved, spread
+from mucc.dialects.mu.meanings.windows import channels_last, convolved, spread
 from mucc.kernels.conv.op import ConvKernelOp
 from mucc.kernels.interpreter import CutlassFunctions
 
@@ -16,5 +16,5 @@ def sums(functions: CutlassFunctions, op: ConvKernelOp, args: tuple[Any, ...]) -
         for value, dims in zip(args, (op.x_dims, op.w_dims), strict=True)
     )
     compute = spread if op.geometry.transposed else convolved
-    places = functions.extents(op.extents)[2:]
-    return compute(functions.arrays, x, w, op.windows, places, op.geometry.groups)
+    result = compute(functions.arrays, x, w, op.windows, functions.extents(op.places), op.geometry.groups)
+    return channels_last(functions.arrays, result) if op.geometry.channels_last else result

@@ -39,13 +39,16 @@ class StrategyAttr(WordAttr[Strategy]):
 
 
 class Geometry(NamedTuple):
-    """Windows along the spatial axes, groups of channels, and whether the windows lie on the result."""
+    """Windows along the spatial axes, groups of channels, whether the windows lie on the result, and whether
+    channels are the last axis of the result instead of the second.
+    """
 
     stride: Sequence[int]
     pad: Sequence[int]
     dilation: Sequence[int]
     groups: int = 1
     transposed: bool = False
+    channels_last: bool = False
 
 
 @irdl_op_definition
@@ -62,7 +65,8 @@ class ConvolvedOp(ValueNode):
 
 @irdl_op_definition
 class ConvKernelOp(DeviceKernelOp):
-    """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, with pointwise work behind it.
+    """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, or with
+    `channels_last` `[N, ..., O]`, with pointwise work behind it.
 
     `w` is `[O, C/groups, ...]`, or `[C, O/groups, ...]` of a transposed convolution. Windows begin `pad`
     before the first element; where they end follows from the extents of the space.
@@ -78,11 +82,13 @@ class ConvKernelOp(DeviceKernelOp):
     dilation = prop_def(Ints)
     groups = prop_def(IntegerAttr)
     transposed = opt_prop_def(UnitAttr)
+    channels_last = opt_prop_def(UnitAttr)
     x = operand_def(TensorType)
     w = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$stage $strategy $compute $x `,` $w `space` $space (`transposed` $transposed^)? `stride` $stride "
+        "$stage $strategy $compute $x `,` $w `space` $space (`channels_last` $channels_last^)? "
+        "(`transposed` $transposed^)? `stride` $stride "
         "`pad` $pad `dilation` $dilation `groups` $groups $body attr-dict `:` type($x) `,` type($w)"
     )
 
@@ -109,6 +115,7 @@ class ConvKernelOp(DeviceKernelOp):
                 "dilation": ints(geometry.dilation),
                 "groups": integer(geometry.groups),
                 "transposed": UnitAttr() if geometry.transposed else None,
+                "channels_last": UnitAttr() if geometry.channels_last else None,
             },
             regions=[body],
         )
@@ -121,7 +128,23 @@ class ConvKernelOp(DeviceKernelOp):
     def geometry(self) -> Geometry:
         numbers = (self.stride, self.pad, self.dilation)
         stride, pad, dilation = (n.get_values() for n in numbers)
-        return Geometry(stride, pad, dilation, self.groups.value.data, self.transposed is not None)
+        flags = (self.transposed is not None, self.channels_last is not None)
+        return Geometry(stride, pad, dilation, self.groups.value.data, *flags)
+
+    @property
+    def channel_axis(self) -> int:
+        """The axis of the space that counts channels."""
+        return 1 if self.channels_last is None else len(self.extents) - 1
+
+    @property
+    def outputs(self) -> Dim:
+        """The channels of the result."""
+        return self.extents[self.channel_axis]
+
+    @property
+    def places(self) -> Dims:
+        """The extents of the result along its spatial axes."""
+        return tuple(d for axis, d in enumerate(self.extents) if axis not in (0, self.channel_axis))
 
     @property
     def x_dims(self) -> Dims:

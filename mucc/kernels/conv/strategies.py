@@ -15,5 +15,5 @@ def choose(op: ConvolutionOp, geometry: Geometry) -> Strategy:
     if geometry.groups == 1:
         return Strategy.TILES
     channels = int(Shaped.of(op.operand.type).dims[1]) // geometry.groups
-    outputs = int(Shaped.of(op.result.type).dims[1]) // geometry.groups
+    outputs = int(op.result_dims[1]) // geometry.groups
     return Strategy.DIRECT if max(channels, outputs) <= FEW else Strategy.TILES

@@ -62,7 +62,7 @@ class TilesWork(ConvWork):
         shape = f"{m}, {n}, {threads}, {stages}, {flag(along)}"
         return self.assemble(
             Parts(
-                fast=1 if along else rank - 1,
+                fast=self.fast,
                 constants=[
                     f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {threads};",
                     f"static constexpr bool kChannelsInner = {flag(self.channels_inner)};",

@@ -79,16 +79,26 @@ def spread(
     return result[(..., *kept)]
 
 
+def _ordered(machine: Machine, op: ConvOp | ConvTransposeOp, result: Any) -> Any:
+    """Return a result `[N, O, ...]` in the order of the operation's."""
+    return result if op.channels_last is None else channels_last(machine.arrays, result)
+
+
+def channels_last(arrays: Arrays, x: Any) -> Any:
+    """Return `[N, C, ...]` as `[N, ..., C]`."""
+    return arrays.permute(x, (0, *range(2, len(x.shape)), 1))
+
+
 def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
     windows = op.windows
     places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
-    return convolved(machine.arrays, x, w, windows, places, op.groups.value.data)
+    return _ordered(machine, op, convolved(machine.arrays, x, w, windows, places, op.groups.value.data))
 
 
 def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> Any:
     windows, more = op.windows, op.output_pad.get_values()
     places = [window.spread(int(n), m) for window, n, m in zip(windows, x.shape[2:], more, strict=True)]
-    return spread(machine.arrays, x, w, windows, places, op.groups.value.data)
+    return _ordered(machine, op, spread(machine.arrays, x, w, windows, places, op.groups.value.data))
 
 
 def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:

@@ -8,8 +8,7 @@
 // `store<V>(position, convolved)` computes and stores V neighbouring elements of the results.
 #pragma once
 
-#include <mucc/conv.h>
-#include <mucc/view.cuh>
+#include <mucc/conv_place.cuh>
 
 namespace mucc::conv {
 
@@ -459,17 +458,13 @@ MUCC_DEVICE Row row_at(Problem<typename Work::Element> const& problem, Axis cons
 // Whether a class of outputs is empty: of a transposed convolution with few outputs.
 MUCC_DEVICE bool is_empty(Axis const (&axes)[3]) { return axes[0].outs == 0 || axes[1].outs == 0 || axes[2].outs == 0; }
 
+// The position of an output in the space of the results.
 template <class Work>
 MUCC_DEVICE Position<Work::kRank, int64_t> position(Axis const (&axes)[3], Row const& row, int64_t output) {
-  Position<Work::kRank, int64_t> p;
-  p.at[0] = row.batch;
-  p.at[1] = output;
+  int64_t at[3];
 #pragma unroll
-  for (int a = 2; a < Work::kRank; ++a) {
-    int const s = a + 3 - Work::kRank;
-    p.at[a] = axes[s].first_out + int64_t(row.at[s]) * axes[s].out_step;
-  }
-  return p;
+  for (int a = 0; a < 3; ++a) at[a] = axes[a].first_out + int64_t(row.at[a]) * axes[a].out_step;
+  return place_of<Work>(row.batch, output, at);
 }
 
 // Computes and stores the results of a tile, V neighbours at a time.

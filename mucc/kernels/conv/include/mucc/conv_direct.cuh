@@ -5,8 +5,7 @@
 // `store<V>(position, convolved)` computes and stores V neighbouring elements of the results.
 #pragma once
 
-#include <mucc/conv.h>
-#include <mucc/view.cuh>
+#include <mucc/conv_place.cuh>
 
 namespace mucc::conv {
 
@@ -64,15 +63,8 @@ struct Start {
   }
 
   MUCC_DEVICE Position<Work::kRank, int64_t> position(int step) const {
-    Position<Work::kRank, int64_t> p;
-    p.at[0] = batch;
-    p.at[1] = output;
-#pragma unroll
-    for (int a = 2; a < Work::kRank; ++a) {
-      int const s = a + 3 - Work::kRank;
-      p.at[a] = at[s] + (s == 1 ? step : 0);
-    }
-    return p;
+    int64_t const place[3] = {at[0], at[1] + step, at[2]};
+    return place_of<Work>(batch, output, place);
   }
 };
 
