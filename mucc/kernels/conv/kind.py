@@ -44,12 +44,12 @@ class ConvKind(Kind[ConvKernelOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
-    passes = MappingProxyType({"keep-channels-last": "mucc.kernels.conv.keep_channels_last:KeepChannelsLast"})
+    passes = MappingProxyType({"prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions"})
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.conv.keep_channels_last import KeepChannelsLast
+        from mucc.kernels.conv.prepare import PrepareConvolutions
 
-        return (KeepChannelsLast(),)
+        return (PrepareConvolutions(),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution

@@ -76,7 +76,7 @@ MUCC_DEVICE bool has(Problem<T> const& problem, int a, int index) {
 
 // Whether one of a run of outputs reads its `i`-th row of x.
 template <class Work>
-constexpr bool reads(int i) {
+MUCC_BOTH constexpr bool reads(int i) {
   using W = typename Work::Windows;
   for (int run = 0; run < Work::kRun; ++run)
     for (int tap = 0; tap < W::size(1); ++tap)

@@ -1,4 +1,4 @@
-"""Convolutions whose results are read with channels last only have such results."""
+"""Prepare convolutions: zeros around x are never stored, and channels are last where they are read so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.views import VIEWS, PermuteOp, TransposeOp
+from mucc.dialects.mu.ops.shape import Padding, PadOp, PlaceOp
+from mucc.dialects.mu.ops.views import VIEWS, IndexMapOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.rewriting import Pass, rewrite
 
@@ -54,19 +55,45 @@ class _Keep(RewritePattern):
         rewriter.erase(op)
 
 
+class _Place(RewritePattern):
+    """`conv(pad(x, 0, (0, 2)), w)` -> `conv(place(x, axis=3), w)`: no elements are zeros to a convolution."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ConvolutionOp) or not isinstance(pad := op.operand.owner, PadOp):
+            return
+        if pad.mode.data is not Padding.CONSTANT or pad.value.value.data != 0:
+            return
+        low, high = pad.low.get_values(), pad.high.get_values()
+        if any((*low[:2], *high[:2])) or isinstance(pad.operand.owner, IndexMapOp):
+            return
+        x, whole = pad.operand, Shaped.of(pad.result.type).dims
+        for axis, (before, after) in enumerate(zip(low, high, strict=True)):
+            if before or after:
+                rewriter.insert(placed := PlaceOp(x, axis, before, whole[axis]))
+                x = placed.result
+        op.operands[0] = x
+        rewriter.handle_operation_modification(op)
+        if not pad.result.uses:
+            rewriter.erase(pad)
+
+
 @dataclass(frozen=True)
-class KeepChannelsLast(Pass):
-    """Let convolutions have results with channels last, where nothing reads them in another order.
+class PrepareConvolutions(Pass):
+    """Let convolutions read padded tensors where they lie, and have results in the order that is read.
 
     ```
     %0 = mu.conv %x, %w : [N, O, P, Q]
     %1 = mu.permute %0 order [0, 2, 3, 1]      ->      %1 = mu.conv %x, %w channels_last : [N, P, Q, O]
+
+    %0 = mu.pad %x low [0, 0, 0, 1]
+    %1 = mu.conv %0, %w                        ->      %0 = mu.place %x axis 3 at 1
+                                                       %1 = mu.conv %0, %w
     ```
     """
 
-    name = "keep-channels-last"
+    name = "prepare-convolutions"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         if any(isinstance(inner, ConvolutionOp) for kernel in kernels for inner in kernel.body.block.ops):
-            rewrite(op, [_Keep()])
+            rewrite(op, [_Place(), _Keep()])
