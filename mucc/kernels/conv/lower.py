@@ -47,8 +47,10 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     w = _readable(builder, stage, anchor.weight)
     strategy = choose(anchor, geometry)
     inner = 0 if geometry.transposed or strategy is Strategy.DIRECT else 1
-    copies = {Strategy.TILES: _copies_channels, Strategy.DIRECT: _has_lone_channels}
-    if copies[strategy](anchor, x, geometry) and not w.is_contiguous(inner):
+    if strategy is Strategy.TILES and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
+        x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
+    copies = _has_whole_pieces if strategy is Strategy.TILES else _has_lone_channels
+    if copies(anchor, geometry) and x.unit_axis == 1 and w.unit_axis != inner:
         w = _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
     rank = len(stage.space)
     body = ConvBody(builder, stage)
@@ -90,26 +92,25 @@ def _is_padded_elsewhere(access: Access) -> bool:
     return False
 
 
-def _copies_channels(op: ConvolutionOp, x: Access, geometry: Geometry) -> bool:
-    """Whether x lies so that pieces of its channels can be copied whole."""
+def _has_whole_pieces(op: ConvolutionOp, geometry: Geometry) -> bool:
+    """Whether the channels of a group are whole pieces of what a thread copies at once."""
     channels = Shaped.of(op.operand.type).dims[1]
     piece = WIDEST_ACCESS // dtype_bytes(Shaped.of(op.operand.type).element_type)
-    known = isinstance(channels, int) and channels // geometry.groups % piece == 0
-    return known and x.is_contiguous(1)
+    return isinstance(channels, int) and channels // geometry.groups % piece == 0
 
 
-def _has_lone_channels(op: ConvolutionOp, x: Access, geometry: Geometry) -> bool:
-    """Whether neighbouring channels of x are groups of their own."""
+def _has_lone_channels(op: ConvolutionOp, geometry: Geometry) -> bool:
+    """Whether each channel is a group of its own."""
     channels, outputs = Shaped.of(op.operand.type).dims[1], op.result_dims[1]
-    return channels == outputs == geometry.groups and x.is_contiguous(1)
+    return channels == outputs == geometry.groups
 
 
-def _axis_last(builder: ProgramBuilder, stage: StageOp, w: Access, dims: Dims, axis: int) -> Access:
-    """Copy weights so that elements along an axis of theirs are adjacent."""
+def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Dims, axis: int) -> Access:
+    """Copy a tensor so that elements along an axis are adjacent."""
     rank = len(dims)
     order = [a for a in range(rank) if a != axis] + [axis]
-    axes = tuple(None if a is None else order.index(a) for a in w.axes)
-    copied = copy(builder, stage, Access(w.base, axes), rank, _picked(dims, order))
+    axes = tuple(None if a is None else order.index(a) for a in source.axes)
+    copied = copy(builder, stage, Access(source.base, axes), rank, _picked(dims, order))
     back = tuple(None if a is None else order[a] for a in copied.axes)
     return Access(copied.base, back)
 

@@ -9,6 +9,7 @@ from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
 from mucc.kernels.conv.tiles import tile_of
+from mucc.target import get_target
 
 _FORMATS = {"bf16": "Bf16", "f16": "F16", "tf32": "Tf32", "tf32x3": "Tf32x3", "f32": "F32"}
 
@@ -58,7 +59,8 @@ class TilesWork(ConvWork):
         """Return the C++ of the kernel in parts."""
         along = self.along_channels
         rank = len(self.space)
-        m, n, threads, stages = tile_of(self.produced)
+        target = get_target(self.places.program.target.data)
+        m, n, threads, stages = tile_of(self.produced, target.facts.limits.shared_memory)
         shape = f"{m}, {n}, {threads}, {stages}, {flag(along)}"
         return self.assemble(
             Parts(

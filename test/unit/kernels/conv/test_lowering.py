@@ -84,7 +84,7 @@ def test_kernels_compute_what_the_language_says(
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-PREFIX = "kernel k[N](x: bf16[N, 16, 8, 8], w: bf16[32, 16, 3, 3], b: f32[32, 1, 1], s: f32)"
+PREFIX = "kernel k[N](x: bf16[N, 6, 8, 8], w: bf16[32, 6, 3, 3], b: f32[32, 1, 1], s: f32)"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,10 @@ PREFIX = "kernel k[N](x: bf16[N, 16, 8, 8], w: bf16[32, 16, 3, 3], b: f32[32, 1,
          " + b) }", ["conv"]),
         ("kernel k(x: bf16[4, 8, 8, 16], w: bf16[32, 16, 3, 3]) -> bf16[4, 32, 8, 8] {"
          " return conv(permute(x, (0, 3, 1, 2)), w, pad=1) }", ["map", "conv"]),
+        ("kernel k(x: bf16[4, 16, 8, 8], w: bf16[32, 16, 3, 3]) -> bf16[4, 32, 8, 8] {"
+         " return conv(x, w, pad=1) }", ["map", "map", "conv"]),
+        ("kernel k(x: bf16[4, 16, 1, 1], w: bf16[32, 16, 1, 1]) -> bf16[4, 32, 1, 1] { return conv(x, w) }",
+         ["conv"]),
         ("kernel k(x: f32[4, 2, 9, 8], w: f32[3, 2, 3, 3]) -> f32[4, 3, 9, 8] {"
          " return conv(pad(x, (2, 0), (0, 2)), w) }", ["conv"]),
         ("kernel k(x: f32[4, 2, 9, 8], w: f32[3, 2, 3, 3]) -> f32[4, 3, 7, 6] {"

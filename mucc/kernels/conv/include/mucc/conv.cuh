@@ -90,6 +90,12 @@ struct Row {
   int batch, at[3];
 };
 
+// What the first tap of a row reads: its place in x, and its indices along the axes of x, small past the last row.
+struct Line {
+  int64_t offset;
+  int in[3];
+};
+
 template <class T>
 struct Piece {
   static constexpr int kCount = 16 / sizeof(T);
@@ -102,195 +108,252 @@ struct Tile : Work::Shape {
   using Format = typename Work::Format;
   using Of = typename Work::Shape;
   static constexpr int kPieces = Of::kPieces, kPiece = Piece<T>::kCount, kK = kPieces * kPiece;
-  static constexpr int kWarpsN = Of::kN >= 128 ? 4 : Of::kN >= 64 ? 2 : 1, kWarpsM = Of::kThreads / 32 / kWarpsN;
+  static constexpr int kWarps = Of::kThreads / 32, kWarpsN = Of::kN >= 64 && kWarps > 1 ? 2 : 1;
+  static constexpr int kWarpsM = kWarps / kWarpsN;
   static constexpr int kWarpM = Of::kM / kWarpsM, kWarpN = Of::kN / kWarpsN;
   static constexpr int kBlocksM = kWarpM / 16, kBlocksN = kWarpN / 8;
   static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "whole matrices");
-  static_assert(sizeof(Row) * Of::kM == Of::kRows, "as much as the shape counts");
+  static_assert((sizeof(Row) + sizeof(Line)) * Of::kM <= Of::kRows, "as much as the shape counts");
 
   // Where a piece of a row of a stage lies: rows that would meet in the banks exchange their pieces.
-  MUCC_DEVICE static int place(int row, int piece) { return (row * kPieces + (piece ^ (row / 2 % kPieces))) * 16; }
+  MUCC_DEVICE static int place(int row, int piece) { return (row * kPieces + (piece ^ (row % kPieces))) * 16; }
 };
 
-// A place along K: the taps, and the channel of the first element of a piece.
-struct Depth {
-  int tap[3];
-  int64_t channel;
-};
-
+// The outputs of a class along each axis, and the extent of K.
 template <class Work>
 struct Walk {
   using W = typename Work::Windows;
   Axis axes[3];
-  int64_t channels;
+  int channels, depth;
 
   MUCC_DEVICE int taps(int a) const { return W::kTransposed ? axes[a].taps : W::size(a); }
-  MUCC_DEVICE int taps() const { return taps(0) * taps(1) * taps(2); }
-  MUCC_DEVICE int64_t depth() const { return taps() * (Work::kChannels ? Work::kChannels : channels); }
+  MUCC_DEVICE int count() const { return Work::kChannels ? Work::kChannels : channels; }
+};
 
-  MUCC_DEVICE Depth at(int64_t k) const {
-    Depth d;
-    int tap;
+// A place along K that moves on.
+template <class Work>
+struct Cursor {
+  using W = typename Work::Windows;
+  Walk<Work> const& walk;
+  int tap[3], channel, left;  // `left` elements of K from here on
+
+  MUCC_DEVICE Cursor(Walk<Work> const& walk, int k) : walk(walk), left(walk.depth - k) {
+    if (walk.depth == 0) return;
+    int const count = walk.count(), taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
+    int const linear = Work::kChannelsInner ? k / count : k % taps;
+    channel = Work::kChannelsInner ? k % count : k / taps;
+    decode(linear);
+  }
+
+  MUCC_DEVICE void decode(int linear) {
+    int const last = walk.taps(2), middle = walk.taps(1);
+    tap[2] = linear % last;
+    tap[1] = linear / last % middle;
+    tap[0] = linear / last / middle;
+  }
+  // Moves to the next tap; whether that is the first one again.
+  MUCC_DEVICE bool next_tap() {
+    if (++tap[2] < walk.taps(2)) return false;
+    tap[2] = 0;
+    if (++tap[1] < walk.taps(1)) return false;
+    tap[1] = 0;
+    if (++tap[0] < walk.taps(0) || Work::kChannelsInner) return false;
+    tap[0] = 0;
+    return true;
+  }
+  // Moves on by kBy elements; whether to other taps.
+  template <int kBy>
+  MUCC_DEVICE bool advance() {
+    left -= kBy;
     if constexpr (Work::kChannelsInner) {
-      int64_t const count = Work::kChannels ? Work::kChannels : channels;
-      if (k >> 31 == 0) {
-        tap = int(unsigned(k) / unsigned(count));
-      } else {
-        tap = int(k / count);
+      channel += kBy;
+      bool moved = false;
+      while (channel >= walk.count() && left > 0) {
+        channel -= walk.count();
+        next_tap();
+        moved = true;
       }
-      d.channel = k - tap * count;
+      return moved;
     } else {
-      unsigned const count = taps();
-      d.channel = k >> 31 == 0 ? int64_t(unsigned(k) / count) : k / count;
-      tap = int(k - d.channel * count);
-    }
-    int const last = taps(2), middle = taps(1);
-    d.tap[2] = tap % last;
-    d.tap[1] = tap / last % middle;
-    d.tap[0] = tap / last / middle;
-    return d;
-  }
-};
-
-// Loads the pieces of one operand that a thread has in each stage. `kRowsFast` says that neighbouring threads have
-// neighbouring rows, instead of neighbouring pieces of a row.
-template <int kLines, int kThreads, bool kRowsFast>
-struct Share {
-  static constexpr int kPieces = 4, kAll = kLines * kPieces, kCount = (kAll + kThreads - 1) / kThreads;
-  static constexpr int kDistinct = kRowsFast && kLines <= kThreads ? 1 : kCount;  // rows of a thread
-  MUCC_DEVICE static bool has(int i) { return kAll % kThreads == 0 || int(threadIdx.x) + i * kThreads < kAll; }
-  MUCC_DEVICE static int row(int i) {
-    int const t = int(threadIdx.x) + i * kThreads;
-    return kRowsFast ? t % kLines : t / kPieces;
-  }
-  MUCC_DEVICE static int piece(int i) {
-    int const t = int(threadIdx.x) + i * kThreads;
-    return kRowsFast ? t / kLines : t % kPieces;
-  }
-};
-
-template <class Work, bool kVector>
-struct LoadX {
-  using T = typename Work::Element;
-  using Lines = Share<Work::Shape::kM, Work::Shape::kThreads, !kVector>;
-  static constexpr int kCount = Lines::kCount, kDistinct = Lines::kDistinct, kPiece = Piece<T>::kCount;
-  T const* at[kDistinct];
-  int in[kDistinct][3];
-  Piece<T> held[kVector ? 1 : kCount];
-
-  MUCC_DEVICE LoadX(Problem<T> const& problem, Walk<Work> const& walk, Row const* rows, int64_t group) {
-#pragma unroll
-    for (int i = 0; i < kDistinct; ++i) {
-      Row const row = rows[Lines::row(i)];
-      at[i] = problem.x + row.batch * problem.x_batch + group * problem.channels * problem.x_channel;
-#pragma unroll
-      for (int a = 0; a < 3; ++a) {
-        in[i][a] = row.at[a] * walk.axes[a].in_step + walk.axes[a].first_in;
-        at[i] += in[i][a] * problem.x_at[a];
-        if (row.batch < 0) in[i][a] = -(1 << 30);  // reads nothing
+      static constexpr int kTaps = W::kTaps;
+      if constexpr (kBy % kTaps == 1 || kTaps == 1) {
+        channel += kBy / kTaps;
+        if (kTaps > 1 && next_tap()) ++channel;
+      } else {
+        int linear = (tap[0] * W::size(1) + tap[1]) * W::size(2) + tap[2] + kBy % kTaps;
+        channel += kBy / kTaps;
+        if (linear >= kTaps) linear -= kTaps, ++channel;
+        decode(linear);
       }
+      return true;
     }
   }
 
-  MUCC_DEVICE bool present(Problem<T> const& problem, Walk<Work> const& walk, Depth const& d, int i) const {
+  template <class T>
+  MUCC_DEVICE int64_t x_offset(Problem<T> const& problem) const {
+    int64_t offset = 0;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) offset += tap[a] * walk.axes[a].in_move * problem.x_at[a];
+    return offset;
+  }
+  template <class T>
+  MUCC_DEVICE int64_t w_offset(Problem<T> const& problem) const {
+    int64_t offset = 0;
+#pragma unroll
+    for (int a = 0; a < 3; ++a)
+      offset += (walk.axes[a].first_tap + tap[a] * walk.axes[a].tap_step) * problem.w_at[a];
+    return offset;
+  }
+  // Whether x has the element that the tap reads from indices `in` of the first one.
+  template <class T>
+  MUCC_DEVICE bool present(Problem<T> const& problem, int const (&in)[3]) const {
     bool inside = true;
 #pragma unroll
     for (int a = 0; a < 3; ++a) {
-      int const index = in[i][a] + d.tap[a] * walk.axes[a].in_move - int(problem.low[a]);
+      int const index = in[a] + tap[a] * walk.axes[a].in_move - int(problem.low[a]);
       inside = inside && unsigned(index) < unsigned(problem.count[a]);
     }
     return inside;
   }
-  MUCC_DEVICE static int64_t offset(Problem<T> const& problem, Walk<Work> const& walk, Depth const& d) {
-    int64_t offset = d.channel * problem.x_channel;
-#pragma unroll
-    for (int a = 0; a < 3; ++a) offset += d.tap[a] * walk.axes[a].in_move * problem.x_at[a];
-    return offset;
-  }
+};
 
-  // Starts to load a stage, from place `first` along K on.
-  MUCC_DEVICE void begin(Problem<T> const& problem, Walk<Work> const& walk, int64_t first, int64_t depth, char* stage) {
+// The pieces of kLines rows that a thread has: always the same piece of some rows.
+template <class Work, int kLines>
+struct Share {
+  static constexpr int kPieces = Work::Shape::kPieces, kStep = Work::Shape::kThreads / kPieces;
+  static constexpr int kCount = kLines / kStep;
+  static_assert(kLines % kStep == 0, "equal shares");
+  MUCC_DEVICE static int row(int i) { return int(threadIdx.x) / kPieces + i * kStep; }
+  MUCC_DEVICE static int piece() { return int(threadIdx.x) % kPieces; }
+};
+
+// Loads x for the rows of a tile, stage by stage. Where `kVector`, whole pieces are copied; else each thread has the
+// elements of one row, so that neighbouring threads read neighbouring positions.
+template <class Work, bool kVector>
+struct LoadX;
+
+template <class Work>
+struct LoadX<Work, true> {
+  using T = typename Work::Element;
+  using At = Tile<Work>;
+  using Own = Share<Work, At::kM>;
+  Problem<T> const& problem;
+  Line const* lines;
+  Cursor<Work> cursor;
+  T const* from[Own::kCount];  // null where there is nothing to read
+
+  MUCC_DEVICE LoadX(Problem<T> const& problem, Walk<Work> const& walk, Line const* lines)
+      : problem(problem), lines(lines), cursor(walk, Own::piece() * At::kPiece) {
+    aim();
+  }
+  MUCC_DEVICE void aim() {
+    int64_t const offset = cursor.x_offset(problem);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (!Lines::has(i)) break;
-      int const piece = Lines::piece(i), r = i % kDistinct;
-      int64_t const k = first + piece * kPiece;
-      if constexpr (kVector) {
-        Depth const d = walk.at(k);
-        bool const inside = k < depth && present(problem, walk, d, r);
-        T const* from = inside ? at[r] + offset(problem, walk, d) : problem.x;
-        copy_piece(stage + Tile<Work>::place(Lines::row(i), piece), from, inside);
-      } else {
-#pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-          Depth const d = walk.at(k + e);
-          bool const inside = k + e < depth && present(problem, walk, d, r);
-          held[i].of.of[e] = inside ? at[r][offset(problem, walk, d)] : T{};
-        }
-      }
+    for (int i = 0; i < Own::kCount; ++i) {
+      Line const line = lines[Own::row(i)];
+      from[i] = cursor.left > 0 && cursor.present(problem, line.in) ? problem.x + (line.offset + offset) : nullptr;
     }
+  }
+  MUCC_DEVICE void begin(char* stage) {
+    bool const inside = cursor.left > 0;
+#pragma unroll
+    for (int i = 0; i < Own::kCount; ++i) {
+      bool const present = inside && from[i] != nullptr;
+      copy_piece(stage + At::place(Own::row(i), Own::piece()), present ? from[i] + cursor.channel : problem.x, present);
+    }
+    if (cursor.template advance<At::kK>()) aim();
+  }
+  MUCC_DEVICE void end(char*) const {}
+};
+
+template <class Work>
+struct LoadX<Work, false> {
+  using T = typename Work::Element;
+  using At = Tile<Work>;
+  static constexpr int kThreads = At::kThreads, kEach = kThreads / At::kM > 1 ? kThreads / At::kM : 1;
+  static constexpr int kCount = At::kPieces / kEach;
+  static_assert(kThreads % At::kM == 0, "each row has threads of its own");
+  Problem<T> const& problem;
+  Line const line;
+  Cursor<Work> cursor;
+  Piece<T> held[kCount];
+
+  MUCC_DEVICE static int row() { return int(threadIdx.x) % At::kM; }
+  MUCC_DEVICE static int piece(int i) { return int(threadIdx.x) / At::kM * kCount + i; }
+  MUCC_DEVICE LoadX(Problem<T> const& problem, Walk<Work> const& walk, Line const* lines)
+      : problem(problem), line(lines[row()]), cursor(walk, piece(0) * At::kPiece) {}
+
+  MUCC_DEVICE void begin(char*) {
+    T const* const x = problem.x + line.offset;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i)
+#pragma unroll
+      for (int e = 0; e < At::kPiece; ++e) {
+        bool const inside = cursor.left > 0 && cursor.present(problem, line.in);
+        held[i].of.of[e] = inside ? x[cursor.x_offset(problem) + cursor.channel * problem.x_channel] : T{};
+        cursor.template advance<1>();
+      }
+    if constexpr (kEach > 1) cursor.template advance<At::kK - At::kK / kEach>();
   }
   MUCC_DEVICE void end(char* stage) const {
-    if constexpr (!kVector) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        if (Lines::has(i))
-          *reinterpret_cast<Piece<T>*>(stage + Tile<Work>::place(Lines::row(i), Lines::piece(i))) = held[i];
-    }
+    for (int i = 0; i < kCount; ++i) *reinterpret_cast<Piece<T>*>(stage + At::place(row(), piece(i))) = held[i];
   }
 };
 
+// Loads the weights of the columns of a tile, stage by stage: whole pieces, or element by element.
 template <class Work, bool kVector>
 struct LoadW {
   using T = typename Work::Element;
-  using Lines = Share<Work::Shape::kN, Work::Shape::kThreads, false>;
-  static constexpr int kCount = Lines::kCount, kPiece = Piece<T>::kCount;
-  T const* at[kCount];
-  bool present[kCount];
-  Piece<T> held[kVector ? 1 : kCount];
+  using At = Tile<Work>;
+  using Own = Share<Work, At::kN>;
+  Problem<T> const& problem;
+  Cursor<Work> cursor;
+  T const* w;  // of the thread's first column
+  int columns;
+  int64_t offset;
+  Piece<T> held[kVector ? 1 : Own::kCount];
 
-  MUCC_DEVICE LoadW(Problem<T> const& problem, Walk<Work> const& walk, int64_t column, int64_t group) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      int64_t const output = column + Lines::row(i);
-      present[i] = output < problem.outputs;
-      at[i] = problem.w + group * problem.w_group + output * problem.w_output;
-#pragma unroll
-      for (int a = 0; a < 3; ++a) at[i] += walk.axes[a].first_tap * problem.w_at[a];
-    }
+  MUCC_DEVICE LoadW(Problem<T> const& problem, Walk<Work> const& walk, int64_t column, int64_t group)
+      : problem(problem), cursor(walk, Own::piece() * At::kPiece) {
+    int64_t const first = column + Own::row(0);
+    w = problem.w + group * problem.w_group + first * problem.w_output;
+    columns = int(problem.outputs - first < At::kN ? problem.outputs - first : At::kN);
+    offset = cursor.w_offset(problem);
   }
-
-  MUCC_DEVICE static int64_t offset(Problem<T> const& problem, Walk<Work> const& walk, Depth const& d) {
-    int64_t offset = d.channel * problem.w_channel;
+  MUCC_DEVICE void begin(char* stage) {
+    if constexpr (kVector) {
+      T const* const from = w + (Work::kChannelsInner ? offset + cursor.channel : int64_t(cursor.walk.depth - cursor.left));
 #pragma unroll
-    for (int a = 0; a < 3; ++a) offset += d.tap[a] * walk.axes[a].tap_step * problem.w_at[a];
-    return offset;
-  }
-  MUCC_DEVICE void begin(Problem<T> const& problem, Walk<Work> const& walk, int64_t first, int64_t depth, char* stage) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (!Lines::has(i)) break;
-      int const piece = Lines::piece(i);
-      int64_t const k = first + piece * kPiece;
-      if constexpr (kVector) {
-        bool const inside = present[i] && k < depth;
-        T const* from = inside ? at[i] + (Work::kChannelsInner ? offset(problem, walk, walk.at(k)) : k) : problem.w;
-        copy_piece(stage + Tile<Work>::place(Lines::row(i), piece), from, inside);
-      } else {
-#pragma unroll
-        for (int e = 0; e < kPiece; ++e) {
-          bool const inside = present[i] && k + e < depth;
-          held[i].of.of[e] = inside ? at[i][offset(problem, walk, walk.at(k + e))] : T{};
-        }
+      for (int i = 0; i < Own::kCount; ++i) {
+        bool const present = cursor.left > 0 && i * Own::kStep < columns;
+        T const* const source = present ? from + i * Own::kStep * problem.w_output : problem.w;
+        copy_piece(stage + At::place(Own::row(i), Own::piece()), source, present);
       }
+      if (!Work::kChannelsInner) {
+        cursor.left -= At::kK;
+      } else if (cursor.template advance<At::kK>()) {
+        offset = cursor.w_offset(problem);
+      }
+    } else {
+#pragma unroll
+      for (int e = 0; e < At::kPiece; ++e) {
+        T const* const from = w + cursor.w_offset(problem) + cursor.channel * problem.w_channel;
+#pragma unroll
+        for (int i = 0; i < Own::kCount; ++i) {
+          bool const present = cursor.left > 0 && i * Own::kStep < columns;
+          held[i].of.of[e] = present ? from[i * Own::kStep * problem.w_output] : T{};
+        }
+        cursor.template advance<1>();
+      }
+      cursor.template advance<At::kK - At::kPiece>();
     }
   }
   MUCC_DEVICE void end(char* stage) const {
     if constexpr (!kVector) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i)
-        if (Lines::has(i))
-          *reinterpret_cast<Piece<T>*>(stage + Tile<Work>::place(Lines::row(i), Lines::piece(i))) = held[i];
+      for (int i = 0; i < Own::kCount; ++i)
+        *reinterpret_cast<Piece<T>*>(stage + At::place(Own::row(i), Own::piece())) = held[i];
     }
   }
 };
@@ -447,12 +510,27 @@ MUCC_DEVICE Row row_at(Problem<typename Work::Element> const& problem, Axis cons
   Row row;
 #pragma unroll
   for (int a = 2; a >= 0; --a) {
-    int64_t const rest = axes[a].outs ? index / axes[a].outs : problem.batch;
+    int64_t const rest = index >> 31 ? index / axes[a].outs : unsigned(index) / unsigned(axes[a].outs);
     row.at[a] = int(index - rest * axes[a].outs);
     index = rest;
   }
   row.batch = index < problem.batch ? int(index) : -1;
   return row;
+}
+
+// What the first tap of a row reads.
+template <class Work>
+MUCC_DEVICE Line line_at(Problem<typename Work::Element> const& problem, Axis const (&axes)[3], Row const& row,
+                         int64_t group) {
+  Line line;
+  line.offset = row.batch * problem.x_batch + group * problem.channels * problem.x_channel;
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    int const in = row.at[a] * axes[a].in_step + axes[a].first_in;
+    line.offset += in * problem.x_at[a];
+    line.in[a] = row.batch < 0 ? -(1 << 30) : in;
+  }
+  return line;
 }
 
 // Whether a class of outputs is empty: of a transposed convolution with few outputs.
@@ -500,27 +578,31 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
 #else
   alignas(16) static char memory[Of::kShared];
 #endif
-  Row* const rows = reinterpret_cast<Row*>(memory + Of::kShared - Of::kRows);
+  Line* const lines = reinterpret_cast<Line*>(memory + Of::kShared - Of::kRows);
+  Row* const rows = reinterpret_cast<Row*>(lines + Of::kM);
   Part const at = part<Work>(problem);
   Walk<Work> walk;
-  walk.channels = problem.channels;
+  walk.channels = int(problem.channels);
 #pragma unroll
   for (int a = 0; a < 3; ++a) walk.axes[a] = axis<W>(a, at.residue[a], problem.out[a]);
   if (W::kTransposed && is_empty(walk.axes)) return;
-  for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads) rows[i] = row_at<Work>(problem, walk.axes, at.row + i);
+  walk.depth = walk.taps(0) * walk.taps(1) * walk.taps(2) * walk.count();
+  for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads) {
+    rows[i] = row_at<Work>(problem, walk.axes, at.row + i);
+    lines[i] = line_at<Work>(problem, walk.axes, rows[i], at.group);
+  }
   __syncthreads();
   if (rows[0].batch < 0) return;
   Sums<Work> sums;
   sums.clear();
-  int64_t const depth = walk.depth();
-  int const steps = int((depth + Of::kK - 1) / Of::kK);
+  int const steps = (walk.depth + Of::kK - 1) / Of::kK;
   {
-    LoadX<Work, kVectorX> x(problem, walk, rows, at.group);
+    LoadX<Work, kVectorX> x(problem, walk, lines);
     LoadW<Work, kVectorW> w(problem, walk, at.column, at.group);
     auto stage = [&](int step) { return memory + step % Of::kStages * Of::kStage; };
     auto begin = [&](int step) {
-      x.begin(problem, walk, int64_t(step) * Of::kK, depth, stage(step));
-      w.begin(problem, walk, int64_t(step) * Of::kK, depth, stage(step) + Of::kM * 16 * Of::kPieces);
+      x.begin(stage(step));
+      w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
     };
     auto end = [&](int step) {
       x.end(stage(step));

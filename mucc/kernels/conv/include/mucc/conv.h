@@ -75,15 +75,16 @@ MUCC_BOTH constexpr Axis axis(int a, int residue, int64_t extent) {
           -dilation / common};
 }
 
-// A tile of rows and columns of a result, with which pieces of 16 bytes along K are `kPieces` to a row of a stage.
+// A tile of rows and columns of a result, with which pieces of 16 bytes along K are `kPieces` to a row of a
+// stage.
 template <int kM_, int kN_, int kThreads_, int kStages_, bool kAlongChannels_>
 struct TileShape {
-  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kStages = kStages_, kPieces = 4;
+  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kStages = kStages_, kPieces = 8;
   static constexpr bool kAlongChannels = kAlongChannels_;  // results are adjacent along their channels
   static constexpr int kStage = (kM + kN) * 16 * kPieces;  // bytes
   static constexpr int kPitch = kAlongChannels ? kN + 8 : kM + 4;
   static constexpr int kOut = (kAlongChannels ? kM : kN) * kPitch * int(sizeof(float));
-  static constexpr int kRows = kM * 4 * int(sizeof(int));
+  static constexpr int kRows = kM * 40;  // what is known of each row
   static constexpr int kShared = (kStage * kStages > kOut ? kStage * kStages : kOut) + kRows;
 };
 

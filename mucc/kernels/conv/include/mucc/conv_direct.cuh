@@ -24,6 +24,24 @@ MUCC_DEVICE Lanes<V> lanes(T const* at, int64_t step) {
   return result;
 }
 
+// The same, or zeros where there is nothing to load.
+template <int V, bool kUnit, class T>
+MUCC_DEVICE Lanes<V> lanes_if(bool present, T const* at, int64_t step) {
+  Pack<T, V> pack{};
+  if (present) {
+    if constexpr (kUnit && V > 1) {
+      pack = *reinterpret_cast<Pack<T, V> const*>(at);
+    } else {
+#pragma unroll
+      for (int v = 0; v < V; ++v) pack.of[v] = at[v * step];
+    }
+  }
+  Lanes<V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
+  return result;
+}
+
 template <int V>
 MUCC_DEVICE void add_products(Lanes<V>& sums, Lanes<V> const& x, Lanes<V> const& w) {
 #pragma unroll
@@ -109,17 +127,22 @@ MUCC_DEVICE void convolve(Problem<typename Work::Element> const& problem, Start<
 #pragma unroll
         for (int r = 0; r < W::size(1); ++r)
           weights[r] = lanes<V, kWhole>(w + r * problem.w_at[1] + s * problem.w_at[2], w_step);
+        // All loads of a column before what is computed with them: branches would make each wait for the one before.
+        T const* const in_column = x + column * problem.x_at[2];
+        Lanes<V> values[kReach];
 #pragma unroll
         for (int i = 0; i < kReach; ++i) {
           if (!reads<Work>(i)) continue;
           int const row = first + i;
-          if (!inside || !has(problem, 1, row)) continue;
-          auto const value = lanes<V, kWhole>(x + row * problem.x_at[1] + column * problem.x_at[2], x_step);
+          values[i] = lanes_if<V, kWhole>(inside && has(problem, 1, row), in_column + row * problem.x_at[1], x_step);
+        }
+#pragma unroll
+        for (int i = 0; i < kReach; ++i) {
 #pragma unroll
           for (int run = 0; run < Work::kRun; ++run)
 #pragma unroll
             for (int r = 0; r < W::size(1); ++r)
-              if (run * W::stride(1) + r * W::dilation(1) == i) add_products(sums[run], value, weights[r]);
+              if (run * W::stride(1) + r * W::dilation(1) == i) add_products(sums[run], values[i], weights[r]);
         }
       }
     }

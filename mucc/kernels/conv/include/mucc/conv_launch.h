@@ -6,17 +6,17 @@
 
 namespace mucc::conv {
 
-constexpr int64_t kMostAlong = int64_t(1) << 30;  // positions along one axis, which kernels count in 32 bits
+constexpr int64_t kMostAlong = int64_t(1) << 30;  // what kernels count in 32 bits
 
 // Checks what kernels count in 32 bits. 0 for success, else an error is set.
 template <class W, class T>
 int check(Call const& c, char const* stage, Problem<T> const& p) {
-  bool fits = p.batch < kMostAlong;
+  bool fits = p.batch < kMostAlong && p.channels < kMostAlong / W::kTaps && p.outputs < kMostAlong;
   for (int a = 0; a < 3; ++a) {
     int64_t const reach = int64_t(W::dilation(a)) * W::size(a) + W::pad(a) + W::stride(a);
     fits = fits && (p.out[a] + 1) * W::stride(a) + reach < kMostAlong && p.low[a] + p.count[a] + reach < kMostAlong;
   }
-  return fits ? 0 : fail("MU6007", "%s, stage %s: more than 2^30 positions along an axis", c.kernel->name, stage);
+  return fits ? 0 : fail("MU6007", "%s, stage %s: 2^30 or more positions along an axis, or products in a sum", c.kernel->name, stage);
 }
 
 // Whether pieces of 16 bytes of x can be copied whole.
