@@ -59,6 +59,12 @@ class ConvKind(Kind[ConvKernelOp]):
     def details(self, op: ConvKernelOp) -> dict[str, Any]:
         return {"strategy": op.strategy.data.value, "compute": op.compute.data.value}
 
+    def reasons(self, target: str, op: ConvKernelOp, sizes: Mapping[str, int]) -> Sequence[str]:
+        from mucc.kernels.conv.strategies import reasons
+        from mucc.target import get_target
+
+        return reasons(op, get_target(target).facts, sizes)
+
     def interpret(self, functions: CutlassFunctions, op: ConvKernelOp, args: tuple[Any, ...]) -> None:
         from mucc.kernels.conv.meaning import sums
 

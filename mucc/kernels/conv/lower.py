@@ -13,11 +13,12 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, Strategy
-from mucc.kernels.conv.strategies import choose
+from mucc.kernels.conv.strategies import choose, layer_of
 from mucc.kernels.lowering.access import Access, Axes, identity, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import copy
+from mucc.target import get_target
 from mucc.target.facts import WIDEST_ACCESS
 
 
@@ -45,7 +46,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     geometry = geometry_of(anchor)
     x = _readable(builder, stage, anchor.operand)
     w = _readable(builder, stage, anchor.weight)
-    strategy = choose(anchor, geometry)
+    strategy = choose(layer_of(anchor, geometry), get_target(builder.target).facts)
     inner = 0 if geometry.transposed or strategy is Strategy.DIRECT else 1
     if strategy is Strategy.TILES and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)

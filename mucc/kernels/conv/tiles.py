@@ -20,11 +20,12 @@ class Tile(NamedTuple):
     stages: int
 
 
-def tile_of(outputs: int, shared_memory: int) -> Tile:
+def tile_of(outputs: int, copies: bool, shared_memory: int) -> Tile:
     """Return the tile for so many channels of the result in a group, 0 where that is not known.
 
-    `shared_memory` are the bytes that a block may have.
+    `copies` says that x is copied in whole pieces; else it passes through registers, which then hold fewer
+    sums. `shared_memory` are the bytes that a block may have.
     """
-    columns = next((n for n in (32, 64) if 0 < outputs <= n), 128)
+    columns = next((n for n in (32, 64) if 0 < outputs <= n), 128 if copies else 64)
     stages = (shared_memory - ROWS * TABLE_ROW) // ((ROWS + columns) * STAGE_ROW)
     return Tile(ROWS, columns, THREADS, min(3, stages))

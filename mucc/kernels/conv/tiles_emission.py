@@ -60,7 +60,7 @@ class TilesWork(ConvWork):
         along = self.along_channels
         rank = len(self.space)
         target = get_target(self.places.program.target.data)
-        m, n, threads, stages = tile_of(self.produced, target.facts.limits.shared_memory)
+        m, n, threads, stages = tile_of(self.produced, self.vector_x, target.facts.limits.shared_memory)
         shape = f"{m}, {n}, {threads}, {stages}, {flag(along)}"
         return self.assemble(
             Parts(

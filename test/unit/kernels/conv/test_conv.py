@@ -7,6 +7,8 @@ from on_host import Program, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
+from mucc.kernels.conv import lower
+from mucc.kernels.conv.op import Strategy
 
 NHWC = "strides(_, 1, _, _)"
 TWO = f"""
@@ -71,12 +73,22 @@ kernel dilated(x: f32[2, 3, 6], w: f32[3, 4, 3]) -> f32[2, 4, 22] {{
 """
 
 
+@pytest.fixture(scope="module", params=list(Strategy))
+def strategy(request: pytest.FixtureRequest) -> Strategy:
+    return request.param
+
+
 @pytest.fixture(scope="module", params=[TWO, OTHERS], ids=["two axes", "others"])
-def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program.of(compile_text(Source("k.mcu", request.param)), tmp_path_factory.mktemp("conv"))
+def program(
+    request: pytest.FixtureRequest, strategy: Strategy, tmp_path_factory: pytest.TempPathFactory
+) -> Program:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lower, "choose", lambda *_: strategy)
+        compilation = compile_text(Source("k.mcu", request.param))
+    return Program.of(compilation, tmp_path_factory.mktemp("conv"))
 
 
-def test_every_form_agrees_with_the_interpreter(program: Program) -> None:
+def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
     sizes = {"N": (1, 3), "C": (3, 8), "H": (4, 1), "W": (3, 9)}
     for info in program.kernels:
         for seed in range(2 if info.dims else 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tensorlib import random
 
+from mucc.cli.main import main
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.windows import Window
@@ -121,16 +124,32 @@ def test_what_is_one_kernel(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("groups", "channels", "outputs", "expected"),
     [
-        (1, 3, 4, Strategy.TILES),
+        (1, 3, 4, Strategy.DIRECT),
+        (1, 3, 64, Strategy.TILES),
         (32, 32, 32, Strategy.DIRECT),
         (32, 32, 64, Strategy.DIRECT),
         (4, 64, 64, Strategy.TILES),
-        (2, 4, 64, Strategy.TILES),
+        (2, 4, 64, Strategy.DIRECT),
+        (2, 16, 64, Strategy.TILES),
     ],
 )
-def test_few_channels_of_a_group_are_summed_up_directly(
+def test_groups_that_fill_little_of_a_tile_are_summed_up_directly(
     groups: int, channels: int, outputs: int, expected: Strategy
 ) -> None:
-    x, w, y = f"[2, {channels}, 9]", f"[{outputs}, {channels // groups}, 3]", f"[2, {outputs}, 7]"
+    x, w, y = f"[64, {channels}, 9]", f"[{outputs}, {channels // groups}, 3]", f"[64, {outputs}, 7]"
     op = convolution(f"kernel k(x: f16{x}, w: f16{w}) -> f16{y} {{ return conv(x, w, groups={groups}) }}")
     assert op.strategy.data is expected
+
+
+def test_an_explanation_says_what_each_strategy_takes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "k.mcu"
+    path.write_text(
+        "kernel k(x: f16[2, 8, 9], w: f16[8, 1, 3]) -> f16[2, 8, 7] { return conv(x, w, groups=8) }"
+    )
+    assert main([str(path), "--explain-schedule"]) == 0
+    first, direct, tiles = capsys.readouterr().out.splitlines()
+    assert first == "k, stage out: on NVIDIA H200"
+    assert re.fullmatch(r"  direct    [0-9.]+ us expected    \(chosen\)", direct)
+    assert re.fullmatch(r"  tiles     [0-9.]+ us expected", tiles)

@@ -134,6 +134,7 @@ struct Walk {
 template <class Work>
 struct Cursor {
   using W = typename Work::Windows;
+  static constexpr bool kDivides = !W::kTransposed && Work::kChannels > 0;  // by numbers that are compiled in
   Walk<Work> const& walk;
   int tap[3], channel, left;  // `left` elements of K from here on
 
@@ -283,17 +284,28 @@ struct LoadX<Work, false> {
   MUCC_DEVICE LoadX(Problem<T> const& problem, Walk<Work> const& walk, Line const* lines)
       : problem(problem), line(lines[row()]), cursor(walk, piece(0) * At::kPiece) {}
 
+  MUCC_DEVICE T element(Cursor<Work> const& at) const {
+    bool const inside = at.left > 0 && at.present(problem, line.in);
+    return inside ? problem.x[line.offset + at.x_offset(problem) + at.channel * problem.x_channel] : T{};
+  }
   MUCC_DEVICE void begin(char*) {
-    T const* const x = problem.x + line.offset;
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
 #pragma unroll
       for (int e = 0; e < At::kPiece; ++e) {
-        bool const inside = cursor.left > 0 && cursor.present(problem, line.in);
-        held[i].of.of[e] = inside ? x[cursor.x_offset(problem) + cursor.channel * problem.x_channel] : T{};
-        cursor.template advance<1>();
+        if constexpr (Cursor<Work>::kDivides) {
+          // Elements do not wait for the one before.
+          held[i].of.of[e] = element({cursor.walk, cursor.walk.depth - cursor.left + i * At::kPiece + e});
+        } else {
+          held[i].of.of[e] = element(cursor);
+          cursor.template advance<1>();
+        }
       }
-    if constexpr (kEach > 1) cursor.template advance<At::kK - At::kK / kEach>();
+    if constexpr (Cursor<Work>::kDivides) {
+      cursor.left -= At::kK;
+    } else if constexpr (kEach > 1) {
+      cursor.template advance<At::kK - At::kK / kEach>();
+    }
   }
   MUCC_DEVICE void end(char* stage) const {
 #pragma unroll
@@ -600,12 +612,17 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
     LoadX<Work, kVectorX> x(problem, walk, lines);
     LoadW<Work, kVectorW> w(problem, walk, at.column, at.group);
     auto stage = [&](int step) { return memory + step % Of::kStages * Of::kStage; };
+    // Elements that pass through registers are held while a stage is multiplied, unless the kernel is made for whole
+    // pieces: its sums leave too few registers.
+    static constexpr bool kHeld = kVectorX || !Work::kVectorX;
     auto begin = [&](int step) {
-      x.begin(stage(step));
-      w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
+      if constexpr (kHeld) x.begin(stage(step));
+      if constexpr (kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
     };
     auto end = [&](int step) {
+      if constexpr (!kHeld) x.begin(stage(step));
       x.end(stage(step));
+      if constexpr (!kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
       w.end(stage(step) + Of::kM * 16 * Of::kPieces);
     };
 #pragma unroll
