@@ -265,6 +265,7 @@ struct LoadX<Work, true> {
     if (cursor.template advance<At::kK>()) aim();
   }
   MUCC_DEVICE void end(char*) const {}
+  MUCC_DEVICE void pass(char*) const {}
 };
 
 template <class Work>
@@ -288,28 +289,45 @@ struct LoadX<Work, false> {
     bool const inside = at.left > 0 && at.present(problem, line.in);
     return inside ? problem.x[line.offset + at.x_offset(problem) + at.channel * problem.x_channel] : T{};
   }
-  MUCC_DEVICE void begin(char*) {
+  // The next piece, the `i`-th of a stage.
+  MUCC_DEVICE Piece<T> fetch(int i) {
+    Piece<T> found;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i)
-#pragma unroll
-      for (int e = 0; e < At::kPiece; ++e) {
-        if constexpr (Cursor<Work>::kDivides) {
-          // Elements do not wait for the one before.
-          held[i].of.of[e] = element({cursor.walk, cursor.walk.depth - cursor.left + i * At::kPiece + e});
-        } else {
-          held[i].of.of[e] = element(cursor);
-          cursor.template advance<1>();
-        }
+    for (int e = 0; e < At::kPiece; ++e) {
+      if constexpr (Cursor<Work>::kDivides) {
+        // Elements do not wait for the one before.
+        found.of.of[e] = element({cursor.walk, cursor.walk.depth - cursor.left + i * At::kPiece + e});
+      } else {
+        found.of.of[e] = element(cursor);
+        cursor.template advance<1>();
       }
+    }
+    return found;
+  }
+  MUCC_DEVICE void next_stage() {
     if constexpr (Cursor<Work>::kDivides) {
       cursor.left -= At::kK;
     } else if constexpr (kEach > 1) {
       cursor.template advance<At::kK - At::kK / kEach>();
     }
   }
+  MUCC_DEVICE void put(char* stage, int i, Piece<T> const& value) const {
+    *reinterpret_cast<Piece<T>*>(stage + At::place(row(), piece(i))) = value;
+  }
+  MUCC_DEVICE void begin(char*) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) held[i] = fetch(i);
+    next_stage();
+  }
   MUCC_DEVICE void end(char* stage) const {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) *reinterpret_cast<Piece<T>*>(stage + At::place(row(), piece(i))) = held[i];
+    for (int i = 0; i < kCount; ++i) put(stage, i, held[i]);
+  }
+  // Both at once, with few registers.
+  MUCC_DEVICE void pass(char* stage) {
+#pragma unroll 1
+    for (int i = 0; i < kCount; ++i) put(stage, i, fetch(i));
+    next_stage();
   }
 };
 
@@ -620,8 +638,11 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
       if constexpr (kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
     };
     auto end = [&](int step) {
-      if constexpr (!kHeld) x.begin(stage(step));
-      x.end(stage(step));
+      if constexpr (!kHeld) {
+        x.pass(stage(step));
+      } else {
+        x.end(stage(step));
+      }
       if constexpr (!kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
       w.end(stage(step) + Of::kM * 16 * Of::kPieces);
     };
