@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.gpu_fuzz import contractions, maps, parts
+from bench.gpu_fuzz import contractions, convolutions, maps, parts
 from bench.gpu_fuzz.drafts import Draft
 
 
@@ -38,6 +38,7 @@ FORMS = {
     "lists": Form(contractions.lists, 3),
     "stages": Form(contractions.stages, 5),
     "attention": Form(contractions.attention, 3),
+    "convolutions": Form(convolutions.convolutions, 8),
     "pointwise": Form(maps.pointwise, 9),
     "reductions": Form(maps.reductions, 8),
     "scans": Form(maps.scans, 6),

@@ -61,7 +61,7 @@ def _taken(op: ConvolutionOp) -> list[Dim]:
 
     A transposed convolution multiplies what a convolution from its result to its operand would.
     """
-    wide, narrow = _dims(op.operand.type), _dims(op.result.type)
+    wide, narrow = _dims(op.operand.type), op.result_dims
     if isinstance(op, ConvTransposeOp):
         wide, narrow = narrow, wide
     weight = _dims(op.weight.type)

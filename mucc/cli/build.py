@@ -22,7 +22,7 @@ from mucc.diagnostics.usage import usage_error
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
     from mucc.compiler.explain_fusion import Fusion
-    from mucc.compiler.explain_schedule import Explanation
+    from mucc.compiler.explain_schedule import Choice, Explanation
 
 TEXT_KINDS = {
     "ast": "the syntax tree",
@@ -232,6 +232,7 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
     from mucc.compiler.program import compile_source
 
     found: list[Explanation | Fusion] = []
+    more: list[Choice] = []
     for path in args.files:
         try:
             source = files.read_source(path)
@@ -248,12 +249,13 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
             from mucc.compiler import explain_schedule
 
             found += explain_schedule.explain(compilation)
+            more += explain_schedule.choices(compilation)
     if args.json:
         from mucc.files.json_text import json_text
 
         sys.stdout.write(json_text([e.as_json() for e in found]))
     else:
-        sys.stdout.write("\n".join(e.as_text() for e in found))
+        sys.stdout.write("\n".join(e.as_text() for e in (*found, *more)))
 
 
 def _check_passes(names: list[str]) -> None:

@@ -17,6 +17,7 @@ from mucc.dialects.mu.settings import texts_of
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.kernels.settings import pinned
 from mucc.kernels.workload import Estimate, Ranked, Workload
+from mucc.target import get_target
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
@@ -98,6 +99,32 @@ def explain(compilation: Compilation) -> list[Explanation]:
     schedules = [op for op in compilation.stages.body.block.ops if isinstance(op, ScheduleOp)]
     found = (_explain(schedules, *kernel, compilation) for kernel in kernels_of(compilation.cutlass))
     return [explanation for explanation in found if explanation is not None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What spoke for a kernel that was chosen without a schedule: a line for each way to compute it."""
+
+    kernel: str
+    stage: str
+    device: str
+    lines: tuple[str, ...]
+
+    def as_text(self) -> str:
+        """Print as text."""
+        lines = "".join(f"  {line}\n" for line in self.lines)
+        return f"{self.kernel}, stage {self.stage}: on {self.device}\n{lines}"
+
+
+def choices(compilation: Compilation) -> list[Choice]:
+    """Say what spoke for each kernel that was chosen without a schedule, in order."""
+    found: list[Choice] = []
+    for program, op in kernels_of(compilation.cutlass):
+        target = program.target.data
+        if lines := kind_of(op).reasons(target, op, compilation.options.dims):
+            card = get_target(target).facts.devices[0].name
+            found.append(Choice(program.sym_name.data, op.stage.data, card, tuple(lines)))
+    return found
 
 
 def _explain(

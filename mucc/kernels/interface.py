@@ -204,6 +204,10 @@ class Kind(ABC, Generic[Op]):
         """Return the reference card's text on `settings`: paragraphs and points, with suitable values."""
         return ""
 
+    def reasons(self, target: str, op: Op, sizes: Mapping[str, int]) -> Sequence[str]:
+        """Say what spoke for the kernel that was chosen where no setting says it: a line for each choice."""
+        return ()
+
     def body(self, op: Op) -> str:
         """Return a digest of pointwise work, to tell kernels of equal workloads apart."""
         return ""

@@ -20,6 +20,9 @@ COMPUTE = {"declared": None, "tf32": "tf32", "f16": "tf32", "bf16": "tf32"}
 """The arithmetic of products of f32 under each policy: the fastest of `mucc import --compute`.
 Narrower operands are for proposers to write."""
 
+_CONVOLUTION = "conv"
+"""What names of PyTorch's convolutions have in common."""
+
 
 def import_problem(request: Json) -> Json:
     """Import a problem for a `Request`, and return the `Answer`. Raises DiagnosticError."""
@@ -88,7 +91,7 @@ def weights_of(rows: list[OperationRow], compute: str | None, card: str) -> list
         if units := row.units:
             name = "tf32" if compute in ("tf32", "tf32x3") else "declared"
             return rates.bound(units[name], row.bytes).seconds
-        tensor = compute in ("tf32", "tf32x3") or "conv" in row.operation
+        tensor = compute in ("tf32", "tf32x3") or _CONVOLUTION in row.operation
         return max(row.operations / rates["tensor.tf32" if tensor else FP32], row.bytes / rates[DRAM])
 
     return [seconds(row) for row in rows]

@@ -46,11 +46,11 @@ class PoolWork(AcrossWork):
 
     def __init__(self, op: PoolKernelOp, places: Places):
         self.pool = op
-        last = len(op.extents) - 1
+        last = self.last = len(op.extents) - 1
         # An axis whose windows are single elements is like one without.
         moving = {axis: w for axis, w in op.windows.items() if (w.size, w.stride, w.pad) != (1, 1, 0)}
         self.windows = moving or {last: op.windows[last]}
-        super().__init__(op, op.extents, last, places)
+        super().__init__(op, op.extents, self.windows, places)
 
     @property
     def groups(self) -> Sequence[Sequence[int]]:
@@ -104,14 +104,14 @@ class PoolWork(AcrossWork):
         if not axes:
             return False
         for operands in (self._before(), self.outputs):
-            here, last = (sum(o.strides[a].is_one for o in operands) for a in (axes[-1], self.axis))
-            if here != last or axes[-1] == self.axis:
+            here, last = (sum(o.strides[a].is_one for o in operands) for a in (axes[-1], self.last))
+            if here != last or axes[-1] == self.last:
                 return here > 0 and here >= last
         return False
 
     def _is_row(self, kept: Sequence[int]) -> bool:
         """Whether threads lie along the last axis, of which windows fit into shared memory."""
-        window = self.windows.get(self.axis)
+        window = self.windows.get(self.last)
         fits = window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
         return fits and not self._are_adjacent(kept)
 
@@ -119,7 +119,7 @@ class PoolWork(AcrossWork):
         """Return the elements of a vector, which divides the axis that threads lie along if that is known."""
         if not is_row and not self._are_adjacent(kept):
             return 1
-        extents = [self.pool.source_extents[axis] for axis in ([self.axis] if is_row else kept)]
+        extents = [self.pool.source_extents[axis] for axis in ([self.last] if is_row else kept)]
         vector = self.widest
         while (
             vector > 2 and all(isinstance(e, int) for e in extents) and math.prod(map(int, extents)) % vector

@@ -19,6 +19,9 @@ from mucc.api.language import ast, expr_text
 CASTS = ("bf16", "f16")
 """The formats that f32 operands are converted to, where the policy is called so."""
 
+_PRODUCTS = ("matmul", "grouped_matmul", "conv", "conv_transpose")
+"""Functions of the language that multiply in a format of their own."""
+
 REDUCTIONS = {"sum", "amax", "mean", "prod", "logsumexp", "max", "min", "softmax", "log_softmax"}
 
 
@@ -98,7 +101,7 @@ def _edited(text: str, edits: list[tuple[Span, str]]) -> str:
 
 def _is_product(expr: ast.Expr) -> bool:
     if isinstance(expr, ast.Call):
-        return expr.function.text in ("matmul", "grouped_matmul", "conv", "conv_transpose")
+        return expr.function.text in _PRODUCTS
     return isinstance(expr, ast.Binary) and expr.op == "@"
 
 

@@ -46,11 +46,12 @@ def _factors(machine: Machine, op: ConvOp | ConvTransposeOp, values: Sequence[An
     return [machine.factor(op, v, x) for v, x in zip(op.operands, values, strict=True)]
 
 
-def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
-    groups, windows = op.groups.value.data, op.windows
+def convolved(
+    arrays: Arrays, x: Any, w: Any, windows: Sequence[Window], places: Sequence[int], groups: int
+) -> Any:
+    """Convolve `[N, C, ...]` with `[O, C/groups, ...]` at so many places along each spatial axis."""
     batch, outputs = int(x.shape[0]), int(w.shape[0])
-    places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
-    frame = _padded(machine.arrays, x, dict(enumerate(windows, 2)), places, 0.0)
+    frame = _padded(arrays, x, dict(enumerate(windows, 2)), places, 0.0)
     result: Any = 0.0
     for tap, index in _taps(windows, places):
         seen = frame[index].reshape((batch, groups, int(x.shape[1]) // groups, -1))
@@ -59,22 +60,46 @@ def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
     return result.reshape((batch, outputs, *places))
 
 
-def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> Any:
-    groups, windows = op.groups.value.data, op.windows
+def spread(
+    arrays: Arrays, x: Any, w: Any, windows: Sequence[Window], places: Sequence[int], groups: int
+) -> Any:
+    """Spread `[N, C, ...]` by `[C, O/groups, ...]` over so many elements along each spatial axis."""
     batch, outputs = int(x.shape[0]), int(w.shape[1]) * groups
     extents = [int(n) for n in x.shape[2:]]
-    more = op.output_pad.get_values()
     lengths = [
-        window.spread(e, m) + 2 * window.pad for window, e, m in zip(windows, extents, more, strict=True)
+        max(window.spread(e) + 2 * window.pad, window.pad + n)
+        for window, e, n in zip(windows, extents, places, strict=True)
     ]
-    result = machine.arrays.full((batch, outputs, *lengths), 0.0)
+    result = arrays.full((batch, outputs, *lengths), 0.0)
     values = x.reshape((batch, groups, int(x.shape[1]) // groups, -1))
     for tap, index in _taps(windows, extents):
         weights = w[(..., *tap)].reshape((groups, int(x.shape[1]) // groups, -1))
-        part = machine.arrays.xp.swapaxes(weights, -1, -2) @ values
+        part = arrays.xp.swapaxes(weights, -1, -2) @ values
         result[index] += part.reshape((batch, outputs, *extents))
-    kept = (slice(window.pad, n - window.pad) for window, n in zip(windows, lengths, strict=True))
+    kept = (slice(window.pad, window.pad + n) for window, n in zip(windows, places, strict=True))
     return result[(..., *kept)]
+
+
+def _ordered(machine: Machine, op: ConvOp | ConvTransposeOp, result: Any) -> Any:
+    """Return a result `[N, O, ...]` in the order of the operation's."""
+    return result if op.channels_last is None else channels_last(machine.arrays, result)
+
+
+def channels_last(arrays: Arrays, x: Any) -> Any:
+    """Return `[N, C, ...]` as `[N, ..., C]`."""
+    return arrays.permute(x, (0, *range(2, len(x.shape)), 1))
+
+
+def _conv(machine: Machine, op: ConvOp, x: Any, w: Any) -> Any:
+    windows = op.windows
+    places = [window.places(int(n)) for window, n in zip(windows, x.shape[2:], strict=True)]
+    return _ordered(machine, op, convolved(machine.arrays, x, w, windows, places, op.groups.value.data))
+
+
+def _conv_transpose(machine: Machine, op: ConvTransposeOp, x: Any, w: Any) -> Any:
+    windows, more = op.windows, op.output_pad.get_values()
+    places = [window.spread(int(n), m) for window, n, m in zip(windows, x.shape[2:], more, strict=True)]
+    return _ordered(machine, op, spread(machine.arrays, x, w, windows, places, op.groups.value.data))
 
 
 def pooled_windows(

@@ -6,9 +6,9 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import window_rules
@@ -25,13 +25,17 @@ Numbers = int | Sequence[int]
 
 
 class ConvolutionOp(InferredOp, AnchorOp, ABC):
-    """Base of convolution and transposed convolution."""
+    """Base of convolution and transposed convolution.
+
+    With `channels_last`, which only the compiler sets, the result is `[N, ..., O]`.
+    """
 
     compute = prop_def(ComputeAttr)
     stride = prop_def(Ints)
     pad = prop_def(Ints)
     dilation = prop_def(Ints)
     groups = prop_def(IntegerAttr)
+    channels_last = opt_prop_def(UnitAttr)
     operand = operand_def(TensorType)
     weight = operand_def(TensorType)
 
@@ -60,6 +64,19 @@ class ConvolutionOp(InferredOp, AnchorOp, ABC):
         )
 
     @property
+    def result_dims(self) -> Dims:
+        """The extents `[N, O, ...]` of the result, in whatever order it has them."""
+        dims = Shaped.of(self.result.type).dims
+        return dims if self.channels_last is None else (dims[0], dims[-1], *dims[1:-1])
+
+    def _ordered(self, type: TensorType) -> TensorType:
+        """Return a type of `[N, O, ...]` in the order of the result."""
+        batch, outputs, *places = type.dims
+        if self.channels_last is None:
+            return type
+        return TensorType.of((batch, *places, outputs), type.element_type)
+
+    @property
     def windows(self) -> list[Window]:
         """The window along each spatial axis."""
         sizes = [int(d) for d in Shaped.of(self.weight.type).dims[2:]]
@@ -85,7 +102,7 @@ class ConvOp(ConvolutionOp):
 
     FORMAT: ClassVar[str] = (
         "$compute $operand `,` $weight `stride` $stride `pad` $pad `dilation` $dilation `groups` $groups "
-        "attr-dict `:` functional-type(operands, results)"
+        "(`channels_last` $channels_last^)? attr-dict `:` functional-type(operands, results)"
     )
 
     def __init__(
@@ -104,7 +121,7 @@ class ConvOp(ConvolutionOp):
         super().__init__(x, w, result, compute, groups, stride=strides, pad=pads, dilation=dilations)
 
     def inferred(self) -> Attribute:
-        return window_rules.conv(
+        type = window_rules.conv(
             self.operand.type,
             self.weight.type,
             self.stride.get_values(),
@@ -112,6 +129,7 @@ class ConvOp(ConvolutionOp):
             self.dilation.get_values(),
             self.groups.value.data,
         )
+        return self._ordered(type)
 
 
 @irdl_op_definition
@@ -124,7 +142,8 @@ class ConvTransposeOp(ConvolutionOp):
 
     FORMAT: ClassVar[str] = (
         "$compute $operand `,` $weight `stride` $stride `pad` $pad `output_pad` $output_pad "
-        "`dilation` $dilation `groups` $groups attr-dict `:` functional-type(operands, results)"
+        "`dilation` $dilation `groups` $groups (`channels_last` $channels_last^)? attr-dict `:` "
+        "functional-type(operands, results)"
     )
 
     def __init__(
@@ -150,7 +169,7 @@ class ConvTransposeOp(ConvolutionOp):
     def inferred(self) -> Attribute:
         if len(self.output_pad) != len(self.stride) or min(self.output_pad.get_values()) < 0:
             raise VerifyException("mu.conv_transpose: 'output_pad' needs a number for each spatial axis")
-        return window_rules.conv_transpose(
+        type = window_rules.conv_transpose(
             self.operand.type,
             self.weight.type,
             self.stride.get_values(),
@@ -159,6 +178,7 @@ class ConvTransposeOp(ConvolutionOp):
             self.dilation.get_values(),
             self.groups.value.data,
         )
+        return self._ordered(type)
 
 
 def _geometry(count: int, stride: Numbers, pad: Numbers, dilation: Numbers):

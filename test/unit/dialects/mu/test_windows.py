@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import kernel, tensor
+from geometries import convolutions, spread, text
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tensorlib import random, run
@@ -22,18 +23,6 @@ F = torch.nn.functional
 GEOMETRIES = settings(max_examples=60)
 
 
-def text(values: Any) -> str:
-    """`(2, 3)`, or `2` for one number."""
-    return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
-
-
-def given_once_or_for_each(draw: st.DrawFn, numbers: st.SearchStrategy[int], axes: int) -> list[int]:
-    """A number for each axis, or one for all."""
-    return draw(
-        st.one_of(st.lists(numbers, min_size=axes, max_size=axes), st.lists(numbers, min_size=1, max_size=1))
-    )
-
-
 def on(dtype_of: str, shape: Any) -> str:
     return f"{dtype_of}[{', '.join(map(str, shape))}]"
 
@@ -44,23 +33,6 @@ def compared(expression: str, expected: Any, **operands: np.ndarray[Any, Any]) -
     mcu = f"kernel f({params}) -> {on('f32', expected.shape)} {{ return {expression} }}"
     (result,) = interpret_kernel(kernel(mcu), list(operands.values()))
     np.testing.assert_allclose(result, expected.numpy(), rtol=1e-10, atol=1e-10)
-
-
-@st.composite
-def convolutions(draw: st.DrawFn) -> dict[str, Any]:
-    axes = draw(st.integers(1, 3))
-    small = draw(st.sampled_from((1, 2, 3)))
-    return {
-        "axes": axes,
-        "groups": small,
-        "per_group": (draw(st.integers(1, 2)), draw(st.integers(1, 2))),
-        "batch": draw(st.integers(1, 2)),
-        "extents": draw(st.lists(st.integers(1, 7), min_size=axes, max_size=axes)),
-        "sizes": draw(st.lists(st.integers(1, 3), min_size=axes, max_size=axes)),
-        "stride": given_once_or_for_each(draw, st.integers(1, 3), axes),
-        "pad": given_once_or_for_each(draw, st.integers(0, 2), axes),
-        "dilation": given_once_or_for_each(draw, st.integers(1, 2), axes),
-    }
 
 
 @GEOMETRIES
@@ -93,10 +65,6 @@ def test_convolution(c: dict[str, Any]) -> None:
         assert error.value.code == "MU1101"
         return
     compared(expression, expected, x=x, w=w)
-
-
-def spread(numbers: list[int], axes: int) -> tuple[int, ...]:
-    return tuple(numbers * axes) if len(numbers) == 1 else tuple(numbers)
 
 
 @GEOMETRIES

@@ -1,0 +1,1 @@
+"""Convolutions and transposed convolutions, with pointwise work behind."""

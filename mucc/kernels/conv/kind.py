@@ -1,0 +1,82 @@
+"""The kind of convolution kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.rewriting import Pass
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, StrategyAttr
+from mucc.kernels.interface import Kind, Meaning
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
+"""Their classes are loaded where a program has them."""
+
+
+class ConvKind(Kind[ConvKernelOp]):
+    """Kernels that convolve a tensor with weights, with pointwise work on the outputs.
+
+    They read both operands, and write results, in any layout.
+    """
+
+    name = "conv"
+    op = ConvKernelOp
+    nodes = (ConvolvedOp,)
+    attributes = (StrategyAttr,)
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        return anchor is not None and anchor.name in CONVOLUTIONS
+
+    def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        return anchor.operands
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        return True
+
+    passes = MappingProxyType({"prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions"})
+
+    def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.conv.prepare import PrepareConvolutions
+
+        return (PrepareConvolutions(),)
+
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        from mucc.kernels.conv.lower import lower_convolution
+
+        lower_convolution(builder, stage)
+
+    def details(self, op: ConvKernelOp) -> dict[str, Any]:
+        return {"strategy": op.strategy.data.value, "compute": op.compute.data.value}
+
+    def reasons(self, target: str, op: ConvKernelOp, sizes: Mapping[str, int]) -> Sequence[str]:
+        from mucc.kernels.conv.strategies import reasons
+        from mucc.target import get_target
+
+        return reasons(op, get_target(target).facts, sizes)
+
+    def interpret(self, functions: CutlassFunctions, op: ConvKernelOp, args: tuple[Any, ...]) -> None:
+        from mucc.kernels.conv.meaning import sums
+
+        functions.begin(op.extents, sums(functions, op, args))
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        def convolved(functions: CutlassFunctions, op: ConvolvedOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (functions.launch.accumulators[0],)
+
+        return {ConvolvedOp: convolved}
+
+    def code(self, op: ConvKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.conv.code import ConvCode
+
+        return ConvCode(op, places)

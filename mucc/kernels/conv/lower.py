@@ -1,0 +1,120 @@
+"""Lower stages to convolution kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Region, SSAValue
+
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import IndexMapOp
+from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, Strategy
+from mucc.kernels.conv.strategies import choose, layer_of
+from mucc.kernels.lowering.access import Access, Axes, identity, through_views
+from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder, build_view
+from mucc.kernels.map.copies import copy
+from mucc.target import get_target
+from mucc.target.facts import WIDEST_ACCESS
+
+
+class ConvBody(Body):
+    """The nodes of a convolution kernel, which has the outputs in flight."""
+
+    def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
+        node = ConvolvedOp()
+        self.add(node, op)
+        return node.result
+
+
+def geometry_of(op: ConvolutionOp) -> Geometry:
+    """Return the windows and groups of a convolution."""
+    numbers = (op.stride, op.pad, op.dilation)
+    stride, pad, dilation = (tuple(n.get_values()) for n in numbers)
+    flags = (isinstance(op, ConvTransposeOp), op.channels_last is not None)
+    return Geometry(stride, pad, dilation, op.groups.value.data, *flags)
+
+
+def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
+    """Append the kernel of a stage around a convolution."""
+    anchor = stage.anchor
+    assert isinstance(anchor, ConvolutionOp)
+    geometry = geometry_of(anchor)
+    x = _readable(builder, stage, anchor.operand)
+    w = _readable(builder, stage, anchor.weight)
+    strategy = choose(layer_of(anchor, geometry), get_target(builder.target).facts)
+    inner = 0 if geometry.transposed or strategy is Strategy.DIRECT else 1
+    if strategy is Strategy.TILES and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
+        x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
+    copies = _has_whole_pieces if strategy is Strategy.TILES else _has_lone_channels
+    if copies(anchor, geometry) and x.unit_axis == 1 and w.unit_axis != inner:
+        w = _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
+    rank = len(stage.space)
+    body = ConvBody(builder, stage)
+    body.store_results()
+    kernel = ConvKernelOp(
+        stage.stage_name.data,
+        strategy,
+        anchor.compute,
+        build_view(x, rank, builder.block),
+        build_view(w, rank, builder.block),
+        stage.space,
+        geometry,
+        Region(body.block),
+    )
+    kernel.location = anchor.location
+    builder.block.add_op(kernel)
+
+
+def _readable(builder: ProgramBuilder, stage: StageOp, value: SSAValue) -> Access:
+    """Return an operand where the kernel can read it: copied if its rows are picked or channels padded."""
+    dims = Shaped.of(value.type).dims
+    access = builder.at(through_views(value, identity(dims), stage))
+    if access.is_gathered or _is_padded_elsewhere(access):
+        return copy(builder, stage, access, len(dims), dims)
+    return access
+
+
+def _is_padded_elsewhere(access: Access) -> bool:
+    """Whether elements are missing along an axis that is not spatial."""
+    base = access.base
+    while isinstance(op := base.owner, IndexMapOp):
+        padded = {move.axis for move in op.moves if move.bounds is not None}
+        view = view_of(op.operand)
+        if view.rows is not None or any(access.axes[axis] in (None, 0, 1) for axis in padded):
+            return True
+        if padded and view.base is not op.operand:
+            return True
+        base = view.base
+    return False
+
+
+def _has_whole_pieces(op: ConvolutionOp, geometry: Geometry) -> bool:
+    """Whether the channels of a group are whole pieces of what a thread copies at once."""
+    channels = Shaped.of(op.operand.type).dims[1]
+    piece = WIDEST_ACCESS // dtype_bytes(Shaped.of(op.operand.type).element_type)
+    return isinstance(channels, int) and channels // geometry.groups % piece == 0
+
+
+def _has_lone_channels(op: ConvolutionOp, geometry: Geometry) -> bool:
+    """Whether each channel is a group of its own."""
+    channels, outputs = Shaped.of(op.operand.type).dims[1], op.result_dims[1]
+    return channels == outputs == geometry.groups
+
+
+def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Dims, axis: int) -> Access:
+    """Copy a tensor so that elements along an axis are adjacent."""
+    rank = len(dims)
+    order = [a for a in range(rank) if a != axis] + [axis]
+    axes = tuple(None if a is None else order.index(a) for a in source.axes)
+    copied = copy(builder, stage, Access(source.base, axes), rank, _picked(dims, order))
+    back = tuple(None if a is None else order[a] for a in copied.axes)
+    return Access(copied.base, back)
+
+
+def _picked(dims: Dims, order: Sequence[int]) -> Dims:
+    return tuple(dims[a] for a in order)

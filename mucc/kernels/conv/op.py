@@ -1,0 +1,175 @@
+"""`cutlass.conv`: the op of a convolution kernel, and its node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, StringAttr, UnitAttr, f32
+from xdsl.ir import Region, SSAValue
+from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.str_enum import StrEnum
+
+from mucc.dialects.cutlass.attributes import dims_attr, dims_of
+from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
+from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu import window_rules
+from mucc.dialects.mu.ops.base import Ints, integer, ints
+from mucc.dialects.mu.ops.contraction import ComputeAttr
+from mucc.dialects.mu.syntax import WordAttr
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.dialects.mu.windows import Window
+
+
+class Strategy(StrEnum):
+    """How a kernel computes a convolution."""
+
+    TILES = "tiles"
+    """As a product of matrices, tile by tile."""
+    DIRECT = "direct"
+    """Each thread sums up a few outputs."""
+
+
+@irdl_attr_definition
+class StrategyAttr(WordAttr[Strategy]):
+    """How a kernel computes a convolution."""
+
+    name = "cutlass.conv_strategy"
+
+
+class Geometry(NamedTuple):
+    """Windows along the spatial axes, groups of channels, whether the windows lie on the result, and whether
+    channels are the last axis of the result instead of the second.
+    """
+
+    stride: Sequence[int]
+    pad: Sequence[int]
+    dilation: Sequence[int]
+    groups: int = 1
+    transposed: bool = False
+    channels_last: bool = False
+
+
+@irdl_op_definition
+class ConvolvedOp(ValueNode):
+    """The sum of products of each output."""
+
+    name = "cutlass.convolved"
+
+    FORMAT: ClassVar[str] = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[f32])
+
+
+@irdl_op_definition
+class ConvKernelOp(DeviceKernelOp):
+    """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, or with
+    `channels_last` `[N, ..., O]`, with pointwise work behind it.
+
+    `w` is `[O, C/groups, ...]`, or `[C, O/groups, ...]` of a transposed convolution. Windows begin `pad`
+    before the first element; where they end follows from the extents of the space.
+    """
+
+    name = "cutlass.conv"
+
+    space = prop_def(ArrayAttr[IntAttr | StringAttr])
+    strategy = prop_def(StrategyAttr)
+    compute = prop_def(ComputeAttr)
+    stride = prop_def(Ints)
+    pad = prop_def(Ints)
+    dilation = prop_def(Ints)
+    groups = prop_def(IntegerAttr)
+    transposed = opt_prop_def(UnitAttr)
+    channels_last = opt_prop_def(UnitAttr)
+    x = operand_def(TensorType)
+    w = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$stage $strategy $compute $x `,` $w `space` $space (`channels_last` $channels_last^)? "
+        "(`transposed` $transposed^)? `stride` $stride "
+        "`pad` $pad `dilation` $dilation `groups` $groups $body attr-dict `:` type($x) `,` type($w)"
+    )
+
+    def __init__(
+        self,
+        stage: str,
+        strategy: Strategy,
+        compute: ComputeAttr,
+        x: SSAValue,
+        w: SSAValue,
+        space: Sequence[Dim],
+        geometry: Geometry,
+        body: Region,
+    ):
+        super().__init__(
+            operands=[x, w],
+            properties={
+                "stage": StringAttr(stage),
+                "space": dims_attr(space),
+                "strategy": StrategyAttr(strategy),
+                "compute": compute,
+                "stride": ints(geometry.stride),
+                "pad": ints(geometry.pad),
+                "dilation": ints(geometry.dilation),
+                "groups": integer(geometry.groups),
+                "transposed": UnitAttr() if geometry.transposed else None,
+                "channels_last": UnitAttr() if geometry.channels_last else None,
+            },
+            regions=[body],
+        )
+
+    @property
+    def extents(self) -> Dims:
+        return dims_of(self.space)
+
+    @property
+    def geometry(self) -> Geometry:
+        numbers = (self.stride, self.pad, self.dilation)
+        stride, pad, dilation = (n.get_values() for n in numbers)
+        flags = (self.transposed is not None, self.channels_last is not None)
+        return Geometry(stride, pad, dilation, self.groups.value.data, *flags)
+
+    @property
+    def channel_axis(self) -> int:
+        """The axis of the space that counts channels."""
+        return 1 if self.channels_last is None else len(self.extents) - 1
+
+    @property
+    def outputs(self) -> Dim:
+        """The channels of the result."""
+        return self.extents[self.channel_axis]
+
+    @property
+    def places(self) -> Dims:
+        """The extents of the result along its spatial axes."""
+        return tuple(d for axis, d in enumerate(self.extents) if axis not in (0, self.channel_axis))
+
+    @property
+    def x_dims(self) -> Dims:
+        """The extents of x, with leading axes of extent 1 that views leave out."""
+        return self._whole(self.x)
+
+    @property
+    def w_dims(self) -> Dims:
+        """The extents of the weights, with leading axes of extent 1 that views leave out."""
+        return self._whole(self.w)
+
+    def _whole(self, value: SSAValue) -> Dims:
+        dims = Shaped.of(value.type).dims
+        return (*(1,) * (len(self.extents) - len(dims)), *dims)
+
+    @property
+    def windows(self) -> list[Window]:
+        """The window along each spatial axis."""
+        sizes = [int(d) for d in self.w_dims[2:]]
+        return window_rules.windows(sizes, *self.geometry[:3])
+
+    def verify_(self) -> None:
+        self.verify_nodes((*READS, ConvolvedOp, StoreOp))
+        if (count := sum(isinstance(op, ConvolvedOp) for op in self.nodes)) != 1:
+            raise VerifyException(f"a {self.name} has one {ConvolvedOp.name}, not {count}")
+        spatial = len(self.extents) - 2
+        if any(len(numbers) != spatial for numbers in self.geometry[:3]):
+            raise VerifyException(f"a {self.name} over {spatial} spatial axes needs {spatial} windows")

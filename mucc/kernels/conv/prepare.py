@@ -1,0 +1,99 @@
+"""Prepare convolutions: zeros around x are never stored, and channels are last where they are read so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Operation
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu.ops.conv import ConvolutionOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.shape import Padding, PadOp, PlaceOp
+from mucc.dialects.mu.ops.views import VIEWS, IndexMapOp, PermuteOp, TransposeOp
+from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.rewriting import Pass, rewrite
+
+
+def _moves_channels(op: Operation) -> bool:
+    """Whether an operation puts the second axis last, and leaves the others in order."""
+    if isinstance(op, TransposeOp):
+        return len(Shaped.of(op.operand.type).dims) == 3
+    if not isinstance(op, PermuteOp):
+        return False
+    order = tuple(op.order.get_values())
+    return order == (0, *range(2, len(order)), 1)
+
+
+def _becomes(op: Operation, wanted: TensorType) -> bool:
+    """Whether users of a view can have a tensor of another type: further views may follow its layout."""
+    (result,) = op.results
+    return result.type == wanted or not any(isinstance(use.operation, VIEWS) for use in result.uses)
+
+
+class _Keep(RewritePattern):
+    """`permute(conv(x, w), (0, 2, 3, 1))` -> `conv(x, w) channels_last`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ConvolutionOp) or op.channels_last is not None:
+            return
+        users = [use.operation for use in op.result.uses]
+        batch, outputs, *places = op.result.type.dims
+        wanted = TensorType.of((batch, *places, outputs), op.result.type.element_type)
+        if not users or not all(_moves_channels(user) and _becomes(user, wanted) for user in users):
+            return
+        new = type(op).create(
+            operands=op.operands,
+            result_types=[wanted],
+            properties={**op.properties, "channels_last": UnitAttr()},
+        )
+        rewriter.insert(new)
+        for user in users:
+            rewriter.replace(user, [], new.results)
+        rewriter.erase(op)
+
+
+class _Place(RewritePattern):
+    """`conv(pad(x, 0, (0, 2)), w)` -> `conv(place(x, axis=3), w)`: no elements are zeros to a convolution."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ConvolutionOp) or not isinstance(pad := op.operand.owner, PadOp):
+            return
+        if pad.mode.data is not Padding.CONSTANT or pad.value.value.data != 0:
+            return
+        low, high = pad.low.get_values(), pad.high.get_values()
+        if any((*low[:2], *high[:2])) or isinstance(pad.operand.owner, IndexMapOp):
+            return
+        x, whole = pad.operand, Shaped.of(pad.result.type).dims
+        for axis, (before, after) in enumerate(zip(low, high, strict=True)):
+            if before or after:
+                rewriter.insert(placed := PlaceOp(x, axis, before, whole[axis]))
+                x = placed.result
+        op.operands[0] = x
+        rewriter.handle_operation_modification(op)
+        if not pad.result.uses:
+            rewriter.erase(pad)
+
+
+@dataclass(frozen=True)
+class PrepareConvolutions(Pass):
+    """Let convolutions read padded tensors where they lie, and have results in the order that is read.
+
+    ```
+    %0 = mu.conv %x, %w : [N, O, P, Q]
+    %1 = mu.permute %0 order [0, 2, 3, 1]      ->      %1 = mu.conv %x, %w channels_last : [N, P, Q, O]
+
+    %0 = mu.pad %x low [0, 0, 0, 1]
+    %1 = mu.conv %0, %w                        ->      %0 = mu.place %x axis 3 at 1
+                                                       %1 = mu.conv %0, %w
+    ```
+    """
+
+    name = "prepare-convolutions"
+
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
+        if any(isinstance(inner, ConvolutionOp) for kernel in kernels for inner in kernel.body.block.ops):
+            rewrite(op, [_Place(), _Keep()])

@@ -1,0 +1,97 @@
+"""C++ of convolutions as products of matrices, tile by tile (mucc/conv.cuh)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mucc.codegen.memory import ONE, Product
+from mucc.codegen.pointwise import Parts
+from mucc.codegen.texts import Entry, Texts
+from mucc.kernels.conv.emission import ConvWork, flag
+from mucc.kernels.conv.tiles import tile_of
+from mucc.target import get_target
+
+_FORMATS = {"bf16": "Bf16", "f16": "F16", "tf32": "Tf32", "tf32x3": "Tf32x3", "f32": "F32"}
+
+BOUNDS = "Op::kThreads, 2"
+"""Launch bounds: two blocks of a multiprocessor hide each other's waits."""
+
+
+class TilesWork(ConvWork):
+    """The text of a kernel of mucc/conv.cuh."""
+
+    HEADER: ClassVar[str] = "mucc/conv.cuh"
+
+    @property
+    def piece(self) -> int:
+        """Elements in 16 bytes."""
+        return 8 if self.x.element != "float" else 4
+
+    @property
+    def channels_inner(self) -> bool:
+        """Whether channels are innermost along K, instead of taps."""
+        return self.x.strides[1].is_one or self.w_channel.is_one or self.geometry.transposed
+
+    @property
+    def whole_channels(self) -> bool:
+        """Whether the channels of a group are whole pieces."""
+        return self.channels > 0 and self.channels % self.piece == 0
+
+    @property
+    def vector_x(self) -> bool:
+        return self.x.strides[1].is_one and self.whole_channels
+
+    @property
+    def vector_w(self) -> bool:
+        """Whether weights can be copied in pieces along K."""
+        if self.channels_inner:
+            return self.w_channel.is_one and self.whole_channels
+        step = ONE
+        for window, stride in zip(reversed(self.windows), reversed(self.w.spatial), strict=True):
+            if window.size > 1 and stride != step:
+                return False
+            step = step * Product(window.size)
+        taps = step.factor
+        contiguous = self.w_channel == step or self.channels == 1
+        return contiguous and self.channels * taps % self.piece == 0 and self.channels > 0
+
+    def texts(self, entry: str) -> Texts:
+        """Return the C++ of the kernel in parts."""
+        along = self.along_channels
+        rank = len(self.space)
+        target = get_target(self.places.program.target.data)
+        m, n, threads, stages = tile_of(self.produced, self.vector_x, target.facts.limits.shared_memory)
+        shape = f"{m}, {n}, {threads}, {stages}, {flag(along)}"
+        return self.assemble(
+            Parts(
+                fast=self.fast,
+                constants=[
+                    f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {threads};",
+                    f"static constexpr bool kChannelsInner = {flag(self.channels_inner)};",
+                    f"static constexpr bool kVectorX = {flag(self.vector_x)}, "
+                    f"kVectorW = {flag(self.vector_w)};",
+                    *self.constants,
+                    f"using Format = mucc::conv::{_FORMATS[self.conv.compute.data.value]};",
+                    f"using Shape = mucc::conv::TileShape<{shape}>;",
+                ],
+                work=self.work,
+                entries=self._entries(entry),
+                launcher="conv::launch_tiles",
+                arguments=[self.problem],
+            )
+        )
+
+    def _entries(self, entry: str) -> list[Entry]:
+        """Return the kernels in the order of `launch_tiles`."""
+        given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
+        fast = f"{flag(self.vector_x)}, {flag(self.vector_w)}"
+        ways = [("", "false, false, 1")]
+        if self.vector_x or self.vector_w:
+            ways.append(("_copied", f"{fast}, 1"))
+        ways.append(("_vector", f"{fast}, Op::kVector"))
+        return [
+            Entry(
+                f"{entry}_tiles{name}", given, f"mucc::conv::tiles<{flags}>(op, problem)", "Op::kThreads, 2"
+            )
+            for name, flags in ways
+        ]
