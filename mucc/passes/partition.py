@@ -26,7 +26,8 @@ from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.traffic import NOTHING
-from mucc.passes.candidates import computed, elsewhere, integers, taken, unreached
+from mucc.passes.candidates import computed, elsewhere, integers, range_of, taken, unreached
+from mucc.passes.column_ranges import is_stored_by_ranges
 from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
@@ -69,8 +70,10 @@ class Partition(Values):
                     self._anchor(op, known.get(op))
                 case PickOp():
                     self._pick(op)
-                case RegroupOp() | IndexMapOp():
+                case RegroupOp():
                     self._materialise(op.operand)
+                case IndexMapOp():
+                    self._index_map(op)
                 case PinOp():
                     self._pin(op)
                 case ReturnOp():
@@ -89,7 +92,7 @@ class Partition(Values):
             self._materialise(operand)
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
-        candidates = [] if home is None else [taken(home, op, needs)]
+        candidates = [] if home is None else [taken(self, home, op, needs)]
         candidates += [joins(s, added(self.needs(op.operands[0]))) for s in self._computing(op)]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
@@ -127,6 +130,16 @@ class Partition(Values):
             more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
 
+    def _index_map(self, op: IndexMapOp) -> None:
+        """Leave a range of a stage's columns in flight, if the stage stores it; other maps read memory."""
+        stage = self.home.get(op.operand)
+        if stage is None or op.operand in self.ranges or not is_stored_by_ranges(op.operand, self.target):
+            self._materialise(op.operand)
+            return
+        self._join(stage, op)
+        self.home[op.result] = stage
+        self.ranges[op.result] = op
+
     def _pick(self, op: PickOp) -> None:
         """Elements are picked as they are read from memory: what is computed or picked itself goes there."""
         self._materialise(op.rows)
@@ -155,6 +168,8 @@ class Partition(Values):
             self._join(stage, op)
             stage.read(needs)
             self.home[op.result] = stage
+            if (part := range_of(self, stage, op)) is not None:
+                self.ranges[op.result] = part
         self._decide(op, chosen, candidates)
 
     def _pin(self, op: PinOp) -> None:

@@ -113,6 +113,22 @@ kernel split[M](x: bf16[M, 64], w: bf16[96, 64], b: bf16[96])
   qkv = x @ w.T + b
   return qkv[:, :32], 2 * qkv[:, 32:64], qkv[:, 64:]
 }
+kernel uneven[M](x: bf16[M, 64], w: bf16[224, 64], b: bf16[224], r: bf16[M, 224])
+    -> (q: bf16[M, 96], k: bf16[M, 40], v: bf16[M, 64]) {
+  t = relu(x @ w.T + b) + r
+  return t[:, :96] * 2, abs(t[:, 96:136]), t[:, 160:]
+}
+kernel scaled[B, T, N](x: bf16[B, T, 32], w: bf16[2*N, 32], s: f32, c: f32[B, T])
+    -> (k: bf16[B, T, N], v: bf16[B, T, N]) where N % 8 == 0 {
+  t = x @ w.T
+  return t[..., :N] * s, t[..., N:] * c[..., None]
+}
+kernel then_read[M](x: f32[M, 64], w: f32[96, 64]) -> (q: f32[M, 32], k: f32[M], y: f32[M, M])
+    where M % 8 == 0 {
+  t = x @ w.T
+  k = t[:, 32:64]
+  return t[:, :32], amax(k, axis=1), k @ t[:, 64:].T
+}
 kernel last[M](x: bf16[3, M, 64], w: bf16[64, 24]) -> bf16[M, 24] { return x[-1] @ w }
 kernel every(x: bf16[200, 64], w: bf16[24, 64]) -> bf16[100, 24] { return x[1::2] @ w.T }
 """
@@ -176,6 +192,11 @@ def test_rows_picked_from_parts() -> None:
         ("f32[16, 8]", "y = x @ x.T\nreturn y[:, :8] * silu(y[:, 8:])", ["gemm"]),
         ("f32[16, 16]", "return x[:, 8:] @ x.T[8:]", ["gemm"]),
         ("f32[16, 16]", "return x[:, 1:9] @ x.T[8:]", ["map", "gemm"]),
+        # Others are stored by one product, each to its own matrix, with what is computed of each.
+        ("(a: f32[16, 8], b: f32[16, 8])", "y = x @ x.T\nreturn y[:, :8], relu(y[:, 8:])", ["gemm"]),
+        ("(a: f32[16, 8], b: f32[16, 4])", "y = x @ x.T\nreturn 2 * y[:, :8], y[:, 8:12] / 3", ["gemm"]),
+        # Rows of 8 bytes are none that TMA stores.
+        ("(a: f32[16, 8], b: f32[16, 2])", "y = x @ x.T\nreturn y[:, :8], y[:, 8:10]", ["gemm", "gemm"]),
         # What is stored anyway is read from memory, not computed again.
         (
             "(a: f32[16, 16], b: f32[16, 8])",
