@@ -38,7 +38,7 @@ from mucc.dialects.cutlass.nodes import (
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.pointwise import S32
-from mucc.dialects.mu.types import PACKED, Dims, Shaped, TensorType, dims_of, dtype_bytes
+from mucc.dialects.mu.types import PACKED, Dim, Dims, Shaped, TensorType, dims_of, dtype_bytes
 
 THREADS = 256
 """Threads per block of a map or reduction kernel."""
@@ -185,7 +185,7 @@ class Pointwise(ABC):
             case ComputeOp():
                 self._compute(node)
             case StoreOp():
-                self.store(node, self.output(node.destination, self.space))
+                self.store(node, self.output(node.destination, self.space, node.part))
             case _:
                 raise EmissionError(f"{node.name} in a {self.op.name}")
 
@@ -318,8 +318,12 @@ class Pointwise(ABC):
         call = f"mucc::each<{name}>({inputs})" if inputs else f"mucc::Lanes<V>({name}::apply())"
         self._lanes(node.result, f"y{len(self.bodies) - 1}", call)
 
-    def output(self, destination: SSAValue, space: Dims) -> Operand:
+    def output(self, destination: SSAValue, space: Dims, part: tuple[int, Dim] | None = None) -> Operand:
         memory, axes = self.places.view(destination, space)
+        if part is not None:
+            axis, low = part
+            if not (before := self.places.extent(low) * memory.strides[axis]).is_zero:
+                memory = replace(memory, offset=(*memory.offset, before))
         return Operand(self.namer(memory.name), memory, self._strides(axes))
 
     def scattered_output(self, node: ScatterNode) -> Operand:

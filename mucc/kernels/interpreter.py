@@ -220,7 +220,19 @@ class CutlassFunctions(MuFunctions):
 
     @impl(StoreOp)
     def map_store(self, interpreter: Interpreter, op: StoreOp, args: PythonValues) -> PythonValues:
-        self.write(args[1], op.destination.type, self.over_space(args[0]))
+        full, type = self.over_space(args[0]), op.destination.type
+        if op.part is None:
+            self.write(args[1], type, full)
+            return ()
+        axis, low = op.part
+        shape = list(self.shape(type))
+        if args[1].value is None:
+            args[1].value = self.arrays.full(tuple(shape), float("nan"))
+        start = extents.value(low, self.sizes)
+        shape[axis] = full.shape[axis - len(shape)]
+        whole = [slice(None)] * len(shape)
+        whole[axis] = slice(start, start + shape[axis])
+        args[1].value[tuple(whole)] = self.stored(full.reshape(tuple(shape)), type)
         return ()
 
     def scatter_store(self, op: ScatterNode, args: PythonValues) -> PythonValues:

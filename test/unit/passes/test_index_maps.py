@@ -30,6 +30,28 @@ kernel rotary[B, S, H=3, D=16](x: bf16[B, S, H, D], c: f32[S, 8], s: f32[S, 8]) 
   ss = s[:, None]
   return concat(x1 * cc - x2 * ss, x2 * cc + x1 * ss, axis=3)
 }
+kernel turned_halves[S, H, D=16](x: f16[S, H, D], c: f32[S, D], s: f32[S, D])
+    -> (y: f16[S, H, D], r: f32[S, 1]) {
+  t = concat(-x[..., D/2:], x[..., :D/2], axis=-1)
+  return x * c[:, None] + t * s[:, None], 2 * s[:, 3:4]
+}
+kernel thirds[M, N](x: f32[M, N], y: f32[N, M], z: s8[M, N], b: f32[N], w: f32[M, 4])
+    -> (a: f32[3*M, N], d: f32[N, 3, M], c: bf16[M, 6]) {
+  c = concat(w[:, :2], w[:, 1:3], 2 * w[:, 2:], axis=1)
+  d = permute(concat(x[:, None], y.T[:, None], relu(x)[:, None], axis=1), (2, 1, 0))
+  return concat(x, y.T, cast(z, f32), axis=0) * b, d, c
+}
+kernel pairs[S, D](x: f32[S, 2*D], c: f32[S, D], s: f32[S, D]) -> f32[S, D, 2] {
+  a = x[:, ::2]
+  b = x[:, 1::2]
+  return concat((a * c - b * s)[..., None], (b * c + a * s)[..., None], axis=-1)
+}
+kernel quarters[M, N](x: f32[M, 4*N], y: f32[M, N]) -> f32[M, 4*N] {
+  return x + concat(y, -y, x[:, :N], flip(y, axis=1), axis=1)
+}
+kernel of_index[M](x: f32[M, 4], y: f32[M, 4]) -> (a: f32[M, 8], b: bf16[M, 8]) {
+  return concat(x, y, axis=1) * iota((M, 8), axis=1), concat(y, x, axis=1)
+}
 kernel interleaved[M](x: f32[M, 24], y: bf16[M, 12]) -> f32[M, 12] {
   return x[:, 1::2] - y * x[:, ::2]
 }

@@ -75,12 +75,24 @@ struct alignas(vector_bytes(V, sizeof(T))) Pack {
   T of[V];
 };
 
+// The place of a view's first lane, in elements from its first one. Along the axis of the lanes the stride is known.
+template <class View, class P>
+MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
+  int64_t index = 0;
+#pragma unroll
+  for (int a = 0; a < View::kRank; ++a) {
+    int64_t const i = int64_t(p.at[a]);
+    if (a != View::kAxis || View::kAlong == Along::kAny)
+      index += i * view.stride[a];
+    else if (View::kAlong == Along::kUnit)
+      index += i;
+  }
+  return index;
+}
+
 template <class View, class P>
 MUCC_DEVICE typename View::Element* place(View const& view, P const& p) {
-  auto* at = view.data;
-#pragma unroll
-  for (int a = 0; a < View::kRank; ++a) at += int64_t(p.at[a]) * view.stride[a];
-  return at;
+  return view.data + index_of(view, p);
 }
 
 template <class T>
@@ -100,9 +112,7 @@ MUCC_DEVICE float widen(u4 const* data, int64_t i) { return float(data[i >> 1].b
 // The same where elements share bytes.
 template <int V, class View, class P>
 MUCC_DEVICE Lanes<V> load_packed(View const& view, P const& p) {
-  int64_t at = 0;
-#pragma unroll
-  for (int a = 0; a < View::kRank; ++a) at += int64_t(p.at[a]) * view.stride[a];
+  int64_t const at = index_of(view, p);
   Lanes<V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.of[v] = widen(view.data, at + v * view.stride[View::kAxis]);
@@ -137,15 +147,6 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
 
 MUCC_DEVICE bool contains(Range const& range, int64_t index) {
   return uint64_t(index - range.low) < uint64_t(range.count);
-}
-
-// The place of a view's first lane, in elements from its first one.
-template <class View, class P>
-MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
-  int64_t index = 0;
-#pragma unroll
-  for (int a = 0; a < View::kRank; ++a) index += int64_t(p.at[a]) * view.stride[a];
-  return index;
 }
 
 template <int R, int At, int Axis, class P>
