@@ -163,6 +163,8 @@ class Pointwise(ABC):
         self.scalars: list[tuple[str, Scalar]] = []
         self.ranges: list[tuple[str, Bound]] = []
         """Ranges of indices, by member."""
+        self.pairs: dict[str, str] = {}
+        """Members of operands whose elements alternate in memory, the first one of each pair -> the other."""
         self._counters: dict[int, str] = {}
         self.outputs: list[Operand] = []
         self.results: list[str] = []
@@ -396,6 +398,17 @@ class Pointwise(ABC):
         axis = "" if fast == rank - 1 else f", {fast}"
         return f"mucc::View<{operand.element}, {rank}, mucc::Along::{lanes}{axis}>"
 
+    def alternate(self, first: Operand, second: Operand, axes: Sequence[Sequence[int]], fast: int) -> bool:
+        """Whether the elements of two operands alternate in memory along the axis of threads."""
+        alike = (first.memory.pointer, first.element, first.strides) == (
+            second.memory.pointer,
+            second.element,
+            second.strides,
+        )
+        plain = not any(o.rows or o.bounds or o.memory.type.dtype in PACKED for o in (first, second))
+        by_two = alike and plain and self._merged_strides(first, axes)[fast] == Product(2)
+        return by_two and second.memory.offset == (*first.memory.offset, ONE)
+
     def _merged_strides(self, operand: Operand, axes: Sequence[Sequence[int]]) -> list[Product]:
         return [operand.strides[run[-1]] if run else ZERO for run in axes]
 
@@ -410,7 +423,10 @@ class Pointwise(ABC):
         values: list[str] = []
         fitting: list[str] = []
         known: dict[str, tuple[str, str]] = {}
+        second = set(self.pairs.values())
         for operand in (*self.loads, *self.outputs):
+            if operand.member in second:
+                continue
             strides = self._merged_strides(operand, axes)
             free = free_outputs and operand in self.outputs
             packed = operand.memory.type.dtype in PACKED
@@ -421,6 +437,10 @@ class Pointwise(ABC):
             if (counted := self._counted(operand.member, axes)) is not None:
                 view, value = f"mucc::Counter<{len(axes)}, {counted}, {fast}>", "{}"
                 lanes = "kSame"  # nothing is read
+            if operand.member in self.pairs:
+                axis = "" if fast == len(axes) - 1 else f", {fast}"
+                view, value = f"mucc::Pairs<{operand.element}, {len(axes)}{axis}>", f"{{{value}}}"
+                lanes = "kUnit"
             if named := operand.rows:
                 view, value = f"mucc::Rows<{view}>", f"{{{value}, {named.stride}, {named.count}}}"
             for bound in operand.bounds:

@@ -152,6 +152,13 @@ class Kind(ABC, Generic[Op]):
         """
         return False
 
+    def stores_regrouped(self, anchor: AnchorOp) -> bool:
+        """Whether a kernel around an anchor can store what it computes as a result of other extents.
+
+        The elements are in the same order; see `RegroupOp`.
+        """
+        return False
+
     takes_integers: ClassVar[bool] = True
     """Whether pointwise work in the kernel may compute with integers."""
 

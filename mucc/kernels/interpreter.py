@@ -157,6 +157,8 @@ class CutlassFunctions(MuFunctions):
 
     @impl(RegroupOp)
     def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
+        if isinstance(args[0], Buffer) and args[0].value is None:
+            return args  # a kernel writes there
         return (self.read(args[0]).reshape(self.shape(op.result.type)),)
 
     @impl(GatherOp)
@@ -268,6 +270,8 @@ def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
     outputs = [Buffer() for _ in args[count:]]
     module = program.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
-    interpreter.register_implementations(CutlassFunctions(arrays, sizes))
+    functions = CutlassFunctions(arrays, sizes)
+    interpreter.register_implementations(functions)
     interpreter.run_ssacfg_region(program.body, (*values, *outputs), program.sym_name.data)
-    return [CutlassFunctions.read(o) for o in outputs]
+    shapes = [functions.shape(a.type) for a in args[count:]]
+    return [functions.read(o).reshape(shape) for o, shape in zip(outputs, shapes, strict=True)]

@@ -313,6 +313,8 @@ class ThroughView(RewritePattern):
             case ExpandOp() if axis not in (inserted := inner.axes.get_values()):
                 within = axis - sum(i < axis for i in inserted)
                 new = [moved := _again(op, inner.operand, within), ExpandOp(moved, inserted)]
+            case ExpandOp() if (new := _expanded(op, inner)) is not None:
+                pass
             case SqueezeOp():
                 kept = [i for i in range(len(_dims(inner.operand))) if i not in inner.axes.get_values()]
                 moved = _again(op, inner.operand, kept[axis])
@@ -329,6 +331,27 @@ class ThroughView(RewritePattern):
             case _:
                 return
         rewriter.replace(op, new)
+
+
+def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
+    """`place((x + v)[:, None])` -> `place(x[:, None] + v[None])`, which then sinks; None for other values."""
+    inner = expand.operand.owner
+    if not isinstance(inner, e.ElementwiseOp) or _is_copy(inner) or not _is_free(expand.operand):
+        return None
+    b, inserted = Emit(), expand.axes.get_values()
+    kept = [i for i in range(len(_dims(expand.result))) if i not in inserted]
+
+    def inserted_into(value: SSAValue) -> SSAValue:
+        if not (rank := len(_dims(value))):
+            return value
+        first = kept[-rank]
+        axes = [i - first for i in inserted if i > first]
+        return b(ExpandOp(value, axes)) if axes else value
+
+    operands = [inserted_into(v) for v in inner.operands]
+    type = TensorType.of(_dims(expand.result), Shaped.of(inner.result.type).element_type)
+    new = inner.__class__.create(operands=operands, result_types=[type], properties=dict(inner.properties))
+    return [*b.ops, new, _again(op, new.results[0], _axis(op))]
 
 
 class Combined(RewritePattern):

@@ -71,7 +71,7 @@ class Partition(Values):
                 case PickOp():
                     self._pick(op)
                 case RegroupOp():
-                    self._materialise(op.operand)
+                    self._regroup(op)
                 case IndexMapOp():
                     self._index_map(op)
                 case PinOp():
@@ -129,6 +129,31 @@ class Partition(Values):
             others = (unreached(self, v) for v in op.operands)
             more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
+
+    def _regroup(self, op: RegroupOp) -> None:
+        """Leave a value in flight that is stored once, as a result of other extents; others go to memory."""
+        value = op.operand
+        is_result = all(isinstance(use.operation, ReturnOp) for use in op.result.uses) and op.result.first_use
+        if is_result and len(list(value.uses)) == 1:
+            stage = self.home.get(value)
+            if stage is not None and stage.anchor is not None and stage.kind.stores_regrouped(stage.anchor):
+                self._join(stage, op)
+                self.home[op.result] = stage
+                return
+            if self._is_regrouped(op.result):
+                return
+        self._materialise(value)
+
+    def _is_regrouped(self, value: SSAValue) -> bool:
+        """Whether a value is one that a map computes and stores in other extents."""
+        if not isinstance(op := value.owner, RegroupOp) or self.writer(op.operand) is not None:
+            return False
+        return isinstance(op.operand.owner, ElementwiseOp)
+
+    def _space(self, value: SSAValue) -> Dims:
+        """Return the extents over which a map computes a value."""
+        owner = value.owner
+        return dims_of(owner.operand if isinstance(owner, RegroupOp) and self._is_regrouped(value) else value)
 
     def _index_map(self, op: IndexMapOp) -> None:
         """Leave a range of a stage's columns in flight, if the stage stores it; other maps read memory."""
@@ -196,8 +221,17 @@ class Partition(Values):
                 stage.store(value)
             else:
                 lone.append(value)
-        for group in _by_shape(lone):
+        for group in self._by_space(lone):
             self._map(group)
+
+    def _by_space(self, values: Iterable[SSAValue]) -> list[list[SSAValue]]:
+        """Return values that are computed over equal extents together, in order, each once."""
+        groups: dict[Dims, list[SSAValue]] = {}
+        for value in values:
+            group = groups.setdefault(self._space(value), [])
+            if value not in group:
+                group.append(value)
+        return list(groups.values())
 
     def _materialise(self, value: SSAValue) -> None:
         """See to it that the value behind views will be in memory."""
@@ -209,7 +243,7 @@ class Partition(Values):
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
         """Add a map stage that writes pointwise values, or copies of what is in memory."""
-        stage = Stage(self.kind_of(None), None, dims_of(values[0]))
+        stage = Stage(self.kind_of(None), None, self._space(values[0]))
         for value in copies or values:
             stage.read(self.needs(value))
         for value in values:
@@ -241,13 +275,3 @@ class Partition(Values):
         for stage in self.stages:
             done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))
         return list(done)
-
-
-def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:
-    """Values of equal shape together, in order, each once."""
-    groups: dict[Dims, list[SSAValue]] = {}
-    for value in values:
-        group = groups.setdefault(dims_of(value), [])
-        if value not in group:
-            group.append(value)
-    return list(groups.values())

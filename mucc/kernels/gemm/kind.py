@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.settings import (
@@ -61,6 +61,9 @@ class GemmKind(Kind[GemmOp]):
         from mucc.kernels.gemm.claims import stores_ranges
 
         return target is not None and stores_ranges(anchor, types, target)
+
+    def stores_regrouped(self, anchor: AnchorOp) -> bool:
+        return isinstance(anchor, MatmulOp)
 
     takes_integers = TAKES_INTEGERS
 

@@ -70,16 +70,14 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
     body = EpilogueBody(builder, stage, problem)
     values: list[tuple[SSAValue, SSAValue]] = []
     ranges: list[ColumnRange] = []
-    last = stage.body.block.last_op
-    assert last is not None
-    for stored, targets in zip(last.operands, places, strict=True):
+    for stored, targets in zip(stage.stored, places, strict=True):
         owner = stored.owner
         for target in targets:
             if isinstance(owner, ReduceOp) and is_inside(stored, stage):
                 _epilogue_reduction(body, owner, target, rank)
                 continue
             value = body.scalar(stored, root_axes(stored, stage))
-            values.append((body.without_cast(value, target), target))
+            values.append((body.without_cast(value, target), builder.regrouped(target, stored)))
             if (low := first_column(stored, stage)) is not None:
                 ranges.append(ColumnRange(values[-1][0], low, Shaped.of(stored.type).dims[-1]))
     chosen = _chosen(body, ranges, rank - 1)

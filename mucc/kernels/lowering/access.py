@@ -149,9 +149,7 @@ def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
 
 def pointwise_roots(stage: StageOp) -> Iterator[SSAValue]:
     """Yield the values that a stage stores or reduces: the results of its pointwise work."""
-    last = stage.body.block.last_op
-    assert last is not None
-    for value in last.operands:
+    for value in stage.stored:
         if is_inside(value, stage) and isinstance(value.owner, ReduceOp | ScatterOp):
             yield value.owner.operand
         else:

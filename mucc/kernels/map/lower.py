@@ -29,7 +29,7 @@ def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) ->
         for target in targets:
             given = body.without_cast(value, target)
             if rows is None:
-                body.add(StoreOp(given, target))
+                body.add(StoreOp(given, builder.regrouped(target, root)))
             else:
                 clear(builder, stage, target)
                 body.add(ScatterStoreOp(given, target, builder.outside(rows)))
@@ -50,14 +50,13 @@ def lower_parts(
             value = of_part.scalar(root, axes)
             where = (axes.index(part.axis), part.low) if part.axis in axes else None
             for target in targets:
-                of_part.add(StoreOp(of_part.without_cast(value, target), target, where))
+                to = builder.regrouped(target, root)
+                of_part.add(StoreOp(of_part.without_cast(value, target), to, where))
     builder.block.add_op(MapOp(name, parts[0].space(stage), Region(body.block)))
 
 
 def row_numbers(stage: StageOp) -> Iterator[SSAValue | None]:
     """For each value that a stage stores, the tensor that says where its rows go; None where they stay."""
-    last = stage.body.block.last_op
-    assert last is not None
-    for value in last.operands:
+    for value in stage.stored:
         scatter = value.owner if is_inside(value, stage) else None
         yield scatter.rows if isinstance(scatter, ScatterOp) else None

@@ -27,6 +27,7 @@ from mucc.kernels.lowering.access import (
     operand_axes,
     pointwise_roots,
     root_axes,
+    through_views,
 )
 from mucc.kernels.lowering.bodies import Body
 from mucc.library.extents import add, quotient
@@ -187,9 +188,13 @@ class PartBody(Body):
     def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         if (chosen := _chosen((value, axes), self.stage, self.part)) is not None:
             return self.scalar(*chosen)
-        if self._is_read((value, axes)):
-            return self.load(Access(self._in_program(value, axes.index(self.part.axis)), axes))
-        return super()._scalar(value, axes)
+        if not self._is_read((value, axes)):
+            return super()._scalar(value, axes)
+        axis = axes.index(self.part.axis)
+        if (placed := _placed(value, axis, self.part)) is None:
+            return self.load(Access(self._slice(value, axis), axes))
+        access = through_views(placed, axes, self.stage)
+        return self.load(Access(_one_view(self, self.program.outside(access.base)), access.axes))
 
     def _is_read(self, key: Element) -> bool:
         """Whether an element is read from a part of a tensor in memory."""
@@ -198,13 +203,10 @@ class PartBody(Body):
             return False
         return not is_inside(value, self.stage) or isinstance(value.owner, RegroupOp | IndexMapOp)
 
-    def _in_program(self, value: SSAValue, axis: int) -> SSAValue:
+    def _slice(self, value: SSAValue, axis: int) -> SSAValue:
         """Return the part of a tensor as a view; equal views of a tensor are one."""
-        part = self.part
-        if (placed := _placed(value, axis, part)) is not None:
-            return _one_view(self, self.program.outside(placed))
         base = self.program.outside(value)
-        view = SliceOp(base, axis, part.low, part.end)
+        view = SliceOp(base, axis, self.part.low, self.part.end)
         if (known := _known_view(self, view)) is not None:
             view.erase()
             return known

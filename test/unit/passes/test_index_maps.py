@@ -46,6 +46,15 @@ kernel pairs[S, D](x: f32[S, 2*D], c: f32[S, D], s: f32[S, D]) -> f32[S, D, 2] {
   b = x[:, 1::2]
   return concat((a * c - b * s)[..., None], (b * c + a * s)[..., None], axis=-1)
 }
+kernel turned_pairs[S, H, D=16](x: bf16[S, H, D], c: f32[S, D/2], s: f32[S, D/2])
+    -> (y: bf16[S, H, D], z: f32[H*S, D]) {
+  a = x[..., ::2]
+  b = x[..., 1::2]
+  cc = c[:, None]
+  ss = s[:, None]
+  pairs = concat((a * cc - b * ss)[..., None], (b * cc + a * ss)[..., None], axis=-1)
+  return reshape(pairs, (S, H, D)), reshape(x * x, (H*S, D))
+}
 kernel quarters[M, N](x: f32[M, 4*N], y: f32[M, N]) -> f32[M, 4*N] {
   return x + concat(y, -y, x[:, :N], flip(y, axis=1), axis=1)
 }
@@ -151,6 +160,12 @@ kernel then_read[M](x: f32[M, 64], w: f32[96, 64]) -> (q: f32[M, 32], k: f32[M],
   k = t[:, 32:64]
   return t[:, :32], amax(k, axis=1), k @ t[:, 64:].T
 }
+kernel heads[T](x: bf16[T, 32], w: bf16[144, 32], b: bf16[144])
+    -> (q: bf16[T, 4, 16], kv: bf16[T, 2, 2, 16], y: bf16[T, 3, 3, 16]) {
+  t = x @ w.T + b
+  kv = 2 * t[:, 80:]
+  return reshape(t[:, :64], (T, 4, 16)), reshape(kv, (T, 2, 2, 16)), reshape(x @ w.T, (T, 3, 3, 16))
+}
 kernel last[M](x: bf16[3, M, 64], w: bf16[64, 24]) -> bf16[M, 24] { return x[-1] @ w }
 kernel every(x: bf16[200, 64], w: bf16[24, 64]) -> bf16[100, 24] { return x[1::2] @ w.T }
 """
@@ -219,6 +234,20 @@ def test_rows_picked_from_parts() -> None:
         ("(a: f32[16, 8], b: f32[16, 4])", "y = x @ x.T\nreturn 2 * y[:, :8], y[:, 8:12] / 3", ["gemm"]),
         # Rows of 8 bytes are none that TMA stores.
         ("(a: f32[16, 8], b: f32[16, 2])", "y = x @ x.T\nreturn y[:, :8], y[:, 8:10]", ["gemm", "gemm"]),
+        ("f32[16, 2, 8]", "return reshape(relu(x @ x), (16, 2, 8))", ["gemm"]),
+        ("f32[4, 64]", "return reshape(x * x, (4, 64))", ["map"]),
+        (
+            "(a: f32[16, 2, 8], b: f32[16])",
+            "y = x * x\nreturn reshape(y, (16, 2, 8)), sum(y, axis=1)",
+            ["map", "reduce", "map"],
+        ),
+        # Interleaved pairs: parts of one element along an axis that is gone in the result.
+        (
+            "f32[16, 16]",
+            "a = x[:, ::2]\nb = x[:, 1::2]\n"
+            "return reshape(concat((a - b)[:, :, None], (a * b)[:, :, None], axis=2), (16, 16))",
+            ["map"],
+        ),
         # What is stored anyway is read from memory, not computed again.
         (
             "(a: f32[16, 16], b: f32[16, 8])",

@@ -137,6 +137,52 @@ MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   return result;
 }
 
+// Lanes of two tensors whose elements alternate.
+template <int V>
+struct TwoLanes {
+  Lanes<V> even, odd;
+};
+
+template <int V, class T, int R, int Axis, class P>
+MUCC_DEVICE TwoLanes<V> load_pairs(Pairs<T, R, Axis> const& pairs, P const& p) {
+  T const* const at = place(pairs.even, p);
+  TwoLanes<V> result;
+  if constexpr (V == 1) {
+    result = {Lanes<V>(widen(at[0])), Lanes<V>(widen(at[1]))};
+  } else {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Pack<T, V> const pack = reinterpret_cast<Pack<T, V> const*>(at)[half];
+#pragma unroll
+      for (int v = 0; v < V; v += 2) {
+        result.even.of[(half * V + v) / 2] = widen(pack.of[v]);
+        result.odd.of[(half * V + v) / 2] = widen(pack.of[v + 1]);
+      }
+    }
+  }
+  return result;
+}
+
+template <int V, class T, int R, int Axis, class P>
+MUCC_DEVICE void store_pairs(Pairs<T, R, Axis> const& pairs, P const& p, Lanes<V> const& even, Lanes<V> const& odd) {
+  T* const at = place(pairs.even, p);
+  if constexpr (V == 1) {
+    narrow(even.of[0], at[0]);
+    narrow(odd.of[0], at[1]);
+  } else {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Pack<T, V> pack;
+#pragma unroll
+      for (int v = 0; v < V; v += 2) {
+        narrow(even.of[(half * V + v) / 2], pack.of[v]);
+        narrow(odd.of[(half * V + v) / 2], pack.of[v + 1]);
+      }
+      reinterpret_cast<Pack<T, V>*>(at)[half] = pack;
+    }
+  }
+}
+
 template <int V, class View, class P>
 MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
   if constexpr (shares_bytes<typename View::Element>)
