@@ -439,7 +439,7 @@ class Pointwise(ABC):
                 lanes = "kSame"  # nothing is read
             if operand.member in self.pairs:
                 axis = "" if fast == len(axes) - 1 else f", {fast}"
-                view, value = f"mucc::Pairs<{operand.element}, {len(axes)}{axis}>", f"{{{value}}}"
+                view, value = f"mucc::Alternating<{operand.element}, {len(axes)}{axis}>", f"{{{value}}}"
                 lanes = "kUnit"
             if named := operand.rows:
                 view, value = f"mucc::Rows<{view}>", f"{{{value}, {named.stride}, {named.count}}}"

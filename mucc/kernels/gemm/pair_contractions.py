@@ -100,7 +100,7 @@ def _fits(target: GemmTarget, first: StageOp, stage: StageOp) -> bool:
     assert isinstance(kernel, KernelOp)
     if is_sparse(a.base.type) or is_sparse(b.base.type):
         return False
-    matrices = [r for r in results if r.rank == len(stage.space)]
+    matrices = [r for r in results if isinstance(r, TensorType) and r.rank == len(stage.space)]
     # Unaligned rows are left to kernels that have no pairs.
     if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, *matrices)):
         return False

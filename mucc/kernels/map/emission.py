@@ -38,7 +38,7 @@ class MapWork(Pointwise):
         results = {o.member: result for o, result in zip(self.outputs, self.results, strict=True)}
         for first, second in _pairs(self, self.outputs, axes):
             self.pairs[first] = second
-            stores.append(f"    mucc::store_pairs({first}, p, {results[first]}, {results[second]});")
+            stores.append(f"    mucc::store_two({first}, p, {results[first]}, {results[second]});")
         stored = {*self.pairs, *self.pairs.values()}
         for o, result in zip(self.outputs, self.results, strict=True):
             if o.member in stored:
@@ -74,7 +74,7 @@ class MapWork(Pointwise):
             self.pairs[first] = second
             names = [line.split()[2] for line in lines if line is not None]
             at = min(statements.index(line) for line in lines if line is not None)
-            statements.insert(at, f"auto const [{names[0]}, {names[1]}] = mucc::load_pairs<V>({first}, p);")
+            statements.insert(at, f"auto const [{names[0]}, {names[1]}] = mucc::load_two<V>({first}, p);")
             statements = [s for s in statements if s not in lines]
         return statements
 

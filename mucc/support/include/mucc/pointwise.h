@@ -23,8 +23,8 @@ bool fits(Rows<View> const& rows, int v) {
 }
 
 template <class T, int R, int Axis>
-bool fits(Pairs<T, R, Axis> const& pairs, int v) {
-  return fits(pairs.even, v);
+bool fits(Alternating<T, R, Axis> const& two, int v) {
+  return fits(two.even, v);
 }
 
 template <int R, int At, int Axis>

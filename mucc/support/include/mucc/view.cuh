@@ -144,8 +144,8 @@ struct TwoLanes {
 };
 
 template <int V, class T, int R, int Axis, class P>
-MUCC_DEVICE TwoLanes<V> load_pairs(Pairs<T, R, Axis> const& pairs, P const& p) {
-  T const* const at = place(pairs.even, p);
+MUCC_DEVICE TwoLanes<V> load_two(Alternating<T, R, Axis> const& two, P const& p) {
+  T const* const at = place(two.even, p);
   TwoLanes<V> result;
   if constexpr (V == 1) {
     result = {Lanes<V>(widen(at[0])), Lanes<V>(widen(at[1]))};
@@ -164,8 +164,8 @@ MUCC_DEVICE TwoLanes<V> load_pairs(Pairs<T, R, Axis> const& pairs, P const& p) {
 }
 
 template <int V, class T, int R, int Axis, class P>
-MUCC_DEVICE void store_pairs(Pairs<T, R, Axis> const& pairs, P const& p, Lanes<V> const& even, Lanes<V> const& odd) {
-  T* const at = place(pairs.even, p);
+MUCC_DEVICE void store_two(Alternating<T, R, Axis> const& two, P const& p, Lanes<V> const& even, Lanes<V> const& odd) {
+  T* const at = place(two.even, p);
   if constexpr (V == 1) {
     narrow(even.of[0], at[0]);
     narrow(odd.of[0], at[1]);

@@ -87,7 +87,7 @@ struct View {
 // Two tensors whose elements alternate in memory: the second begins one element after the first, and both move by two
 // from one lane to the next. `even` is the first.
 template <class T, int R, int Axis = R - 1>
-struct Pairs {
+struct Alternating {
   using Element = T;
   View<T, R, Along::kAny, Axis> even;
 };

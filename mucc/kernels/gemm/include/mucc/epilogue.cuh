@@ -319,18 +319,25 @@ class RowsEpilogue {
           return;
         }
       }
+      if constexpr (kRanges > 0) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int i = 0; i < kRanges; ++i) {
+          auto const share = share_of(i, p.n + n * kBoxN);
+          if (share.is_any() && !share.is_mapped())
+            store_share(storage.boxes[state.index()] + warp_row * kWidth, i, share, p, m * kBoxM + warp_row, thread % 32);
+        }
+      }
       if (issues) {
         CUTLASS_PRAGMA_UNROLL
         for (int group = 0; group < (kColMajor ? kWarpgroups : 1); ++group) {
           int const row = p.m + m * kBoxM + warp_row + group * 64, column = p.n + n * kBoxN;
           uint32_t const from = boxes + state.index() * kBytes + warp_row * kWidth + group * kGroupBytes;
           if constexpr (kRanges > 0) {
-            // A box on the border of two ranges goes to both: TMA leaves out columns that a matrix does not have.
             CUTLASS_PRAGMA_UNROLL
             for (int i = 0; i < kRanges; ++i) {
-              int const at = column - params_.out.rows.range[i].low;
-              if (at + kBoxN > 0 && at < params_.out.rows.range[i].count)
-                store_box(i ? params_.out.more[i > 0 ? i - 1 : 0] : params_.tma_store_d, from, at, row, p.l);
+              auto const share = share_of(i, column);
+              if (share.is_mapped())
+                store_box(i ? params_.out.more[i > 0 ? i - 1 : 0] : params_.tma_store_d, from, share.at, row, p.l);
             }
           } else {
             store_box(params_.tma_store_d, from, kColMajor ? row : column, kColMajor ? column : row,
@@ -468,6 +475,25 @@ class RowsEpilogue {
       if (to < 0 || column >= p.N) continue;
       *reinterpret_cast<uint4*>(params_.out.data + to * params_.out.row + column) =
           *reinterpret_cast<uint4 const*>(box + fragment::swizzled(row, piece * 16, kWidth));
+    }
+  }
+
+  CUTLASS_DEVICE fragment::Share share_of(int range, int column) const {
+    return fragment::share(column, kBoxN, params_.out.rows.range[range].low, params_.out.rows.range[range].count);
+  }
+
+  // Stores a warp's rows of a box, `first` of the tile and those after it, as far as they are a range's.
+  CUTLASS_DEVICE void store_share(char const* box, int i, fragment::Share const& share, Place const& p, int first,
+                                  int lane) const {
+    auto const& range = params_.out.rows.range[i];
+    int const count = share.end - share.first;
+    CUTLASS_PRAGMA_NO_UNROLL
+    for (int j = lane; j < kOwnRows * count; j += 32) {
+      int const row = j / count, column = share.first + j % count;
+      int64_t const to = p.m + first + row;
+      if (to >= p.M) continue;
+      static_cast<D*>(range.data)[p.l * range.batch + to * range.row + share.at + column] =
+          *reinterpret_cast<D const*>(box + fragment::swizzled(row, column * int(sizeof(D)), kWidth));
     }
   }
 
