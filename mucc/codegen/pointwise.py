@@ -38,7 +38,7 @@ from mucc.dialects.cutlass.nodes import (
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.pointwise import S32
-from mucc.dialects.mu.types import PACKED, Dims, Shaped, TensorType, dims_of, dtype_bytes
+from mucc.dialects.mu.types import PACKED, Dim, Dims, Shaped, TensorType, dims_of, dtype_bytes
 
 THREADS = 256
 """Threads per block of a map or reduction kernel."""
@@ -169,6 +169,8 @@ class Pointwise(ABC):
         self.scalars: list[tuple[str, Scalar]] = []
         self.ranges: list[tuple[str, Bound]] = []
         """Ranges of indices, by member."""
+        self.pairs: dict[str, str] = {}
+        """Members of operands whose elements alternate in memory, the first one of each pair -> the other."""
         self._counters: dict[int, str] = {}
         self.outputs: list[Operand] = []
         self.results: list[str] = []
@@ -191,7 +193,7 @@ class Pointwise(ABC):
             case ComputeOp():
                 self._compute(node)
             case StoreOp():
-                self.store(node, self.output(node.destination, self.space))
+                self.store(node, self.output(node.destination, self.space, node.part))
             case _:
                 raise EmissionError(f"{node.name} in a {self.op.name}")
 
@@ -324,8 +326,12 @@ class Pointwise(ABC):
         call = f"mucc::each<{name}>({inputs})" if inputs else f"mucc::Lanes<V>({name}::apply())"
         self._lanes(node.result, f"y{len(self.bodies) - 1}", call)
 
-    def output(self, destination: SSAValue, space: Dims) -> Operand:
+    def output(self, destination: SSAValue, space: Dims, part: tuple[int, Dim] | None = None) -> Operand:
         memory, axes = self.places.view(destination, space)
+        if part is not None:
+            axis, low = part
+            if not (before := self.places.extent(low) * memory.strides[axis]).is_zero:
+                memory = replace(memory, offset=(*memory.offset, before))
         return Operand(self.namer(memory.name), memory, self._strides(axes))
 
     def scattered_output(self, node: ScatterNode) -> Operand:
@@ -398,6 +404,17 @@ class Pointwise(ABC):
         axis = "" if fast == rank - 1 else f", {fast}"
         return f"mucc::View<{operand.element}, {rank}, mucc::Along::{lanes}{axis}>"
 
+    def alternate(self, first: Operand, second: Operand, axes: Sequence[Sequence[int]], fast: int) -> bool:
+        """Whether the elements of two operands alternate in memory along the axis of threads."""
+        alike = (first.memory.pointer, first.element, first.strides) == (
+            second.memory.pointer,
+            second.element,
+            second.strides,
+        )
+        plain = not any(o.rows or o.bounds or o.memory.type.dtype in PACKED for o in (first, second))
+        by_two = alike and plain and self._merged_strides(first, axes)[fast] == Product(2)
+        return by_two and second.memory.offset == (*first.memory.offset, ONE)
+
     def _merged_strides(self, operand: Operand, axes: Sequence[Sequence[int]]) -> list[Product]:
         return [operand.strides[run[-1]] if run else ZERO for run in axes]
 
@@ -411,7 +428,10 @@ class Pointwise(ABC):
         fast = parts.fast
         fitting: list[str] = []
         known: dict[str, tuple[str, str]] = {}
+        second = set(self.pairs.values())
         for operand in (*self.loads, *self.outputs):
+            if operand.member in second:
+                continue
             strides = self._merged_strides(operand, axes)
             is_free_output = parts.free_outputs and operand in self.outputs
             free = operand.is_single or operand.member in parts.free_loads or is_free_output
@@ -423,6 +443,10 @@ class Pointwise(ABC):
             if (counted := self._counted(operand.member, axes)) is not None:
                 view, value = f"mucc::Counter<{len(axes)}, {counted}, {fast}>", "{}"
                 lanes = "kSame"  # nothing is read
+            if operand.member in self.pairs:
+                axis = "" if fast == len(axes) - 1 else f", {fast}"
+                view, value = f"mucc::Alternating<{operand.element}, {len(axes)}{axis}>", f"{{{value}}}"
+                lanes = "kUnit"
             if named := operand.rows:
                 view, value = f"mucc::Rows<{view}>", f"{{{value}, {named.stride}, {named.count}}}"
             for bound in operand.bounds:

@@ -15,6 +15,7 @@ from mucc.diagnostics.examples import (
     GATED,
     MIXED,
     ODD,
+    QKV,
     ROW_SUMS,
     SCALED,
     SPARSE,
@@ -126,6 +127,14 @@ _TILES: dict[str, CodeInfo] = {
         "would be left operands. Leave `exchange` out, or keep the products apart with `stage`.",
         scheduled("mainloop = cooperative", "exchange = on", kernel=GATED),
         scheduled("exchange = off", kernel=GATED),
+    ),
+    "MU3061": entry(
+        "ranges of columns are not stored so",
+        "Ranges of a product's columns that are results of their own are stored by one kernel, each to its "
+        "matrix: by TMA, from tiles whose rows are the matrices' rows, or a few rows at a time. The "
+        "multistage mainloop does not, and no kernel does with exchanged operands. Leave the setting out.",
+        scheduled("mainloop = cooperative", "exchange = on", kernel=QKV),
+        scheduled("mainloop = cooperative", "exchange = off", kernel=QKV),
     ),
     "MU3032": CodeInfo(
         "tile does not hold whole blocks",

@@ -46,6 +46,10 @@ GATED = (
     "kernel f[M, N, K](x: bf16[M, K], g: bf16[N, K], u: bf16[N, K]) -> bf16[M, N] {\n"
     "    return silu(x @ g.T) * (x @ u.T)\n}"
 )
+QKV = (
+    "kernel f[M, N, K](x: bf16[M, K], w: bf16[2*N, K]) -> (k: bf16[M, N], v: bf16[M, N]) {\n"
+    "    y = x @ w.T\n    return y[:, :N], y[:, N:]\n}"
+)
 SPARSE = GEMM.replace("[N, K]", "[N, K] sparse")
 MIXED = (
     "kernel f[M, N, K](x: bf16[M, K], w: s8[N, K], s: bf16[N, K/128]) -> bf16[M, N] {\n"

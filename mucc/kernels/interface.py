@@ -20,7 +20,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.setting_kinds import Setting
 from mucc.dialects.mu.settings import Chosen
-from mucc.dialects.mu.types import Dim, Dims
+from mucc.dialects.mu.types import Dim, Dims, TensorType
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.traffic import NOTHING, Traffic
 from mucc.kernels.workload import Workload
@@ -142,6 +142,20 @@ class Kind(ABC, Generic[Op]):
         """Whether the kernel around an anchor has the result of another one too, at no cost.
 
         For example the positions of what it sorts.
+        """
+        return False
+
+    def stores_ranges(self, anchor: AnchorOp, types: Sequence[TensorType], target: str | None) -> bool:
+        """Whether a kernel around an anchor can store ranges of its columns as matrices of these types.
+
+        What is computed of one range alone may be stored in the place of its columns.
+        """
+        return False
+
+    def stores_regrouped(self, anchor: AnchorOp) -> bool:
+        """Whether a kernel around an anchor can store what it computes as a result of other extents.
+
+        The elements are in the same order; see `RegroupOp`.
         """
         return False
 

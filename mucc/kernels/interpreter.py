@@ -158,6 +158,8 @@ class CutlassFunctions(MuFunctions):
 
     @impl(RegroupOp)
     def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
+        if isinstance(args[0], Buffer) and args[0].value is None:
+            return args  # a kernel writes there
         return (self.read(args[0]).reshape(self.shape(op.result.type)),)
 
     @impl(GatherOp)
@@ -221,7 +223,19 @@ class CutlassFunctions(MuFunctions):
 
     @impl(StoreOp)
     def map_store(self, interpreter: Interpreter, op: StoreOp, args: PythonValues) -> PythonValues:
-        self.write(args[1], op.destination.type, self.over_space(args[0]))
+        full, type = self.over_space(args[0]), op.destination.type
+        if op.part is None:
+            self.write(args[1], type, full)
+            return ()
+        axis, low = op.part
+        shape = list(self.shape(type))
+        if args[1].value is None:
+            args[1].value = self.arrays.full(tuple(shape), float("nan"))
+        start = extents.value(low, self.sizes)
+        shape[axis] = full.shape[axis - len(shape)]
+        whole = [slice(None)] * len(shape)
+        whole[axis] = slice(start, start + shape[axis])
+        args[1].value[tuple(whole)] = self.stored(full.reshape(tuple(shape)), type)
         return ()
 
     def scatter_store(self, op: ScatterNode, args: PythonValues) -> PythonValues:
@@ -258,6 +272,8 @@ def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
     outputs = [Buffer() for _ in args[count:]]
     module = program.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
-    interpreter.register_implementations(CutlassFunctions(arrays, sizes))
+    functions = CutlassFunctions(arrays, sizes)
+    interpreter.register_implementations(functions)
     interpreter.run_ssacfg_region(program.body, (*values, *outputs), program.sym_name.data)
-    return [CutlassFunctions.read(o) for o in outputs]
+    shapes = [functions.shape(a.type) for a in args[count:]]
+    return [functions.read(o).reshape(shape) for o, shape in zip(outputs, shapes, strict=True)]

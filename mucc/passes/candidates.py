@@ -18,8 +18,10 @@ from mucc.passes.values import Values, dims_of
 WAITS = "an operand comes from a kernel that waits for this one"
 
 
-def taken(stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
+def taken(values: Values, stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
     """Return the stage that has the operand of a further anchor in flight as a candidate for the anchor."""
+    if op.operands[0] in values.ranges:
+        return refused(stage, "its operand is a range of the columns that the kernel has")
     if wait(needs, stage):
         return refused(stage, WAITS)
     return Candidate(Place.JOINED, stage, stage.kind.takes(stage, op))
@@ -35,7 +37,10 @@ def beside(values: Values, stage: Stage, op: AnchorOp) -> Candidate:
 
 def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
     """Return a stage as a candidate for pointwise work, which moves `alone` if a map computes it."""
-    if stage.space != dims_of(op.result):
+    part = range_of(values, stage, op)
+    if part is not None and (reason := _not_of_range(values, stage, op, part)) is not None:
+        return refused(stage, reason)
+    if part is None and stage.space != dims_of(op.result):
         return refused(
             stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
         )
@@ -50,6 +55,25 @@ def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) ->
         return refused(stage, f"{stage.kind.name} kernels compare no integers")
     maps = Traffic.sum(Traffic.of(root.type) * 2 for root in stored)
     return joins(stage, alone - added(needs, stage) - maps, 1 - len(stored))
+
+
+def range_of(values: Values, stage: Stage, op: ElementwiseOp) -> Operation | None:
+    """Return the range of a stage's columns that an operation has as an operand in flight there, if any."""
+    found = (values.ranges[v] for v in op.operands if values.home.get(v) is stage and v in values.ranges)
+    return next(found, None)
+
+
+def _not_of_range(values: Values, stage: Stage, op: ElementwiseOp, part: Operation) -> str | None:
+    """Why pointwise work on a range of a stage's columns is not stored in their place; None if it is."""
+    if Shaped.of(op.result.type) != Shaped.of(part.results[0].type):
+        return "ranges of the kernel's columns are stored in one dtype, and none has other extents"
+    for operand in op.operands:
+        if values.home.get(operand) is stage:
+            if values.ranges.get(operand) is not part:
+                return "an operand is another part of the kernel's columns"
+        elif (dims := dims_of(operand)) and dims[-1] != 1:
+            return "an operand varies along a range of the kernel's columns"
+    return None
 
 
 def elsewhere(values: Values, stage: Stage, op: ElementwiseOp) -> Needs:

@@ -150,6 +150,6 @@ def _composites(module: ModuleOp, target: str) -> Sequence[RewritePattern]:
     if not any(isinstance(op, COMPOSITE) or not lowers(op, target) for op in inner):
         return ()
     from mucc.passes.composites import COMPOSITES
-    from mucc.passes.index_maps import INDEX_MAPS
+    from mucc.passes.index_maps import index_maps
 
-    return (*COMPOSITES, *INDEX_MAPS)
+    return (*COMPOSITES, *index_maps(target))

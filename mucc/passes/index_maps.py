@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from dataclasses import dataclass
+from itertools import accumulate
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Operation, SSAValue
@@ -32,6 +33,7 @@ from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
 from mucc.dialects.rewriting import Emit
 from mucc.dialects.walk import postorder
 from mucc.library.extents import add, subtract
+from mucc.passes.column_ranges import is_stored_by_ranges, ranges_of
 
 
 def _dims(value: SSAValue) -> Dims:
@@ -214,13 +216,18 @@ class WholeSlice(RewritePattern):
             rewriter.replace(op, [], [op.operand])
 
 
+@dataclass(frozen=True)
 class ThroughPointwise(RewritePattern):
     """`slice(x + v)` -> `slice(x) + slice(v)`, where no kernel stores the sum anyway."""
+
+    target: str
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, IndexMapOp) or not isinstance(inner := op.operand.owner, e.ElementwiseOp):
             return
         if len(op.moves) != 1 or not _is_free(op.operand) or _is_copy(inner):
+            return
+        if is_stored_by_ranges(op.operand, self.target):
             return
         if not all(_can_move(op, inside) for inside in _insides(op.operand, _axis(op))):
             return
@@ -304,6 +311,8 @@ class ThroughView(RewritePattern):
             case ExpandOp() if axis not in (inserted := inner.axes.get_values()):
                 within = axis - sum(i < axis for i in inserted)
                 new = [moved := _again(op, inner.operand, within), ExpandOp(moved, inserted)]
+            case ExpandOp() if (new := _expanded(op, inner)) is not None:
+                pass
             case SqueezeOp():
                 kept = [i for i in range(len(_dims(inner.operand))) if i not in inner.axes.get_values()]
                 moved = _again(op, inner.operand, kept[axis])
@@ -320,6 +329,27 @@ class ThroughView(RewritePattern):
             case _:
                 return
         rewriter.replace(op, new)
+
+
+def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
+    """`place((x + v)[:, None])` -> `place(x[:, None] + v[None])`, which then sinks; None for other values."""
+    inner = expand.operand.owner
+    if not isinstance(inner, e.ElementwiseOp) or _is_copy(inner) or not _is_free(expand.operand):
+        return None
+    b, inserted = Emit(), expand.axes.get_values()
+    kept = [i for i in range(len(_dims(expand.result))) if i not in inserted]
+
+    def inserted_into(value: SSAValue) -> SSAValue:
+        if not (rank := len(_dims(value))):
+            return value
+        first = kept[-rank]
+        axes = [i - first for i in inserted if i > first]
+        return b(ExpandOp(value, axes)) if axes else value
+
+    operands = [inserted_into(v) for v in inner.operands]
+    type = TensorType.of(_dims(expand.result), Shaped.of(inner.result.type).element_type)
+    new = inner.__class__.create(operands=operands, result_types=[type], properties=dict(inner.properties))
+    return [*b.ops, new, _again(op, new.results[0], _axis(op))]
 
 
 class Combined(RewritePattern):
@@ -449,19 +479,21 @@ class KnownChoice(RewritePattern):
             rewriter.replace(op, [], [chosen])
 
 
-_MOST_PARTS = 4
-
-
+@dataclass(frozen=True)
 class ThroughProduct(RewritePattern):
     """`(x @ w)[:, a:b]` -> `x @ w[:, a:b]`, where a product is only used by a few parts of its columns.
 
-    Each part then has a kernel that computes what follows it, and two of them that meet are one kernel. The
-    parts of w are such as kernels read in place: rows of its transpose, or columns from multiples of 16 bytes
-    on.
+    That is for parts that meet: each then has a kernel that computes what follows it, and two of them are one
+    kernel. Others are stored by the kernel of the whole product, where the target has such. The parts of w
+    are such as kernels read in place: rows of its transpose, or columns from multiples of 16 bytes on.
     """
+
+    target: str
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, s.SliceOp) or not isinstance(product := op.operand.owner, MatmulOp):
+            return
+        if is_stored_by_ranges(op.operand, self.target):
             return
         if product.scales or product.mixed is not None or not _is_divided(product):
             return
@@ -472,31 +504,15 @@ class ThroughProduct(RewritePattern):
 
 def _is_divided(product: MatmulOp) -> bool:
     """Whether a product is used by at most a few parts of its columns, which do not overlap."""
-    axis, right = len(_dims(product.result)) - 1, product.rhs.type
-    parts = [use.operation for use in product.result.uses]
-    if len(parts) > _MOST_PARTS or not isinstance(right, TensorType) or right.is_sparse:
+    right = product.rhs.type
+    parts = ranges_of(product.result)
+    if parts is None or not isinstance(right, TensorType) or right.is_sparse:
         return False
-    unit = right.unit_axis == right.rank - 1
+    if right.unit_axis != right.rank - 1:
+        return True
     granule = 128 // math.gcd(128, dtype_bits(right.element_type))
-    ranges: dict[Dim, Dim] = {}
-    for part in parts:
-        if not isinstance(part, s.SliceOp) or part.axis.value.data != axis or part.range[2] != 1:
-            return False
-        start, stop, _ = part.range
-        numbers = (start, stop, _dims(product.result)[axis])
-        if unit and any(not isinstance(n, int) or n % granule for n in numbers):
-            return False
-        ranges[start] = stop
-    if len(ranges) < len(parts):
-        return False
-    numbers = sorted((a, z) for a, z in ranges.items() if isinstance(a, int) and isinstance(z, int))
-    if len(numbers) == len(ranges):
-        return all(stop <= start for (_, stop), (start, _) in pairwise(numbers))
-    # Extents of run-time dims are compared for equality only: each part begins where another one ends.
-    end, found = ranges.get(0), 1
-    while end in ranges:
-        end, found = ranges[end], found + 1
-    return found == len(ranges)
+    numbers = (n for part in parts for n in (*part.range[:2], _dims(product.result)[-1]))
+    return all(isinstance(n, int) and n % granule == 0 for n in numbers)
 
 
 class MovedPicks(RewritePattern):
@@ -515,7 +531,9 @@ def _stored(op: IndexMapOp, rewriter: PatternRewriter) -> None:
     rewriter.replace(op, [copy, op.clone({op.operand: copy.result})])
 
 
-INDEX_MAPS: tuple[RewritePattern, ...] = (
-    *(Concat(), Roll(), Pad(), Triangle(), OneAxis(), WholeSlice(), ThroughPointwise()),
-    *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), ThroughProduct(), MovedPicks()),
-)
+def index_maps(target: str) -> tuple[RewritePattern, ...]:
+    """Return the patterns for a target, in the order in which they are tried."""
+    return (
+        *(Concat(), Roll(), Pad(), Triangle(), OneAxis(), WholeSlice(), ThroughPointwise(target)),
+        *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), ThroughProduct(target), MovedPicks()),
+    )

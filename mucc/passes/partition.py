@@ -26,7 +26,8 @@ from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.traffic import NOTHING
-from mucc.passes.candidates import beside, computed, elsewhere, integers, taken, unreached
+from mucc.passes.candidates import beside, computed, elsewhere, integers, range_of, taken, unreached
+from mucc.passes.column_ranges import is_stored_by_ranges
 from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
@@ -69,8 +70,10 @@ class Partition(Values):
                     self._anchor(op, known.get(op))
                 case PickOp():
                     self._pick(op)
-                case RegroupOp() | IndexMapOp():
-                    self._materialise(op.operand)
+                case RegroupOp():
+                    self._regroup(op)
+                case IndexMapOp():
+                    self._index_map(op)
                 case PinOp():
                     self._pin(op)
                 case ReturnOp():
@@ -89,7 +92,7 @@ class Partition(Values):
             self._materialise(operand)
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
-        candidates = [] if home is None else [taken(home, op, needs)]
+        candidates = [] if home is None else [taken(self, home, op, needs)]
         candidates += [beside(self, stage, op) for stage in self._computing(op)]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
@@ -127,6 +130,41 @@ class Partition(Values):
             more = {c.stage: c for c in others if c is not None and c.stage not in known | {chosen.stage}}
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
 
+    def _regroup(self, op: RegroupOp) -> None:
+        """Leave a value in flight that is stored once, as a result of other extents; others go to memory."""
+        value = op.operand
+        is_result = all(isinstance(use.operation, ReturnOp) for use in op.result.uses) and op.result.first_use
+        if is_result and len(list(value.uses)) == 1:
+            stage = self.home.get(value)
+            if stage is not None and stage.anchor is not None and stage.kind.stores_regrouped(stage.anchor):
+                self._join(stage, op)
+                self.home[op.result] = stage
+                return
+            if self._is_regrouped(op.result):
+                return
+        self._materialise(value)
+
+    def _is_regrouped(self, value: SSAValue) -> bool:
+        """Whether a value is one that a map computes and stores in other extents."""
+        if not isinstance(op := value.owner, RegroupOp) or self.writer(op.operand) is not None:
+            return False
+        return isinstance(op.operand.owner, ElementwiseOp)
+
+    def _space(self, value: SSAValue) -> Dims:
+        """Return the extents over which a map computes a value."""
+        owner = value.owner
+        return dims_of(owner.operand if isinstance(owner, RegroupOp) and self._is_regrouped(value) else value)
+
+    def _index_map(self, op: IndexMapOp) -> None:
+        """Leave a range of a stage's columns in flight, if the stage stores it; other maps read memory."""
+        stage = self.home.get(op.operand)
+        if stage is None or op.operand in self.ranges or not is_stored_by_ranges(op.operand, self.target):
+            self._materialise(op.operand)
+            return
+        self._join(stage, op)
+        self.home[op.result] = stage
+        self.ranges[op.result] = op
+
     def _pick(self, op: PickOp) -> None:
         """Elements are picked as they are read from memory: what is computed or picked itself goes there."""
         self._materialise(op.rows)
@@ -155,6 +193,8 @@ class Partition(Values):
             self._join(stage, op)
             stage.read(needs)
             self.home[op.result] = stage
+            if (part := range_of(self, stage, op)) is not None:
+                self.ranges[op.result] = part
         self._decide(op, chosen, candidates)
 
     def _pin(self, op: PinOp) -> None:
@@ -181,8 +221,17 @@ class Partition(Values):
                 stage.store(value)
             else:
                 lone.append(value)
-        for group in _by_shape(lone):
+        for group in self._by_space(lone):
             self._map(group)
+
+    def _by_space(self, values: Iterable[SSAValue]) -> list[list[SSAValue]]:
+        """Return values that are computed over equal extents together, in order, each once."""
+        groups: dict[Dims, list[SSAValue]] = {}
+        for value in values:
+            group = groups.setdefault(self._space(value), [])
+            if value not in group:
+                group.append(value)
+        return list(groups.values())
 
     def _materialise(self, value: SSAValue) -> None:
         """See to it that the value behind views will be in memory."""
@@ -194,7 +243,7 @@ class Partition(Values):
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
         """Add a map stage that writes pointwise values, or copies of what is in memory."""
-        stage = Stage(self.kind_of(None), None, dims_of(values[0]))
+        stage = Stage(self.kind_of(None), None, self._space(values[0]))
         for value in copies or values:
             stage.read(self.needs(value))
         for value in values:
@@ -226,13 +275,3 @@ class Partition(Values):
         for stage in self.stages:
             done |= dict.fromkeys(postorder(stage, lambda s: s.reads.values(), done))
         return list(done)
-
-
-def _by_shape(values: Iterable[SSAValue]) -> list[list[SSAValue]]:
-    """Values of equal shape together, in order, each once."""
-    groups: dict[Dims, list[SSAValue]] = {}
-    for value in values:
-        group = groups.setdefault(dims_of(value), [])
-        if value not in group:
-            group.append(value)
-    return list(groups.values())

@@ -31,7 +31,7 @@ from mucc.dialects.mu.ops.elementwise import (
 from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp
+from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, IndexMapOp
 from mucc.dialects.mu.rules import HALVES
 from mucc.dialects.mu.types import DTYPES, Shaped
 from mucc.kernels.interface import Kind
@@ -90,7 +90,9 @@ def stored_forms(
         elif _is_exact(op, exact):
             exact.update(op.results)
         elif (
-            isinstance(op, ElementwiseOp) or (isinstance(op, AnchorOp) and kind_of(op).keeps_in_flight(op))
+            isinstance(op, ElementwiseOp)
+            or (isinstance(op, AnchorOp) and kind_of(op).keeps_in_flight(op))
+            or (isinstance(op, IndexMapOp) and op in within(op.result))
         ) and _element(result := op.results[0]) in HALVES:
             own = within(result)
             outside = [use for use in result.uses if use.operation not in own]
@@ -145,7 +147,7 @@ def _is_factor(use: Use, factors: set[SSAValue], kind_of: KindOf) -> bool:
     return isinstance(op, AnchorOp) and op.operands[use.index] in kind_of(op).memory_operands(op)
 
 
-def _widen(op: ElementwiseOp | AnchorOp, forms: StoredForms, needed: bool) -> None:
+def _widen(op: Operation, forms: StoredForms, needed: bool) -> None:
     """Give a value a form in f32, where a result is one already or it is needed."""
     users = (use.operation for use in op.results[0].uses)
     casts = (user for user in users if isinstance(user, CastOp) and user.element_type == f32)
@@ -163,7 +165,7 @@ def _widen(op: ElementwiseOp | AnchorOp, forms: StoredForms, needed: bool) -> No
     forms.wide[op.results[0]] = wide.result
 
 
-def _round(op: ElementwiseOp | AnchorOp) -> None:
+def _round(op: Operation) -> None:
     """Insert `mu.stored` after a value, and let every use read the rounded number."""
     rounded = StoredOp(op.results[0], _element(op.results[0]))
     rounded.location = op.location

@@ -34,6 +34,8 @@ class Values:
     """In-flight values: computed in a stage, usable there without going through memory."""
     written: dict[SSAValue, Stage] = field(default_factory=dict[SSAValue, Stage])
     """Values to be read from memory only: reductions, pinned values, results of map stages."""
+    ranges: dict[SSAValue, Operation] = field(default_factory=dict[SSAValue, Operation])
+    """Values of `home` that are a range of a stage's columns, or computed of one -> the range's slice."""
     pinned: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     """The result of a pin -> the value whose stored form it names."""
     forms: StoredForms = field(default_factory=StoredForms)
@@ -53,7 +55,7 @@ class Values:
         """Return the value behind views and pins, and the index tensors of picked elements on the way."""
         value = self.behind_pins(value)
         rows: list[SSAValue] = []
-        while isinstance(view := value.owner, VIEWS) and value not in self.written:
+        while isinstance(view := value.owner, VIEWS) and self.writer(value) is None:
             if isinstance(view, PickOp):
                 rows += self.looked_at(view.rows)
             value = self.behind_pins(view.operand)

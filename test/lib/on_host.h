@@ -144,6 +144,11 @@ inline bool maps(mucc::gemm::Operand const& m, int unit, int bytes, bool batched
   return true;
 }
 
+// Whether a column is in a range, which an operand of no tensor gives as its first strides.
+inline bool in_range(mucc::gemm::Operand const& range, int64_t column) {
+  return range.stride[0] <= column && column < range.stride[0] + range.stride[1];
+}
+
 }  // namespace on_host
 
 // The lanes of a warp wait equally often, those of different warps need not.

@@ -23,7 +23,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
 from mucc.compiler.driver import Compilation
-from mucc.dialects.cutlass.nodes import LoadNode
+from mucc.dialects.cutlass.nodes import InsideOp, LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
@@ -55,7 +55,7 @@ GUARD = 64
 # Contractions
 
 
-def _terms(strides: Sequence[Product], unit: int | None, place: str, names: str) -> str:
+def _terms(strides: Sequence[Product], unit: int | None, place: str, names: Sequence[str]) -> str:
     """The place of an element from its coordinates. Strides that the kernel's type fixes come from there."""
     terms = ["0"]
     for i, (stride, name) in enumerate(zip(strides, names, strict=True)):
@@ -73,11 +73,13 @@ def _read(matrix: Matrix, place: str, names: str) -> str:
 
 def _loads(gemm: Gemm) -> Iterator[str]:
     """What a body reads besides the accumulator, in its order."""
-    loads = [op for op in ordered(gemm.op.nodes) if isinstance(op, LoadNode)]
+    loads = [op for op in ordered(gemm.op.nodes) if isinstance(op, LoadNode | InsideOp)]
     lean = isinstance(gemm.epilogue, LeanEpilogue)
     index = 0
     for op in loads:
-        if not isinstance(op.source.type, TensorType):
+        if isinstance(op, InsideOp):
+            yield f"({_is_inside(index)} ? 1.0f : 0.0f)"
+        elif not isinstance(op.source.type, TensorType):
             yield f"p.extra[{index}].value"
         elif isinstance(op, SrcFetchOp | AuxLoadOp):
             own = isinstance(op, SrcFetchOp) and not lean
@@ -90,6 +92,26 @@ def _loads(gemm: Gemm) -> Iterator[str]:
             where = _terms(strides, axis, f"p.extra[{index}]", "ijl")
             yield f"mucc::widen(p.extra[{index}].as<{element}>()[{where}])"
         index += 1
+
+
+def _is_inside(index: int) -> str:
+    """Whether a column is in the range that an operand of the problem gives."""
+    return f"on_host::in_range(p.extra[{index}], j)"
+
+
+def _stores(gemm: Gemm, value: str) -> Iterator[str]:
+    """Store an element: as D, or to the matrix in whose range of columns it is."""
+    assert gemm.d is not None
+    element = VIEW_TYPES[gemm.d.memory.type.dtype]
+    if not gemm.op.ranges:
+        to = _terms(gemm.d.strides, gemm.d.unit, "p.d", "ijl")
+        yield f"mucc::narrow({value}, p.d.as<{element}>()[{to}]);"
+    first = len(gemm.epilogue.operands) - 2 * len(gemm.op.ranges)
+    for i, store in enumerate(gemm.op.ranges):
+        matrix, place = gemm.problem.matrix(store.destination), f"p.extra[{first + 2 * i}]"
+        numbers = first + 2 * i + 1
+        to = _terms(matrix.strides, matrix.unit, place, ["i", f"(j - p.extra[{numbers}].stride[0])", "l"])
+        yield f"if ({_is_inside(numbers)}) mucc::narrow({value}, {place}.as<{element}>()[{to}]);"
 
 
 def _checks(gemm: Gemm) -> Iterator[str]:
@@ -105,6 +127,12 @@ def _checks(gemm: Gemm) -> Iterator[str]:
             size = dtype_bits(matrix.memory.type.element_type) // 8
             given = f"p.{name}, {matrix.unit}, {size}, {'false' if matrix.strides[2].is_zero else 'true'}"
             yield f'  if (!on_host::maps({given})) return "TMA cannot map {name}";'
+    first = len(gemm.epilogue.operands) - 2 * len(gemm.op.ranges)
+    for i, store in enumerate(gemm.op.ranges):
+        matrix = gemm.problem.matrix(store.destination)
+        size = dtype_bits(matrix.memory.type.element_type) // 8
+        given = f"p.extra[{first + 2 * i}], 1, {size}, {'false' if matrix.strides[2].is_zero else 'true'}"
+        yield f'  if (!on_host::maps({given})) return "TMA cannot map a range of columns";'
 
 
 def _contraction(gemm: Gemm) -> str:
@@ -114,7 +142,6 @@ def _contraction(gemm: Gemm) -> str:
     loads = list(_loads(gemm))
     given = ", ".join(["float(sum)", *loads])
     value = f"{body.name}::apply({given})" if body else "float(sum)"
-    d = VIEW_TYPES[gemm.d.memory.type.dtype]
     return "\n".join(
         [
             *([body.text] if body else []),
@@ -126,7 +153,7 @@ def _contraction(gemm: Gemm) -> str:
             "    double sum = 0;",
             f"    for (int64_t k = 0; k < p.k; ++k) sum += double({_read(gemm.a, 'p.a', 'ikl')}) * "
             f"double({_read(gemm.b, 'p.b', 'jkl')});",
-            f"    mucc::narrow({value}, p.d.as<{d}>()[{_terms(gemm.d.strides, gemm.d.unit, 'p.d', 'ijl')}]);",
+            *(f"    {line}" for line in _stores(gemm, value)),
             "  }",
             "  return nullptr;",
             "}",

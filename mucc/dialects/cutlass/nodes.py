@@ -271,9 +271,36 @@ class ScatterNode(StoreNode, ABC):
 
 @irdl_op_definition
 class StoreOp(StoreNode):
-    """Store an element of an output of a map kernel."""
+    """Store an element of an output of a map kernel.
+
+    Where `axis` and `low` are given, the kernel's space is a part of the output, from that index along that
+    axis of the output on.
+    """
 
     name = "cutlass.store"
+
+    axis = opt_prop_def(IntegerAttr)
+    low = opt_prop_def(IntAttr | StringAttr)
+
+    FORMAT: ClassVar[str] = (
+        "$value `,` $destination (`axis` $axis^)? (`from` $low^)? attr-dict `:` type($destination)"
+    )
+
+    def __init__(self, value: SSAValue, destination: SSAValue, part: tuple[int, Dim] | None = None):
+        axis, low = part if part is not None else (None, None)
+        IRDLOperation.__init__(
+            self,
+            operands=[value, destination],
+            properties={
+                "axis": None if axis is None else integer(axis),
+                "low": None if low is None else dim_attr(low),
+            },
+        )
+
+    @property
+    def part(self) -> tuple[int, Dim] | None:
+        """The axis of the output along which a part is stored, and its first index; None for all of it."""
+        return None if self.axis is None or self.low is None else (self.axis.value.data, self.low.data)
 
 
 class ReductionNode(StoreNode, ABC):

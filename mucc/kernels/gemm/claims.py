@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.contraction import GroupedMatmulOp
+from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
-from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.traffic import Traffic
 
@@ -31,6 +34,27 @@ def takes(stage: FormingStage, op: AnchorOp) -> Answer:
         case _:
             reason = f"the epilogue of a product takes no {op.stage}"
     return Joins(Traffic.of(op.operands[0].type)) if reason is None else Refused(reason)
+
+
+def stores_ranges(anchor: AnchorOp, types: Sequence[TensorType], target: str) -> bool:
+    """Whether the kernel of a plain product can store ranges of its columns as matrices of these types.
+
+    TMA copies operands and ranges: all have rows of whole 16 bytes, or may be promised to.
+    """
+    from mucc.kernels.gemm.granules import may_be_wide
+    from mucc.kernels.gemm.scheduling import gemm_target
+
+    if not isinstance(anchor, MatmulOp) or anchor.scales or anchor.mixed is not None:
+        return False
+    lhs, rhs, kernel = anchor.lhs.type, anchor.rhs.type, anchor.parent_op()
+    if not isinstance(lhs, TensorType) or not isinstance(rhs, TensorType) or not isinstance(kernel, KernelOp):
+        return False
+    if lhs.is_sparse or rhs.is_sparse or len({type.element_type for type in types}) > 1:
+        return False
+    if not all(may_be_wide(kernel, type) for type in (lhs, rhs, *types)):
+        return False
+    along_k = lhs.is_contiguous(lhs.rank - 1), rhs.is_contiguous(rhs.rank - 2)
+    return gemm_target(target).stores_ranges(anchor.compute.data.value, *along_k, types[0].dtype)
 
 
 def why_not_reduced(op: ReduceOp, space: Dims) -> str | None:

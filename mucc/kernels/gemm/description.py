@@ -101,7 +101,7 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
     for op in gemm.nodes:
         if isinstance(op, LoadNode):
             loads[type(op)].append(_bytes(op.source.type))
-        elif isinstance(op, StoreNode):
+        elif isinstance(op, StoreNode) and op not in gemm.ranges[1:]:
             stores[type(op)].append(_bytes(op.destination.type))
     destination = gemm.destination
     source = next((op.source for op in gemm.nodes if isinstance(op, SrcFetchOp)), None)
@@ -124,8 +124,11 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
             not _is_row_major(gemm, op.source) for op in gemm.nodes if isinstance(op, AuxLoadOp)
         ),
         aux_stores_by_columns=tuple(
-            not _is_row_major(gemm, op.destination) for op in gemm.nodes if isinstance(op, AuxStoreOp)
+            not _is_row_major(gemm, op.destination)
+            for op in gemm.nodes
+            if isinstance(op, AuxStoreOp) and not gemm.ranges
         ),
+        ranges=len(gemm.ranges),
     )
 
 

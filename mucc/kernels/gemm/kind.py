@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.contraction import ContractionOp
+from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.settings import (
@@ -25,6 +25,7 @@ from mucc.dialects.mu.settings import (
     TILE,
     Chosen,
 )
+from mucc.dialects.mu.types import TensorType
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.nodes import NODES, TAKES_INTEGERS
 from mucc.kernels.gemm.op import GemmOp
@@ -55,6 +56,14 @@ class GemmKind(Kind[GemmOp]):
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
+
+    def stores_ranges(self, anchor: AnchorOp, types: Sequence[TensorType], target: str | None) -> bool:
+        from mucc.kernels.gemm.claims import stores_ranges
+
+        return target is not None and stores_ranges(anchor, types, target)
+
+    def stores_regrouped(self, anchor: AnchorOp) -> bool:
+        return isinstance(anchor, MatmulOp)
 
     takes_integers = TAKES_INTEGERS
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.cutlass.nodes import InsideOp
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
+from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp, ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_bytes
 from mucc.kernels.gemm.axes import lhs_access, matmul_dims, rhs_access
 from mucc.kernels.gemm.bodies import EpilogueBody
 from mucc.kernels.gemm.lower_operands import block_scale, group_scale, operand
@@ -25,7 +31,13 @@ from mucc.kernels.gemm.nodes import (
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.shape import GemmShapeAttr
-from mucc.kernels.lowering.access import identity, is_inside, pointwise_roots, root_axes
+from mucc.kernels.lowering.access import (
+    identity,
+    is_inside,
+    part_in_flight,
+    pointwise_roots,
+    root_axes,
+)
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.map.copies import clear, contiguous_vector
@@ -57,18 +69,21 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
     places = [builder.destinations(r) for r in stage.outputs]
     body = EpilogueBody(builder, stage, problem)
     values: list[tuple[SSAValue, SSAValue]] = []
-    last = stage.body.block.last_op
-    assert last is not None
-    for stored, targets in zip(last.operands, places, strict=True):
+    ranges: list[ColumnRange] = []
+    for stored, targets in zip(stage.stored, places, strict=True):
         owner = stored.owner
         for target in targets:
             if isinstance(owner, ReduceOp) and is_inside(stored, stage):
                 _epilogue_reduction(body, owner, target, rank)
-            else:
-                value = body.scalar(stored, root_axes(stored, stage))
-                values.append((body.without_cast(value, target), target))
+                continue
+            value = body.scalar(stored, root_axes(stored, stage))
+            values.append((body.without_cast(value, target), builder.regrouped(target, stored)))
+            if (low := first_column(stored, stage)) is not None:
+                ranges.append(ColumnRange(values[-1][0], low, Shaped.of(stored.type).dims[-1]))
+    chosen = _chosen(body, ranges, rank - 1)
     for i, (value, target) in enumerate(values):
-        body.add((AuxStoreOp if i else StoreDOp)(value, target))
+        kind = AuxStoreOp if i else StoreDOp
+        body.add(kind(value, target) if chosen is None else kind(chosen, target, ranges[i].low))
     gemm = GemmOp(
         stage.stage_name.data,
         matmul.compute,
@@ -82,6 +97,44 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
     gemm.acc = matmul.acc
     gemm.location = matmul.location
     builder.block.add_op(gemm)
+
+
+class ColumnRange(NamedTuple):
+    """A range of the columns of a stage: what is stored of them, the first one, and how many there are."""
+
+    value: SSAValue
+    low: Dim
+    width: Dim
+
+
+def first_column(stored: SSAValue, stage: StageOp) -> Dim | None:
+    """Return the first of the columns of which a value that a stage stores is computed; None if of all."""
+    pending, seen = [stored], set[SSAValue]()
+    while pending:
+        if (value := pending.pop()) in seen:
+            continue
+        seen.add(value)
+        if isinstance(part := part_in_flight(value, stage), SliceOp):
+            return part.range[0]
+        if is_inside(value, stage) and isinstance(op := value.owner, ElementwiseOp):
+            pending += op.operands
+    return None
+
+
+def _chosen(body: Body, ranges: Sequence[ColumnRange], axis: int) -> SSAValue | None:
+    """Return one value for all columns: that of each range there; None where there are no ranges."""
+    if not ranges:
+        return None
+    result = ranges[-1].value
+    for value, low, width in reversed(ranges[:-1]):
+        if value is result:
+            continue
+        body.block.add_op(inside := InsideOp(axis, low, width))
+        body.block.add_op(zero := ConstantOp(0.0))
+        body.block.add_op(is_here := CmpOp("gt", inside.result, zero.result))
+        body.block.add_op(choice := SelectOp(is_here, value, result))
+        result = choice.result
+    return result
 
 
 def _grouped(builder: ProgramBuilder, stage: StageOp, product: GroupedMatmulOp) -> None:

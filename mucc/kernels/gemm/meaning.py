@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from mucc.dialects.cutlass.nodes import LoadNode, StoreNode
+from mucc.dialects.cutlass.nodes import LoadNode
 from mucc.dialects.mu.interpreter import by_group, grouped_product
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.gemm.nodes import (
@@ -18,6 +18,7 @@ from mucc.kernels.gemm.nodes import (
     ColReductionOp,
     GroupRowOp,
     GroupScalarOp,
+    MatrixStore,
     RowBroadcastOp,
     RowReductionOp,
     ScalarBroadcastOp,
@@ -76,8 +77,12 @@ def _number_of_group(functions: CutlassFunctions, op: GroupScalarOp, args: Value
     return (by_group(functions.read(args[0]), functions.ends)[:, None],)
 
 
-def _store(functions: CutlassFunctions, op: StoreNode, args: Values) -> Values:
-    functions.write(args[1], op.destination.type, functions.over_space(args[0]))
+def _store(functions: CutlassFunctions, op: MatrixStore, args: Values) -> Values:
+    value = functions.over_space(args[0])
+    if op.columns is not None:
+        low, count = functions.extents(op.columns)
+        value = value[..., low : low + count]
+    functions.write(args[1], op.destination.type, value)
     return ()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import ClassVar
 
-from xdsl.dialects.builtin import UnitAttr, f32
-from xdsl.irdl import irdl_op_definition, opt_prop_def
+from xdsl.dialects.builtin import IntAttr, StringAttr, UnitAttr, f32
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def
 
 from mucc.dialects.cutlass.nodes import LoadNode, ReductionNode, ScatterNode, StoreNode, ValueNode
+from mucc.dialects.mu.types import Dim, Shaped, dim_attr
 
 TAKES_INTEGERS = False
 """Whether an epilogue computes with integers, as bodies of other kernels do: its values are f32."""
@@ -80,8 +83,28 @@ class GroupScalarOp(LoadNode):
     name = "cutlass.group_scalar"
 
 
+class MatrixStore(StoreNode, ABC):
+    """Store a full matrix or, where `low` is given, the columns from that one on which it has room for."""
+
+    low = opt_prop_def(IntAttr | StringAttr)
+
+    FORMAT: ClassVar[str] = "$value `,` $destination (`from` $low^)? attr-dict `:` type($destination)"
+
+    def __init__(self, value: SSAValue, destination: SSAValue, low: Dim | None = None):
+        IRDLOperation.__init__(
+            self,
+            operands=[value, destination],
+            properties={"low": None if low is None else dim_attr(low)},
+        )
+
+    @property
+    def columns(self) -> tuple[Dim, Dim] | None:
+        """The first column that is stored, and how many are; None where all are."""
+        return None if self.low is None else (self.low.data, Shaped.of(self.destination.type).dims[-1])
+
+
 @irdl_op_definition
-class StoreDOp(StoreNode):
+class StoreDOp(MatrixStore):
     """The main result D, stored by TMA."""
 
     name = "cutlass.store_d"
@@ -95,7 +118,7 @@ class ScatterDOp(ScatterNode):
 
 
 @irdl_op_definition
-class AuxStoreOp(StoreNode):
+class AuxStoreOp(MatrixStore):
     """A further full matrix (Sm90AuxStore)."""
 
     name = "cutlass.aux_store"

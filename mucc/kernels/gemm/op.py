@@ -23,6 +23,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from mucc.dialects.cutlass.nodes import InsideOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
@@ -43,7 +44,7 @@ from mucc.kernels.gemm.nodes import (
     NODES,
     AccFetchOp,
     AuxLoadOp,
-    AuxStoreOp,
+    MatrixStore,
     ScatterDOp,
     SrcFetchOp,
     StoreDOp,
@@ -153,7 +154,7 @@ class GemmOp(DeviceKernelOp):
         for op in self.nodes:
             if isinstance(op, SrcFetchOp | AuxLoadOp):
                 yield op.source, op
-            elif isinstance(op, StoreDOp | ScatterDOp | AuxStoreOp):
+            elif isinstance(op, MatrixStore | ScatterDOp):
                 yield op.destination, op
 
     @property
@@ -256,6 +257,12 @@ class GemmOp(DeviceKernelOp):
         return next((op for op in self.nodes if isinstance(op, StoreDOp | ScatterDOp)), None)
 
     @property
+    def ranges(self) -> tuple[MatrixStore, ...]:
+        """The stores of ranges of columns, which are all stores then; none where columns are stored whole."""
+        stores = (op for op in self.nodes if isinstance(op, MatrixStore))
+        return tuple(op for op in stores if op.columns is not None)
+
+    @property
     def source(self) -> SrcFetchOp | None:
         """The node that loads C."""
         return next((op for op in self.nodes if isinstance(op, SrcFetchOp)), None)
@@ -275,6 +282,7 @@ class GemmOp(DeviceKernelOp):
         if not isinstance(program, ProgramOp) or not program.is_each:
             return False
         is_plain = self.forms == (DENSE, DENSE) and self.parts == 1 and not self.shape.extents[3]
+        is_plain = is_plain and not self.ranges
         if not is_plain or len(list(program.kernels)) != 1:
             return False
         return self.compute.data not in (Compute.S8, Compute.U8) or len(self.stores) == 1
@@ -309,4 +317,16 @@ class GemmOp(DeviceKernelOp):
             raise VerifyException("only a grouped contraction scatters its result")
         if self.is_grouped and len(self.stores) != 1:
             raise VerifyException("a grouped contraction stores one matrix")
-        self.verify_nodes(NODES)
+        self._verify_ranges()
+        self.verify_nodes((*NODES, InsideOp))
+
+    def _verify_ranges(self) -> None:
+        """Verify that ranges of columns are stored of one value, in one dtype, and nothing else is."""
+        if not self.ranges:
+            return
+        if len(self.ranges) != len(self.stores) or self.is_pair or self.is_grouped:
+            raise VerifyException("a kernel that stores ranges of columns stores nothing else")
+        if len({op.value for op in self.ranges}) > 1:
+            raise VerifyException("ranges of columns are stored of one value")
+        if len({Shaped.of(op.destination.type).element_type for op in self.ranges}) > 1:
+            raise VerifyException("ranges of columns are stored in one dtype")

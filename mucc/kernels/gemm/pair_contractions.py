@@ -50,6 +50,8 @@ def _meet(first: StageOp, second: StageOp) -> bool:
     stored = _stored(first)
     if rhs_access(second, product).base in stored or not first.contractions[0].pairs_with(product):
         return False
+    if first.space != second.space:
+        return False
     met = [a for a in accesses(second) if a.base in stored]
     whole = identity(second.space)
     return bool(met) and all(
@@ -89,12 +91,16 @@ def _fits(target: GemmTarget, first: StageOp, stage: StageOp) -> bool:
     (product,) = stage.contractions
     a, b = lhs_access(stage, product), rhs_access(stage, product)
     kernel = stage.parent_op()
-    results = [v.type for v in stage.outputs]
-    results += [v.type for v in first.outputs if any(u.operation.parent_op() is not stage for u in v.uses)]
+    results = [v.type for v in stage.stored]
+    results += [
+        stored.type
+        for v, stored in zip(first.outputs, first.stored, strict=True)
+        if any(u.operation.parent_op() is not stage for u in v.uses)
+    ]
     assert isinstance(kernel, KernelOp)
     if is_sparse(a.base.type) or is_sparse(b.base.type):
         return False
-    matrices = [r for r in results if r.rank == len(stage.space)]
+    matrices = [r for r in results if isinstance(r, TensorType) and r.rank == len(stage.space)]
     # Unaligned rows are left to kernels that have no pairs.
     if not all(may_be_wide(kernel, type) for type in (a.base.type, b.base.type, *matrices)):
         return False

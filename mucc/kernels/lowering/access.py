@@ -128,6 +128,17 @@ def is_inside(value: SSAValue, stage: StageOp) -> bool:
     return isinstance(owner := value.owner, Operation) and owner.parent_op() is stage
 
 
+def part_in_flight(value: SSAValue, stage: StageOp) -> IndexMapOp | None:
+    """Return the index map that a value is if its operand is computed in the stage; None for others.
+
+    Only some elements of such an operand are stored. Other index maps read memory.
+    """
+    if not is_inside(value, stage) or not isinstance(op := value.owner, IndexMapOp):
+        return None
+    is_computed = is_inside(op.operand, stage) and isinstance(op.operand.owner, ElementwiseOp | AnchorOp)
+    return op if is_computed else None
+
+
 def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
     """Follow views inside the stage back to what they look at."""
     while is_inside(value, stage) and isinstance(op := value.owner, (*AXIS_VIEWS, BroadcastOp)):
@@ -138,9 +149,7 @@ def through_views(value: SSAValue, axes: Axes, stage: StageOp) -> Access:
 
 def pointwise_roots(stage: StageOp) -> Iterator[SSAValue]:
     """Yield the values that a stage stores or reduces: the results of its pointwise work."""
-    last = stage.body.block.last_op
-    assert last is not None
-    for value in last.operands:
+    for value in stage.stored:
         if is_inside(value, stage) and isinstance(value.owner, ReduceOp | ScatterOp):
             yield value.owner.operand
         else:
@@ -155,7 +164,9 @@ def accesses(stage: StageOp) -> list[Access]:
     def operands(key: tuple[SSAValue, Axes]) -> Iterator[tuple[SSAValue, Axes]]:
         value, axes = key
         owner = value.owner
-        if not is_inside(value, stage) or isinstance(owner, RegroupOp | PickOp | IndexMapOp):
+        if (part := part_in_flight(value, stage)) is not None:
+            yield part.operand, axes
+        elif not is_inside(value, stage) or isinstance(owner, RegroupOp | PickOp | IndexMapOp):
             found[Access(value, axes)] = None
         elif isinstance(owner, GeneratedOp):
             yield from ((operand, ()) for operand in owner.operands)

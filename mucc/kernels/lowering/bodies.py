@@ -23,7 +23,15 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import TensorType
 from mucc.dialects.walk import postorder
-from mucc.kernels.lowering.access import Access, Axes, is_inside, operand_axes, pointwise_roots, root_axes
+from mucc.kernels.lowering.access import (
+    Access,
+    Axes,
+    is_inside,
+    operand_axes,
+    part_in_flight,
+    pointwise_roots,
+    root_axes,
+)
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 
 
@@ -63,6 +71,8 @@ class Body:
         if not is_inside(value, self.stage):
             return []
         op = value.owner
+        if (part := part_in_flight(value, self.stage)) is not None:
+            return [(part.operand, axes)]
         if isinstance(op, (*AXIS_VIEWS, BroadcastOp, ElementwiseOp)):
             return [(v, operand_axes(op, v, axes)) for v in op.operands]
         return []
@@ -70,6 +80,8 @@ class Body:
     def _scalar(self, value: SSAValue, axes: Axes) -> SSAValue:
         if not is_inside(value, self.stage):
             return self.load(self.program.at(Access(value, axes)))
+        if (part := part_in_flight(value, self.stage)) is not None:
+            return self.scalar(part.operand, axes)
         match op := value.owner:
             case _ if isinstance(op, AXIS_VIEWS):
                 return self.scalar(op.operand, operand_axes(op, op.operand, axes))

@@ -20,7 +20,7 @@ from mucc.dialects.mu.ops.views import (
     SqueezeOp,
     TransposeOp,
 )
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.lowering.access import (
     Access,
     Axes,
@@ -142,6 +142,14 @@ class ProgramBuilder:
             places = [workspace.result]
         self.memory[value] = places[0]
         return places
+
+    def regrouped(self, target: SSAValue, value: SSAValue) -> SSAValue:
+        """Return a destination with the extents of a value that is stored there."""
+        dims = Shaped.of(value.type).dims
+        if Shaped.of(target.type).dims == dims:
+            return target
+        self.block.add_op(view := RegroupOp(target, dims))
+        return view.result
 
     def at(self, access: Access) -> Access:
         """Return the access with the tensor's place in the program as its base."""

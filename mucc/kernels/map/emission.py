@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 from xdsl.ir import Operation
 
 from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import Places
-from mucc.codegen.pointwise import THREADS, Parts, Pointwise
+from mucc.codegen.pointwise import THREADS, Operand, Parts, Pointwise
 from mucc.codegen.texts import INDICES, Entry, Texts
 from mucc.kernels.map.nodes import ScatterStoreOp
 from mucc.kernels.map.op import MapOp
@@ -30,9 +31,18 @@ class MapWork(Pointwise):
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
-        rank = sum(len(group) for group in self.merged())
+        axes = [run for group in self.merged() for run in group]
+        rank = len(axes)
+        statements = self._paired_loads(axes)
         stores: list[str] = []
+        results = {o.member: result for o, result in zip(self.outputs, self.results, strict=True)}
+        for first, second in _pairs(self, self.outputs, axes):
+            self.pairs[first] = second
+            stores.append(f"    mucc::store_two({first}, p, {results[first]}, {results[second]});")
+        stored = {*self.pairs, *self.pairs.values()}
         for o, result in zip(self.outputs, self.results, strict=True):
+            if o.member in stored:
+                continue
             how = f"_rows({o.member}, {o.rows.index}" if o.rows else f"({o.member}"
             stores.append(f"    mucc::store{how}, p, {result});")
         return self.assemble(
@@ -44,7 +54,7 @@ class MapWork(Pointwise):
                 work=[
                     "  template <int V, class P>",
                     "  MUCC_DEVICE void run(P const& p) const {",
-                    *(f"    {s}" for s in self.statements),
+                    *(f"    {s}" for s in statements),
                     *stores,
                     "  }",
                 ],
@@ -52,6 +62,33 @@ class MapWork(Pointwise):
                 launcher="launch_map",
             )
         )
+
+    def _paired_loads(self, axes: Sequence[Sequence[int]]) -> list[str]:
+        """Return the statements, with one load for each two operands whose elements alternate in memory."""
+        statements = list(self.statements)
+        for first, second in _pairs(self, self.loads, axes):
+            texts = [f" = mucc::load<V>({member}, p);" for member in (first, second)]
+            lines = [next((s for s in statements if s.endswith(text)), None) for text in texts]
+            if lines[0] is None or lines[1] is None:
+                continue
+            self.pairs[first] = second
+            names = [line.split()[2] for line in lines if line is not None]
+            at = min(statements.index(line) for line in lines if line is not None)
+            statements.insert(at, f"auto const [{names[0]}, {names[1]}] = mucc::load_two<V>({first}, p);")
+            statements = [s for s in statements if s not in lines]
+        return statements
+
+
+def _pairs(
+    work: MapWork, operands: Sequence[Operand], axes: Sequence[Sequence[int]]
+) -> list[tuple[str, str]]:
+    """Return the members of operands whose elements alternate in memory, two and two."""
+    found: list[tuple[str, str]] = []
+    for first, second in permutations(operands, 2):
+        taken = {member for pair in found for member in pair}
+        if not {first.member, second.member} & taken and work.alternate(first, second, axes, len(axes) - 1):
+            found.append((first.member, second.member))
+    return found
 
 
 def _entries(entry: str) -> list[Entry]:

@@ -30,6 +30,37 @@ kernel rotary[B, S, H=3, D=16](x: bf16[B, S, H, D], c: f32[S, 8], s: f32[S, 8]) 
   ss = s[:, None]
   return concat(x1 * cc - x2 * ss, x2 * cc + x1 * ss, axis=3)
 }
+kernel turned_halves[S, H, D=16](x: f16[S, H, D], c: f32[S, D], s: f32[S, D])
+    -> (y: f16[S, H, D], r: f32[S, 1]) {
+  t = concat(-x[..., D/2:], x[..., :D/2], axis=-1)
+  return x * c[:, None] + t * s[:, None], 2 * s[:, 3:4]
+}
+kernel thirds[M, N](x: f32[M, N], y: f32[N, M], z: s8[M, N], b: f32[N], w: f32[M, 4])
+    -> (a: f32[3*M, N], d: f32[N, 3, M], c: bf16[M, 6]) {
+  c = concat(w[:, :2], w[:, 1:3], 2 * w[:, 2:], axis=1)
+  d = permute(concat(x[:, None], y.T[:, None], relu(x)[:, None], axis=1), (2, 1, 0))
+  return concat(x, y.T, cast(z, f32), axis=0) * b, d, c
+}
+kernel pairs[S, D](x: f32[S, 2*D], c: f32[S, D], s: f32[S, D]) -> f32[S, D, 2] {
+  a = x[:, ::2]
+  b = x[:, 1::2]
+  return concat((a * c - b * s)[..., None], (b * c + a * s)[..., None], axis=-1)
+}
+kernel turned_pairs[S, H, D=16](x: bf16[S, H, D], c: f32[S, D/2], s: f32[S, D/2])
+    -> (y: bf16[S, H, D], z: f32[H*S, D]) {
+  a = x[..., ::2]
+  b = x[..., 1::2]
+  cc = c[:, None]
+  ss = s[:, None]
+  pairs = concat((a * cc - b * ss)[..., None], (b * cc + a * ss)[..., None], axis=-1)
+  return reshape(pairs, (S, H, D)), reshape(x * x, (H*S, D))
+}
+kernel quarters[M, N](x: f32[M, 4*N], y: f32[M, N]) -> f32[M, 4*N] {
+  return x + concat(y, -y, x[:, :N], flip(y, axis=1), axis=1)
+}
+kernel of_index[M](x: f32[M, 4], y: f32[M, 4]) -> (a: f32[M, 8], b: bf16[M, 8]) {
+  return concat(x, y, axis=1) * iota((M, 8), axis=1), concat(y, x, axis=1)
+}
 kernel interleaved[M](x: f32[M, 24], y: bf16[M, 12]) -> f32[M, 12] {
   return x[:, 1::2] - y * x[:, ::2]
 }
@@ -116,6 +147,28 @@ kernel split[M](x: bf16[M, 64], w: bf16[96, 64], b: bf16[96])
   qkv = x @ w.T + b
   return qkv[:, :32], 2 * qkv[:, 32:64], qkv[:, 64:]
 }
+kernel uneven[M](x: bf16[M, 64], w: bf16[224, 64], b: bf16[224], r: bf16[M, 224])
+    -> (q: bf16[M, 96], k: bf16[M, 40], v: bf16[M, 64]) {
+  t = relu(x @ w.T + b) + r
+  return t[:, :96] * 2, abs(t[:, 96:136]), t[:, 160:]
+}
+kernel scaled[B, T, N](x: bf16[B, T, 32], w: bf16[2*N, 32], s: f32, c: f32[B, T])
+    -> (k: bf16[B, T, N], v: bf16[B, T, N]) where N % 8 == 0 {
+  t = x @ w.T
+  return t[..., :N] * s, t[..., N:] * c[..., None]
+}
+kernel then_read[M](x: f32[M, 64], w: f32[96, 64]) -> (q: f32[M, 32], k: f32[M], y: f32[M, M])
+    where M % 8 == 0 {
+  t = x @ w.T
+  k = t[:, 32:64]
+  return t[:, :32], amax(k, axis=1), k @ t[:, 64:].T
+}
+kernel heads[T](x: bf16[T, 32], w: bf16[144, 32], b: bf16[144])
+    -> (q: bf16[T, 4, 16], kv: bf16[T, 2, 2, 16], y: bf16[T, 3, 3, 16]) {
+  t = x @ w.T + b
+  kv = 2 * t[:, 80:]
+  return reshape(t[:, :64], (T, 4, 16)), reshape(kv, (T, 2, 2, 16)), reshape(x @ w.T, (T, 3, 3, 16))
+}
 kernel last[M](x: bf16[3, M, 64], w: bf16[64, 24]) -> bf16[M, 24] { return x[-1] @ w }
 kernel every(x: bf16[200, 64], w: bf16[24, 64]) -> bf16[100, 24] { return x[1::2] @ w.T }
 """
@@ -179,6 +232,25 @@ def test_rows_picked_from_parts() -> None:
         ("f32[16, 8]", "y = x @ x.T\nreturn y[:, :8] * silu(y[:, 8:])", ["gemm"]),
         ("f32[16, 16]", "return x[:, 8:] @ x.T[8:]", ["gemm"]),
         ("f32[16, 16]", "return x[:, 1:9] @ x.T[8:]", ["map", "gemm"]),
+        # Others are stored by one product, each to its own matrix, with what is computed of each.
+        ("(a: f32[16, 8], b: f32[16, 8])", "y = x @ x.T\nreturn y[:, :8], relu(y[:, 8:])", ["gemm"]),
+        ("(a: f32[16, 8], b: f32[16, 4])", "y = x @ x.T\nreturn 2 * y[:, :8], y[:, 8:12] / 3", ["gemm"]),
+        # Rows of 8 bytes are none that TMA stores.
+        ("(a: f32[16, 8], b: f32[16, 2])", "y = x @ x.T\nreturn y[:, :8], y[:, 8:10]", ["gemm", "gemm"]),
+        ("f32[16, 2, 8]", "return reshape(relu(x @ x), (16, 2, 8))", ["gemm"]),
+        ("f32[4, 64]", "return reshape(x * x, (4, 64))", ["map"]),
+        (
+            "(a: f32[16, 2, 8], b: f32[16])",
+            "y = x * x\nreturn reshape(y, (16, 2, 8)), sum(y, axis=1)",
+            ["map", "reduce", "map"],
+        ),
+        # Interleaved pairs: parts of one element along an axis that is gone in the result.
+        (
+            "f32[16, 16]",
+            "a = x[:, ::2]\nb = x[:, 1::2]\n"
+            "return reshape(concat((a - b)[:, :, None], (a * b)[:, :, None], axis=2), (16, 16))",
+            ["map"],
+        ),
         # What is stored anyway is read from memory, not computed again.
         (
             "(a: f32[16, 16], b: f32[16, 8])",

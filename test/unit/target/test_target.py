@@ -142,6 +142,9 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3074", "epilogue", "128x32", {"epilogue_tile": (64, 32)}),
     ("MU3074", "epilogue", "128x32", {"epilogue_tile": (128, 40)}),
     ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "rights": 2, "tile": (128, 128, 64)}),
+    ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "epilogue": Epilogue(ranges=3)}),
+    ("MU3061", "exchange", "off", {"exchanged": True, "epilogue": Epilogue(ranges=3)}),
+    ("MU3061", "mainloop", "cooperative", {"mainloop": "multistage", "epilogue": Epilogue(ranges=2)}),
 ]
 
 
@@ -159,7 +162,7 @@ def test_each_rule(code: str, setting: str, fix: str | None, changes: dict[str, 
 
 def test_every_rule_is_tried_and_explained() -> None:
     tried = {code for code, *_ in CASES}
-    later = ("MU3060", "MU3073", "MU3074")
+    later = ("MU3060", "MU3061", "MU3073", "MU3074")
     explained = {c for c in CODES if ("MU3001" <= c <= "MU3020" and c != "MU3011") or c in later}
     assert tried == explained
 

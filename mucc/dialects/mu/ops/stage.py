@@ -28,7 +28,8 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
-from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
+from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ElementwiseOp, ValueConstraint
+from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
@@ -91,6 +92,13 @@ def kind_of_body(body: Region) -> str:
     return MAP if (anchor := anchor_of(body)) is None else anchor.stage
 
 
+def before_regrouping(value: SSAValue) -> SSAValue:
+    """Return the computed value that is stored in other extents; others, and views of memory, as they are."""
+    if isinstance(op := value.owner, RegroupOp) and isinstance(op.operand.owner, ElementwiseOp | AnchorOp):
+        return op.operand if op.operand.owner.parent_block() is op.parent_block() else value
+    return value
+
+
 @irdl_op_definition
 class StageOp(FormattedOp):
     """A part of a program that becomes one device kernel: an anchor and fused pointwise operations.
@@ -143,7 +151,14 @@ class StageOp(FormattedOp):
         """The iteration space of the stage's pointwise operations."""
         if (anchor := self.anchor) is not None:
             return anchor.space
-        return rules.broadcast([Shaped.of(r.type).dims for r in self.outputs])
+        return rules.broadcast([Shaped.of(v.type).dims for v in self.stored])
+
+    @property
+    def stored(self) -> tuple[SSAValue, ...]:
+        """The values that the stage computes for its results, before they are regrouped."""
+        last = self.body.block.last_op
+        assert isinstance(last, YieldOp)
+        return tuple(before_regrouping(value) for value in last.values)
 
     def verify_(self) -> None:
         if not isinstance(last := self.body.block.last_op, YieldOp):

@@ -11,7 +11,7 @@ from mucc.codegen.body import Body, compute_body, identity_body
 from mucc.codegen.memory import CUTLASS_TYPES, ZERO, Axis, EmissionError, Memory, Places, Product, Scalar
 from mucc.codegen.names import Namer
 from mucc.codegen.reductions import REDUCTIONS, identity
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode, StoreNode
+from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode, ReductionNode, StoreNode
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.gemm.nodes import (
     AccFetchOp,
@@ -195,6 +195,8 @@ def ordered(nodes: Iterable[Operation]) -> list[Operation]:
                 return (0, "second" if op.second else "", "")
             case SrcFetchOp():
                 return (1, "", "")
+            case InsideOp():
+                return (2, op.name, "")
             case LoadNode():
                 type = op.source.type
                 return (2, op.name, type.dtype if isinstance(type, TensorType) else "by value")

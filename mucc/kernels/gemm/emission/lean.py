@@ -1,8 +1,9 @@
 """The epilogue of a contraction by mucc's own collective, which compiles in half the time of CUTLASS's.
 
 It stores one matrix, computed by one body from the accumulator, rows, columns and numbers. Whatever
-else an epilogue does is left to CUTLASS (see `graph`), but for pairs: theirs also read matrices, reduce,
-and store several.
+else an epilogue does is left to CUTLASS (see `graph`), but for pairs and ranges of columns: those of pairs
+also read matrices, reduce, and store several, and those of ranges read matrices, and store each range to a
+matrix of its own.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.memory import CUTLASS_TYPES, ZERO, EmissionError
 from mucc.codegen.reductions import REDUCTIONS
-from mucc.dialects.cutlass.nodes import ComputeOp, ReductionNode
+from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, ReductionNode
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.schedule_attributes import Mainloop
-from mucc.dialects.mu.types import TensorType, dtype_bytes
+from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, ordered
 from mucc.kernels.gemm.nodes import (
     AccFetchOp,
@@ -26,6 +27,7 @@ from mucc.kernels.gemm.nodes import (
     ColBroadcastOp,
     GroupRowOp,
     GroupScalarOp,
+    MatrixStore,
     RowBroadcastOp,
     ScalarBroadcastOp,
     SrcFetchOp,
@@ -51,7 +53,7 @@ def warpgroups(mainloop: Mainloop) -> int:
 
 def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainloop) -> bool:
     """Whether the collective can do an epilogue."""
-    if op.is_pair:
+    if op.is_pair or op.ranges:
         return op.epilogue is None and tile[1] % _COLUMNS == 0
     nodes = list(op.nodes)
     bodies = [node for node in nodes if isinstance(node, ComputeOp)]
@@ -73,7 +75,7 @@ def _is_single(op: GemmOp, value: SSAValue) -> bool:
         return False
     readers = {use.operation for node in op.nodes for result in node.results for use in result.uses}
     accumulators = sum(isinstance(v.owner, AccFetchOp) for v in body.inputs)
-    return len(readers) == 2 and body in readers and accumulators == 1 + op.is_pair
+    return readers == {body, *op.stores} and accumulators == 1 + op.is_pair
 
 
 def _is_fast(op: GemmOp, d: Matrix, tile: tuple[int, ...], mainloop: Mainloop) -> bool:
@@ -90,6 +92,8 @@ class LeanEpilogue(Epilogue):
     tile: tuple[int, ...] = ()
     fetched: list[str] = field(default_factory=list[str])
     """A C++ initializer of a `mucc::gemm::Fetched` for each matrix that is read."""
+    ranges: list[str] = field(default_factory=list[str])
+    """One of a `ColumnRanges::Range` for each range of columns that is stored."""
 
     def build(self) -> Self:
         """Write the loads and the body; `root` has the collective's arguments."""
@@ -103,6 +107,8 @@ class LeanEpilogue(Epilogue):
                     loads[op] = self.nodes[op] = self._lean_load(op)
                 case SrcFetchOp() | AuxLoadOp():
                     loads[op] = self.nodes[op] = self.load_matrix(op)
+                case InsideOp():
+                    loads[op] = self.nodes[op] = self._inside(op)
                 case GroupRowOp() | GroupScalarOp():
                     loads[op] = self.nodes[op] = self.load_by_group(op)
                 case ComputeOp():
@@ -110,6 +116,7 @@ class LeanEpilogue(Epilogue):
                     self.nodes[op] = Node(self.body(op))
                 case _:
                     continue
+        self.ranges = [self._range(store) for store in self.op.ranges]
         parts = list(loads.values())
         if self._is_plain():
             if not self.bodies:
@@ -117,7 +124,8 @@ class LeanEpilogue(Epilogue):
             work = self.bodies[0].name
         else:
             work = self._graph_of(list(loads), parts)
-        types = ["TileShape", str(self.warpgroups), "ElementD", "StrideD", work]
+        types = [str(len(self.op.ranges))] if self.op.ranges else []
+        types += ["TileShape", str(self.warpgroups), "ElementD", "StrideD", work]
         types += [node.type for node in parts]
         arguments = ", ".join(node.arguments for node in parts)
         type = f"{self.wrapper}mucc::gemm::{self.template}<{', '.join(types)}>{'>' * bool(self.wrapper)}"
@@ -127,7 +135,7 @@ class LeanEpilogue(Epilogue):
     @property
     def template(self) -> str:
         """The collective's name in mucc::gemm."""
-        return "PairEpilogue" if self.op.is_pair else "Epilogue"
+        return "PairEpilogue" if self.op.is_pair else "RangesEpilogue" if self.op.ranges else "Epilogue"
 
     @property
     def wrapper(self) -> str:
@@ -142,7 +150,7 @@ class LeanEpilogue(Epilogue):
     def _is_plain(self) -> bool:
         """Whether one matrix is stored that one body computes, or the accumulator."""
         destination = self.op.destination
-        if destination is None or len(self.op.stores) != 1:
+        if destination is None or len(self.op.stores) != max(1, len(self.op.ranges)):
             return False
         if isinstance(destination.value.owner, AccFetchOp):
             return not self.bodies and not self.op.is_pair
@@ -216,6 +224,26 @@ class LeanEpilogue(Epilogue):
         line = 0 if matrix.is_row_major else 1
         batch = "0" if self.op.is_grouped else f"{place}.stride[2]"
         return Node(node.type, f"{{{{{place}.as<{element}>(), {place}.stride[{line}], {batch}}}}}")
+
+    def _range(self, store: MatrixStore) -> str:
+        matrix = self.problem.matrix(store.destination)
+        assert store.columns is not None
+        place, _ = self.tensor(matrix.memory, matrix.strides, matrix.unit)
+        low, count = self._columns(store.columns)
+        return f"{{{place}.data, {place}.stride[0], {place}.stride[2], {low}, {count}}}"
+
+    def _columns(self, columns: tuple[Dim, Dim]) -> tuple[str, str]:
+        """Hand two numbers of columns to the problem, and return where CUTLASS's arguments find them."""
+        numbers = [str(self.problem.places.extent(number)) for number in columns]
+        place = self.operand(f"{{nullptr, {{{', '.join(numbers)}}}}}")
+        return f"int({place}.stride[0])", f"int({place}.stride[1])"
+
+    def _inside(self, op: InsideOp) -> Node:
+        """Add a load that says whether columns are in a range."""
+        hint = self.hint("Inside", "columns")
+        low, count = self._columns(op.range)
+        self.names[op.result] = "inside"
+        return Node(self.alias(hint, "mucc::gemm::Inside").type, f"{{{{{low}, {count}}}}}")
 
     def load_by_group(self, op: GroupRowOp | GroupScalarOp) -> Node:
         """Add a load of a row or a number for each group. Raises EmissionError if there are no groups."""

@@ -7,7 +7,7 @@ there is no skeleton, and nothing to splice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mucc.codegen.body import compute_body
 from mucc.codegen.kernel_code import Headers
@@ -15,13 +15,13 @@ from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, EmissionError, Memory, Pr
 from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.reductions import REDUCTIONS, identity
 from mucc.codegen.texts import Entry, Texts, used_locals
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode, StoreNode
+from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode, ReductionNode, StoreNode
 from mucc.dialects.mu.schedule_attributes import SchedulerKind
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, ordered
-from mucc.kernels.gemm.nodes import AccFetchOp
+from mucc.kernels.gemm.nodes import AccFetchOp, MatrixStore
 from mucc.kernels.gemm.scheduling.skinny import SPLITS, WARPS, form_of, weights_are_a
 
 _LAUNCH_HEADER = "mucc/skinny_launch.h"
@@ -61,6 +61,11 @@ class SkinnyEpilogue(Epilogue):
                     self._body(op)
                 case ReductionNode():
                     self._reduce(op)
+                case InsideOp():
+                    inside = self._contains(op.range)
+                    self._lanes(op, "inside", f"mucc::Lanes<1>({inside} ? 1.0f : 0.0f)")
+                case MatrixStore() if op.columns is not None:
+                    self._store_range(op, op.columns)
                 case StoreNode():
                     memory, strides = self.problem.strides(op.destination)
                     member = self._view(memory, strides)
@@ -74,7 +79,31 @@ class SkinnyEpilogue(Epilogue):
                     raise EmissionError(f"{op.name} in the epilogue of a skinny gemm")
         return self
 
-    def _lanes(self, op: AccFetchOp | LoadNode | ComputeOp, hint: str, text: str) -> None:
+    def _store_range(self, op: MatrixStore, columns: tuple[Dim, Dim]) -> None:
+        """Store a range of columns, the first of them to the first column of a matrix."""
+        memory, strides = self.problem.strides(op.destination)
+        before = self.problem.places.extent(columns[0]) * Product(-1)
+        if not before.is_zero:
+            memory = replace(memory, offset=(*memory.offset, before * strides[self._column_axis]))
+        member = self._view(memory, strides)
+        inside = self._contains(columns)
+        self.statements.append(f"if ({inside}) mucc::store({member}, p, {self.names[op.value]});")
+
+    @property
+    def _column_axis(self) -> int:
+        """The kernel's axis, 0 for rows or 1, along which the columns of the product lie."""
+        return 0 if self.problem.exchanged else 1
+
+    def _contains(self, columns: tuple[Dim, Dim]) -> str:
+        """Add a member for a range of columns, and return the condition that an element is in it."""
+        member = self.namer("columns")
+        low, count = map(self.problem.places.extent, columns)
+        self.members.append(f"mucc::Range {member};")
+        self.values.append(f"{{{low}, {count}}}")
+        along_weights = self._column_axis == (0 if self.weights_first else 1)
+        return f"mucc::contains({member}, p.at[{2 if along_weights else 1}])"
+
+    def _lanes(self, op: AccFetchOp | LoadNode | ComputeOp | InsideOp, hint: str, text: str) -> None:
         name = self.namer(f"{hint}_v")
         self.names[op.result] = name
         self.statements.append(f"auto const {name} = {text};")

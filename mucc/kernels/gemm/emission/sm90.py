@@ -83,7 +83,7 @@ class Sm90Gemm(Gemm):
 
     def _built_epilogue(self) -> Epilogue:
         if is_lean(self.op, self.d, self.tile.sizes, self.mainloop):
-            if self.op.is_pair:
+            if self.op.is_pair or self.op.ranges:
                 self.c = None  # read by the epilogue, as any other matrix is
             return self.lean_epilogue(LeanEpilogue)
         if self.op.is_pair:
@@ -305,6 +305,8 @@ class Sm90Gemm(Gemm):
         lines += [f"to.mainloop.ahead[{i}] = {text};" for i, text in enumerate(self.fetched)]
         if given != "{}":
             lines.append(f"to.epilogue.thread = {given};")
+        if isinstance(self.epilogue, LeanEpilogue) and (ranges := self.epilogue.ranges):
+            lines += [f"to.epilogue.rows.range[{i}] = {text};" for i, text in enumerate(ranges)]
         if self.mainloop is not Mainloop.WARPSPECIALIZED:
             lines.append("mucc::gemm::set_raster<Kernel>(p, to);")
         if self.op.needs_scratch:

@@ -219,3 +219,7 @@ class GemmTarget(Target, ABC):
         The epilogue of such a kernel stores row-major matrices, of dtype `result` among others.
         """
         return False
+
+    def stores_ranges(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
+        """Whether the kernel of a product can store ranges of columns to row-major matrices of their own."""
+        return False

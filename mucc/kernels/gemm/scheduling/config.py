@@ -35,6 +35,8 @@ class Epilogue:
     aux_loads_by_columns: tuple[bool, ...] = ()
     aux_stores_by_columns: tuple[bool, ...] = ()
     """Whether columns are contiguous in each further matrix; rows are in those that a tuple lacks."""
+    ranges: int = 0
+    """Into how many matrices the columns of the destination are divided; 0 where it is one."""
 
     @property
     def transposed(self) -> Epilogue:

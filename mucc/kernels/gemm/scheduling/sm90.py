@@ -22,6 +22,11 @@ class Sm90(GemmTarget):
         from mucc.kernels.gemm.scheduling.copied_rules import MAINLOOP
         from mucc.kernels.gemm.scheduling.sm90_rules import BLOCK_MAINLOOPS, MAINLOOPS
 
+        if config.problem.epilogue.ranges and schedule.mainloop == multistage.MAINLOOP:
+            message = f"the {schedule.mainloop} mainloop stores no ranges of columns"
+            note = "kernels that store by TMA do, and those for few rows"
+            return Violation("MU3061", "mainloop", message, (note,), fix=MAINLOOPS[0])
+
         if schedule.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
             return None
         if config.problem.narrow is not None and schedule.mainloop != skinny.MAINLOOP:
@@ -90,6 +95,9 @@ class Sm90(GemmTarget):
         from mucc.kernels.gemm.scheduling.sm90_rules import PAIR_MAINLOOPS
 
         return PAIR_MAINLOOPS
+
+    def stores_ranges(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
+        return self.has_pairs(compute, a_k_major, b_k_major, result)
 
     def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         if result not in ("bf16", "f16", "f32", "e4m3", "e5m2"):

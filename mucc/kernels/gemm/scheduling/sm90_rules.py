@@ -171,6 +171,14 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("a thread gets both accumulators of an element only where the two share its row of A",),
             _exchanges,
         )
+    elif problem.epilogue.ranges and schedule.exchanged:
+        yield Broken(
+            "MU3061",
+            "exchange",
+            "a kernel that stores ranges of columns cannot exchange its operands",
+            ("each range is a row-major matrix, which TMA stores from tiles that lie like it",),
+            _exchanges,
+        )
     elif memory.uses_register_operand(config) and problem.a.k_major:
         first, second = ("B", "A") if schedule.exchanged else ("A", "B")
         yield Broken(

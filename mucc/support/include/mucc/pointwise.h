@@ -22,6 +22,11 @@ bool fits(Rows<View> const& rows, int v) {
   return fits(rows.at, v) && rows.stride * size % vector_bytes(v, size) == 0;
 }
 
+template <class T, int R, int Axis>
+bool fits(Alternating<T, R, Axis> const& two, int v) {
+  return fits(two.even, v);
+}
+
 template <int R, int At, int Axis>
 bool fits(Counter<R, At, Axis> const&, int) {
   return true;

@@ -75,12 +75,24 @@ struct alignas(vector_bytes(V, sizeof(T))) Pack {
   T of[V];
 };
 
+// The place of a view's first lane, in elements from its first one. Along the axis of the lanes the stride is known.
+template <class View, class P>
+MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
+  int64_t index = 0;
+#pragma unroll
+  for (int a = 0; a < View::kRank; ++a) {
+    int64_t const i = int64_t(p.at[a]);
+    if (a != View::kAxis || View::kAlong == Along::kAny)
+      index += i * view.stride[a];
+    else if (View::kAlong == Along::kUnit)
+      index += i;
+  }
+  return index;
+}
+
 template <class View, class P>
 MUCC_DEVICE typename View::Element* place(View const& view, P const& p) {
-  auto* at = view.data;
-#pragma unroll
-  for (int a = 0; a < View::kRank; ++a) at += int64_t(p.at[a]) * view.stride[a];
-  return at;
+  return view.data + index_of(view, p);
 }
 
 template <class T>
@@ -100,9 +112,7 @@ MUCC_DEVICE float widen(u4 const* data, int64_t i) { return float(data[i >> 1].b
 // The same where elements share bytes.
 template <int V, class View, class P>
 MUCC_DEVICE Lanes<V> load_packed(View const& view, P const& p) {
-  int64_t at = 0;
-#pragma unroll
-  for (int a = 0; a < View::kRank; ++a) at += int64_t(p.at[a]) * view.stride[a];
+  int64_t const at = index_of(view, p);
   Lanes<V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.of[v] = widen(view.data, at + v * view.stride[View::kAxis]);
@@ -127,6 +137,52 @@ MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   return result;
 }
 
+// Lanes of two tensors whose elements alternate.
+template <int V>
+struct TwoLanes {
+  Lanes<V> even, odd;
+};
+
+template <int V, class T, int R, int Axis, class P>
+MUCC_DEVICE TwoLanes<V> load_two(Alternating<T, R, Axis> const& two, P const& p) {
+  T const* const at = place(two.even, p);
+  TwoLanes<V> result;
+  if constexpr (V == 1) {
+    result = {Lanes<V>(widen(at[0])), Lanes<V>(widen(at[1]))};
+  } else {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Pack<T, V> const pack = reinterpret_cast<Pack<T, V> const*>(at)[half];
+#pragma unroll
+      for (int v = 0; v < V; v += 2) {
+        result.even.of[(half * V + v) / 2] = widen(pack.of[v]);
+        result.odd.of[(half * V + v) / 2] = widen(pack.of[v + 1]);
+      }
+    }
+  }
+  return result;
+}
+
+template <int V, class T, int R, int Axis, class P>
+MUCC_DEVICE void store_two(Alternating<T, R, Axis> const& two, P const& p, Lanes<V> const& even, Lanes<V> const& odd) {
+  T* const at = place(two.even, p);
+  if constexpr (V == 1) {
+    narrow(even.of[0], at[0]);
+    narrow(odd.of[0], at[1]);
+  } else {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Pack<T, V> pack;
+#pragma unroll
+      for (int v = 0; v < V; v += 2) {
+        narrow(even.of[(half * V + v) / 2], pack.of[v]);
+        narrow(odd.of[(half * V + v) / 2], pack.of[v + 1]);
+      }
+      reinterpret_cast<Pack<T, V>*>(at)[half] = pack;
+    }
+  }
+}
+
 template <int V, class View, class P>
 MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
   if constexpr (shares_bytes<typename View::Element>)
@@ -137,15 +193,6 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
 
 MUCC_DEVICE bool contains(Range const& range, int64_t index) {
   return uint64_t(index - range.low) < uint64_t(range.count);
-}
-
-// The place of a view's first lane, in elements from its first one.
-template <class View, class P>
-MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
-  int64_t index = 0;
-#pragma unroll
-  for (int a = 0; a < View::kRank; ++a) index += int64_t(p.at[a]) * view.stride[a];
-  return index;
 }
 
 template <int R, int At, int Axis, class P>

@@ -84,6 +84,14 @@ struct View {
   int64_t stride[R];
 };
 
+// Two tensors whose elements alternate in memory: the second begins one element after the first, and both move by two
+// from one lane to the next. `even` is the first.
+template <class T, int R, int Axis = R - 1>
+struct Alternating {
+  using Element = T;
+  View<T, R, Along::kAny, Axis> even;
+};
+
 // A tensor whose rows, `stride` elements apart, are named by an index. `at` does not move along the index's axes.
 template <class V>
 struct Rows {

@@ -12,6 +12,8 @@
 #include <mucc/fragment.h>
 #include <mucc/visit.cuh>
 
+#include <cstring>
+
 namespace mucc::gemm {
 
 // ---- stores ---------------------------------------------------------------------------------------------------
@@ -67,6 +69,28 @@ struct AllRows {
       : first(int(cute::get<0>(at)) * tile), end(int(cute::get<0>(shape))) {}
 };
 
+// The same where columns of the product are stored to several matrices: to each a range of them.
+template <int kCount>
+struct ColumnRanges : AllRows {
+  static constexpr int kRanges = kCount;
+  struct Range {
+    void* data;
+    int64_t row, batch;
+    int low, count;
+  };
+  struct Arguments {
+    Range range[kCount];
+  };
+
+  template <class Shape, class Coordinates>
+  CUTLASS_DEVICE ColumnRanges(Arguments const&, Shape const& shape, Coordinates const& at, int tile)
+      : AllRows({}, shape, at, tile) {}
+};
+template <class Rows, class = void>
+inline constexpr int ranges_of = 0;
+template <class Rows>
+inline constexpr int ranges_of<Rows, std::void_t<decltype(Rows::kRanges)>> = Rows::kRanges;
+
 // The pipeline of a producer that loads nothing.
 struct NoPipeline {
   using PipelineState = cutlass::PipelineState<1>;
@@ -109,6 +133,8 @@ class RowsEpilogue {
   static constexpr int kWidth = (kColMajor ? 64 : kBoxN) * int(sizeof(D)), kBytes = kBoxM * kBoxN * int(sizeof(D));
   static constexpr int kGroupBytes = kBytes / kWarpgroups;
   static constexpr int kOwnRows = kColMajor ? kBoxM : 16;  // of a box, that are stored by the same thread
+  static constexpr int kRanges = ranges_of<Rows>;
+  static_assert(kRanges == 0 || (!kColMajor && kStores), "ranges of columns are row-major matrices");
   static_assert(!kColMajor || Rows::kAll, "rows that are stored apart lie one after the other");
   static_assert(!kColMajor || sizeof(D) == 2, "column-major stores are of 16 bits");
   static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
@@ -151,10 +177,15 @@ class RowsEpilogue {
   struct None {
     typename Rows::Arguments rows;
   };
+  // The maps of ranges of columns after the first one.
+  struct Ranges {
+    typename Rows::Arguments rows;
+    TensorMap more[kRanges > 1 ? kRanges - 1 : 1];
+  };
   struct Params {
     TensorMap tma_store_d;
     typename All::Arguments thread;
-    std::conditional_t<Rows::kAll, None, Plain> out;
+    std::conditional_t<(kRanges > 0), Ranges, std::conditional_t<Rows::kAll, None, Plain>> out;
   };
 
   // ---- on the host
@@ -164,6 +195,21 @@ class RowsEpilogue {
     int L = 1;
     if constexpr (cute::rank_v<Shape> == 4 && Rows::kAll) L = int(cute::get<3>(shape));
     if constexpr (!kStores) return {{}, a.thread, {a.rows}};
+    if constexpr (kRanges > 0) {
+      Params to{{}, a.thread, {a.rows, {}}};
+      for (int i = 0; i < kRanges; ++i) {
+        auto const& range = a.rows.range[i];
+        auto const made = map_of(Output<D>::kType, sizeof(D), range.data, int(cute::front(cute::get<0>(shape))), range.count,
+                                 L, range.row, range.batch, kOwnRows, kBoxN);
+        (i ? to.out.more[i - 1] : to.tma_store_d) = made;
+        static constexpr char none[sizeof(made)] = {};
+        if (std::memcmp(&made, none, sizeof(made)) == 0) {
+          to.tma_store_d = {};  // the one that a launch looks at
+          break;
+        }
+      }
+      return to;
+    }
     int64_t const step = int64_t(cute::get<kOuter>(a.dD));
     auto const map = map_of(Output<D>::kType, sizeof(D), a.ptr_D, int(cute::front(cute::get<kOuter>(shape))),
                             int(cute::front(cute::get<1 - kOuter>(shape))), L, step, int64_t(cute::get<2>(a.dD)),
@@ -203,6 +249,11 @@ class RowsEpilogue {
 
   CUTLASS_DEVICE static void prefetch_tma_descriptors(Params const& params) {
     if constexpr (kStores) asm volatile("prefetch.tensormap [%0];" ::"l"(&params.tma_store_d) : "memory");
+    if constexpr (kRanges > 1) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kRanges - 1; ++i)
+        asm volatile("prefetch.tensormap [%0];" ::"l"(&params.out.more[i]) : "memory");
+    }
   }
   CUTLASS_DEVICE RowsEpilogue(Params const& params, TensorStorage&) : params_(params) {}
   CUTLASS_DEVICE static constexpr bool is_producer_load_needed() { return false; }
@@ -268,15 +319,30 @@ class RowsEpilogue {
           return;
         }
       }
+      if constexpr (kRanges > 0) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int i = 0; i < kRanges; ++i) {
+          auto const share = share_of(i, p.n + n * kBoxN);
+          if (share.is_any() && !share.is_mapped())
+            store_share(storage.boxes[state.index()] + warp_row * kWidth, i, share, p, m * kBoxM + warp_row, thread % 32);
+        }
+      }
       if (issues) {
         CUTLASS_PRAGMA_UNROLL
         for (int group = 0; group < (kColMajor ? kWarpgroups : 1); ++group) {
           int const row = p.m + m * kBoxM + warp_row + group * 64, column = p.n + n * kBoxN;
-          asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
-                       :
-                       : "l"(&params_.tma_store_d), "r"(boxes + state.index() * kBytes + warp_row * kWidth + group * kGroupBytes),
-                         "r"(kColMajor ? row : column), "r"(kColMajor ? column : row), "r"(Rows::kAll ? p.l : 0)
-                       : "memory");
+          uint32_t const from = boxes + state.index() * kBytes + warp_row * kWidth + group * kGroupBytes;
+          if constexpr (kRanges > 0) {
+            CUTLASS_PRAGMA_UNROLL
+            for (int i = 0; i < kRanges; ++i) {
+              auto const share = share_of(i, column);
+              if (share.is_mapped())
+                store_box(i ? params_.out.more[i > 0 ? i - 1 : 0] : params_.tma_store_d, from, share.at, row, p.l);
+            }
+          } else {
+            store_box(params_.tma_store_d, from, kColMajor ? row : column, kColMajor ? column : row,
+                      Rows::kAll ? p.l : 0);
+          }
         }
         asm volatile("cp.async.bulk.commit_group;" ::: "memory");
         asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBuffers - 1) : "memory");
@@ -390,6 +456,13 @@ class RowsEpilogue {
 
   static constexpr int kOuter = kColMajor ? 1 : 0;  // the axis that is not contiguous
 
+  CUTLASS_DEVICE static void store_box(TensorMap const& map, uint32_t from, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 :
+                 : "l"(&map), "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+  }
+
   // Stores a warp's rows of a box, `first` of the tile and those after it, in pieces of 16 bytes, as far as rows and
   // columns go.
   CUTLASS_DEVICE void store_plain(char const* box, Rows const& rows, Place const& p, int first, int n, int lane) const {
@@ -402,6 +475,25 @@ class RowsEpilogue {
       if (to < 0 || column >= p.N) continue;
       *reinterpret_cast<uint4*>(params_.out.data + to * params_.out.row + column) =
           *reinterpret_cast<uint4 const*>(box + fragment::swizzled(row, piece * 16, kWidth));
+    }
+  }
+
+  CUTLASS_DEVICE fragment::Share share_of(int range, int column) const {
+    return fragment::share(column, kBoxN, params_.out.rows.range[range].low, params_.out.rows.range[range].count);
+  }
+
+  // Stores a warp's rows of a box, `first` of the tile and those after it, as far as they are a range's.
+  CUTLASS_DEVICE void store_share(char const* box, int i, fragment::Share const& share, Place const& p, int first,
+                                  int lane) const {
+    auto const& range = params_.out.rows.range[i];
+    int const count = share.end - share.first;
+    CUTLASS_PRAGMA_NO_UNROLL
+    for (int j = lane; j < kOwnRows * count; j += 32) {
+      int const row = j / count, column = share.first + j % count;
+      int64_t const to = p.m + first + row;
+      if (to >= p.M) continue;
+      static_cast<D*>(range.data)[p.l * range.batch + to * range.row + share.at + column] =
+          *reinterpret_cast<D const*>(box + fragment::swizzled(row, column * int(sizeof(D)), kWidth));
     }
   }
 
@@ -420,5 +512,8 @@ class RowsEpilogue {
 
 template <class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
 using Epilogue = RowsEpilogue<AllRows, TileShape, kWarpgroups, D, Stride, Body, Load...>;
+
+template <int kCount, class TileShape, int kWarpgroups, class D, class Stride, class Body, class... Load>
+using RangesEpilogue = RowsEpilogue<ColumnRanges<kCount>, TileShape, kWarpgroups, D, Stride, Body, Load...>;
 
 }  // namespace mucc::gemm

@@ -38,4 +38,17 @@ MUCC_EVERYWHERE constexpr int matrix_byte(int lane) { return lane / 16 * 16; }
 MUCC_EVERYWHERE constexpr int transposed_row(int lane) { return lane / 16 * 8 + lane % 8; }
 MUCC_EVERYWHERE constexpr int transposed_byte(int lane) { return lane / 8 % 2 * 16; }
 
+// What of a box of `width` columns from `column` on belongs to a range of `count` columns from `low` on: columns `first`
+// to `end` of the box, none where those are equal. TMA stores it from column `at` of the range's matrix on, and leaves out
+// what lies behind the matrix. Nothing may lie before it, so a box in which the range begins is stored by threads.
+struct Share {
+  int at, first, end;
+  MUCC_EVERYWHERE constexpr bool is_any() const { return first < end; }
+  MUCC_EVERYWHERE constexpr bool is_mapped() const { return first < end && at >= 0; }
+};
+MUCC_EVERYWHERE constexpr Share share(int column, int width, int low, int count) {
+  int const at = column - low, first = at < 0 ? -at : 0, left = count - at;
+  return {at, first, left < width ? left : width};
+}
+
 }  // namespace mucc::fragment

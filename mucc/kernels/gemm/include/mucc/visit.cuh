@@ -111,6 +111,25 @@ struct Scalar : Ready {
   CUTLASS_DEVICE Pair get(Spot const&) const { return {value, value}; }
 };
 
+// 1 in the columns of a range, 0 in others.
+struct Inside : Ready {
+  struct Arguments {
+    int low, count;
+  };
+  struct Storage {};
+  static constexpr bool kShared = false;
+  int first, count;  // the tile's first column, counted from the range's
+
+  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
+    first = p.n - a.low;
+    count = a.count;
+  }
+  CUTLASS_DEVICE Pair get(Spot const& at) const {
+    return {unsigned(first + at.n) < unsigned(count) ? 1.0f : 0.0f,
+            unsigned(first + at.n + 1) < unsigned(count) ? 1.0f : 0.0f};
+  }
+};
+
 // A matrix, of which a thread reads what belongs to its accumulators from memory; kRows rows belong to a thread.
 // Neighbours lie side by side in a row or, where `kColumns`, in a column.
 template <class T, int kRows, bool kColumns = false>

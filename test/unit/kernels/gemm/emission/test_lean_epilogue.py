@@ -13,6 +13,7 @@ from mucc.files.package import INCLUDES
 PROGRAM = """
 #include <mucc/fragment.h>
 #include <cstdio>
+#include <initializer_list>
 using namespace mucc::fragment;
 int main() {
   for (int t = 0; t < 128; ++t)
@@ -27,6 +28,15 @@ int main() {
       for (int m = 0; m < blocks; ++m)
         for (int c = 0; c < 256; c += 8)
           std::printf("index %d %d %d %d %d\\n", blocks, mma, m, c, index(m, c, blocks, mma));
+  for (int width = 16; width <= 32; width *= 2)
+    for (int low : {0, 5, 32, 96, 136})
+      for (int count : {1, 8, 40, 88})
+        for (int column = 0; column < 256; column += width) {
+          Share const s = share(column, width, low, count);
+          int const first = s.is_any() ? s.first : 0, end = s.is_any() ? s.end : 0;
+          std::printf("share %d %d %d %d ", width, low, count, column);
+          std::printf("%d %d %d %d\\n", s.at, first, end, s.is_mapped());
+        }
 }
 """
 
@@ -156,3 +166,16 @@ def test_pairs_of_f32_are_written_once_and_where_they_belong(
                     banks[address % 128 // 8] += 1
                 assert max(banks.values()) <= 2
     assert written == {to: (r, b // 4) for (r, b), to in places.items() if b % 8 == 0}
+
+
+def test_boxes_store_each_column_of_a_range_once_and_none_before_it(
+    numbers: dict[str, list[tuple[int, ...]]],
+) -> None:
+    stored: dict[tuple[int, int, int], list[int]] = {}
+    for width, low, count, column, at, first, end, mapped in numbers["share"]:
+        assert at == column - low
+        # Coordinates of TMA's stores are not negative; what lies behind a matrix it leaves out itself.
+        assert not mapped or (first == 0 and at >= 0)
+        stored.setdefault((width, low, count), []).extend(at + c for c in range(first, end))
+    for (_, _, count), columns in stored.items():
+        assert sorted(columns) == list(range(count))
