@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -15,16 +15,16 @@ from mucc.dialects.walk import postorder
 
 
 class AcrossWork(Pointwise):
-    """Builder of a kernel over a space whose value nodes are computed along `axis` of it."""
+    """Builder of a kernel over a space whose value nodes are computed along `axes` of it."""
 
-    def __init__(self, op: DeviceKernelOp, space: Dims, axis: int, places: Places):
-        self.axis = axis
+    def __init__(self, op: DeviceKernelOp, space: Dims, axes: Collection[int], places: Places):
+        self.axes = axes
         self.lines: dict[Operation, str] = {}
         super().__init__(op, space, places)
 
     def node(self, node: Operation) -> None:
         before = len(self.statements)
-        if _is_across(node):
+        if is_across(node):
             self.lanes[node.results[0]] = self.namer(f"{node.name.rpartition('.')[2]}_v")
         else:
             super().node(node)
@@ -32,22 +32,26 @@ class AcrossWork(Pointwise):
 
     @property
     def groups(self) -> Sequence[Sequence[int]]:
-        return [[a for a in range(len(self.space)) if a != self.axis], [self.axis]]
+        return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
 
     def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
         """Return the C++ statements that compute `wanted` from loads and value nodes."""
+        return [f"    {self.lines[op]}" for op in self.nodes_for(wanted) if self.lines[op]]
+
+    def nodes_for(self, wanted: Sequence[SSAValue]) -> list[Operation]:
+        """Return the nodes that compute `wanted`, in order, back to loads and value nodes."""
 
         def operands(op: Operation) -> list[Operation]:
-            inputs = () if _is_across(op) else op.operands
+            inputs = () if is_across(op) else op.operands
             return [v.owner for v in inputs if isinstance(v.owner, Operation) and v.owner in self.lines]
 
         found: dict[Operation, None] = {}
         for value in wanted:
             if isinstance(value.owner, Operation):
                 found |= dict.fromkeys(postorder(value.owner, operands))
-        return [f"    {self.lines[op]}" for op in self.lines if op in found and self.lines[op]]
+        return [op for op in self.lines if op in found]
 
 
-def _is_across(node: Operation) -> bool:
+def is_across(node: Operation) -> bool:
     """Whether a node's value is computed from those of other elements."""
     return isinstance(node, ValueNode) and not isinstance(node, READS)

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from mucc.dialects.cutlass.nodes import ReductionNode, are_bits
-from mucc.dialects.mu.ops.reduction import Reduction
+from typing import Protocol
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.cutlass.nodes import are_bits
+from mucc.dialects.mu.ops.reduction import Reduction, ReductionAttr
+
+class Reducing(Protocol):
+    """A node that reduces a value."""
+
+    @property
+    def kind(self) -> ReductionAttr: ...
+    @property
+    def value(self) -> SSAValue: ...
+
 
 REDUCTIONS = {
     Reduction.SUM: "mucc::Sum",
@@ -13,7 +26,7 @@ REDUCTIONS = {
 }
 
 
-def reduction(node: ReductionNode) -> str:
+def reduction(node: Reducing) -> str:
     """Return the C++ name of a reduction; those of integers work on bits."""
     name = REDUCTIONS[node.kind.data]
     return name.replace("mucc::", "mucc::Integer") if are_bits(node.value) else name

@@ -25,9 +25,14 @@ def taken(stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
     return Candidate(Place.JOINED, stage, stage.kind.takes(stage, op))
 
 
+def beside(stage: Stage, needs: Needs) -> Candidate:
+    """Return a stage whose kernel has the result of a further anchor anyway as a candidate for the anchor."""
+    return refused(stage, WAITS) if wait(needs, stage) else joins(stage, added(needs, stage))
+
+
 def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
     """Return a stage as a candidate for pointwise work, which moves `alone` if a map computes it."""
-    if stage.space != dims_of(op.result):
+    if stage.kind.placed(stage, op) is None:
         return refused(
             stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
         )

@@ -77,7 +77,13 @@ def _fuse(kernel: c.DeviceKernelOp) -> None:
         for operand in op.operands[: 1 if isinstance(op, StoreNode) else None]:
             if isinstance(operand.owner, Pointwise):
                 takers.setdefault(operand, op if isinstance(op, ValueNode) else stores[0])
-    for value in sorted(takers, key=lambda v: order[v.owner] if isinstance(v.owner, Operation) else -1):
+    taken = sorted(takers, key=lambda v: order[v.owner] if isinstance(v.owner, Operation) else -1)
+    for value in reversed(taken):
+        # What it is computed from comes before it, whoever takes that first.
+        for operand in _inputs_and_ops(value, dict.fromkeys(takers, value))[0]:
+            if operand in takers:
+                takers[operand] = min(takers[operand], takers[value], key=order.__getitem__)
+    for value in taken:
         block.insert_op_before(compute := _body(value, done), takers[value])
         done[value] = compute.result
     for op in (*values, *stores):

@@ -54,7 +54,7 @@ class GemmKind(Kind[GemmOp]):
         return anchor.operands
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
-        return True
+        return isinstance(anchor, ContractionOp)
 
     takes_integers = TAKES_INTEGERS
 

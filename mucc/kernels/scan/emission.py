@@ -42,12 +42,12 @@ class ScanWork(AcrossWork):
 
     def __init__(self, op: ScanKernelOp, places: Places):
         self.scan = op
-        super().__init__(op, op.extents, op.axis.value.data, places)
+        super().__init__(op, op.extents, (op.axis.value.data,), places)
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, _ = self.merged()
-        rows = self.runs_fastest({self.axis})
+        rows = self.runs_fastest(self.axes)
         rank = len(kept) + 1
         vector = self.widest if rows else min(self.widest, 4)
         values = {

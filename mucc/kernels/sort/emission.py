@@ -37,14 +37,14 @@ class SortWork(AcrossWork):
 
     def __init__(self, op: SortKernelOp, places: Places):
         self.sort = op
-        super().__init__(op, op.extents, op.axis.value.data, places)
+        super().__init__(op, op.extents, (op.axis.value.data,), places)
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, _ = self.merged()
         rank, taken = len(kept) + 1, self.sort.taken
         found = ways(self.sort.extent, taken)
-        vector = self.widest if self.runs_fastest({self.axis}) else 1
+        vector = self.widest if self.runs_fastest(self.axes) else 1
         given = ", ".join(f"{{{way.lanes}, {way.items}}}" for way in found)
         descending = str(self.sort.descending is not None).lower()
         return self.assemble(

@@ -1,0 +1,89 @@
+"""The kind of rows kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.kernels.interface import Answer, FormingStage, Joins, Kind, Meaning, Refused
+from mucc.kernels.lowering.access import Axes, identity
+from mucc.kernels.rows.op import RowReduceOp, RowsKernelOp, RowStoreOp
+from mucc.kernels.rows.placing import is_chained, opens_chain, placed
+from mucc.kernels.traffic import Traffic
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+
+REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
+
+
+class RowsKind(Kind[RowsKernelOp]):
+    """Kernels around a chain of reductions over the same axes of a space, in one pass over memory.
+
+    Pointwise work before, between and behind the reductions runs in the kernel, on all elements or on one
+    value a row: a softmax, a norm, a quantisation by rows is one such kernel.
+    """
+
+    name = "rows"
+    op = RowsKernelOp
+    nodes = (RowReduceOp, RowStoreOp)
+    stores_operands = True
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        if not isinstance(anchor, ReduceOp) or anchor.kind.data not in REDUCTIONS:
+            return False
+        has_rows = len(anchor.axes) < len(anchor.space)
+        return has_rows and opens_chain(anchor)
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        return True
+
+    def placed(self, stage: FormingStage, op: Operation) -> Axes | None:
+        anchor = stage.anchor
+        assert isinstance(anchor, ReduceOp)
+        return placed(op, anchor, stage.axes)
+
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+        assert isinstance(anchor, ReduceOp)
+        return _is_like(op, anchor) and op.operands[0] == anchor.operand
+
+    def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
+        anchor = stage.anchor
+        assert isinstance(anchor, ReduceOp)
+        if not _is_like(op, anchor):
+            return Refused(f"the kernel reduces over axes {', '.join(map(str, anchor.axes.get_values()))}")
+        if stage.axes[op.operands[0]] != identity(stage.space):
+            return Refused("the kernel has one value a row of the operand")
+        return Joins(Traffic.of(op.operands[0].type))
+
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        from mucc.kernels.rows.lower import lower_rows
+
+        lower_rows(builder, stage)
+
+    def interpret(self, functions: CutlassFunctions, op: RowsKernelOp, args: tuple[Any, ...]) -> None:
+        functions.begin(op.extents, axes=op.axes.get_values())
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        from mucc.kernels.rows.meaning import row_reduce, row_store
+
+        return {RowReduceOp: row_reduce, RowStoreOp: row_store}
+
+    def code(self, op: RowsKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.rows.emission import RowsCode
+
+        return RowsCode(op, places)
+
+
+def _is_like(op: AnchorOp, anchor: ReduceOp) -> bool:
+    """Whether a kernel around a reduction can do another operation as well: a reduction over the same rows."""
+    return isinstance(op, ReduceOp) and op.kind.data in REDUCTIONS and is_chained(op, anchor)

@@ -1,0 +1,97 @@
+"""Where the values of a chain of reductions lie in its space: they fill it, or have one element a row.
+
+A row is what one result of the reductions is made of: the elements along the reduced axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.lowering.access import Axes, identity
+
+
+def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> Axes | None:
+    """Return the axes of the space along which an operation's result lies, given those of its operands.
+
+    `known` has the values in flight in the kernel around `anchor`. None for a result that neither fills the
+    space nor has one element a row, or that lies across it.
+    """
+    space, gone = anchor.space, anchor.axes.get_values()
+    match op:
+        case ReduceOp() if is_chained(op, anchor):
+            return tuple(axis for i, axis in enumerate(identity(space)) if i not in gone)
+        case ExpandOp():
+            given, inserted = iter(known[op.operand]), op.axes.get_values()
+            rank = len(Shaped.of(op.result.type).dims)
+            return tuple(None if i in inserted else next(given) for i in range(rank))
+        case SqueezeOp():
+            dropped = op.axes.get_values()
+            return tuple(axis for i, axis in enumerate(known[op.operand]) if i not in dropped)
+        case ElementwiseOp() | BroadcastOp():
+            return _aligned(op, space, gone, known)
+        case _:
+            return None
+
+
+def _aligned(
+    op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]
+) -> Axes | None:
+    """Return the axes of a result, with which those of its operands in flight agree, aligned at the right."""
+    dims = Shaped.of(op.results[0].type).dims
+    found: list[int | None] = [None] * len(dims)
+    for operand in op.operands:
+        for place, axis in enumerate(reversed(known.get(operand, ())), 1):
+            if axis is not None:
+                if found[-place] not in (None, axis):
+                    return None
+                found[-place] = axis
+    if dims == space and all(axis in (None, i) for i, axis in enumerate(found)):
+        return identity(space)
+    has_rows = all(
+        (dim == 1) if axis is None else (axis not in gone and dim == space[axis])
+        for dim, axis in zip(dims, found, strict=True)
+    )
+    return tuple(found) if has_rows else None
+
+
+def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
+    """Whether an operation reduces the space of another reduction over the same axes."""
+    return isinstance(op, ReduceOp) and op.space == anchor.space and op.axes == anchor.axes
+
+
+def places(anchor: ReduceOp) -> dict[SSAValue, Axes]:
+    """Return where the values lie that one kernel around a reduction can have in flight, in order."""
+    block = anchor.parent_block()
+    assert block is not None
+    known: dict[SSAValue, Axes] = {}
+    for op in block.ops:
+        if op is anchor or any(operand in known for operand in op.operands):
+            axes = placed(op, anchor, known)
+            if axes is not None:
+                known[op.results[0]] = axes
+        elif isinstance(op.parent_op(), StageOp) and isinstance(op, ReduceOp):
+            # What the stage was formed with.
+            known[op.results[0]] = _of(placed(op, anchor, known))
+    return known
+
+
+def _of(axes: Axes | None) -> Axes:
+    assert axes is not None
+    return axes
+
+
+def opens_chain(anchor: ReduceOp) -> bool:
+    """Whether pointwise work that fills the space needs the result of a reduction over some of its axes."""
+    if not isinstance(anchor.parent_op(), KernelOp | StageOp):
+        return False
+    fills = identity(anchor.space)
+    return any(axes == fills for axes in places(anchor).values())
