@@ -17,7 +17,7 @@ from mucc.kernels.interface import Kind
 KINDS: dict[str, str] = {
     "gemm": "mucc.kernels.gemm.kind:GemmKind",
     "map": "mucc.kernels.map.kind:MapKind",
-    "rows": "mucc.kernels.rows.kind:RowsKind",
+    "normalize": "mucc.kernels.normalize.kind:NormalizeKind",
     "reduce": "mucc.kernels.reduce.kind:ReduceKind",
     "scan": "mucc.kernels.scan.kind:ScanKind",
     "sort": "mucc.kernels.sort.kind:SortKind",

@@ -33,9 +33,10 @@ def beside(stage: Stage, needs: Needs) -> Candidate:
 def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
     """Return a stage as a candidate for pointwise work, which moves `alone` if a map computes it."""
     if stage.kind.placed(stage, op) is None:
-        return refused(
-            stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
-        )
+        dims = dims_of(op.result)
+        if dims == stage.space:
+            return refused(stage, "it takes a value of the stage along other axes than the stage computes it")
+        return refused(stage, f"its shape {_shape(dims)} is not the stage's {_shape(stage.space)}")
     if op.computes_integers and not stage.kind.takes_integers:
         return refused(stage, f"{stage.kind.name} kernels compute no integers")
     needs = elsewhere(values, stage, op)

@@ -11,9 +11,8 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.stage import StageOp, YieldOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.lowering.access import Axes, identity
@@ -68,30 +67,34 @@ def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
     return isinstance(op, ReduceOp) and op.space == anchor.space and op.axes == anchor.axes
 
 
-def places(anchor: ReduceOp) -> dict[SSAValue, Axes]:
-    """Return where the values lie that one kernel around a reduction can have in flight, in order."""
-    block = anchor.parent_block()
-    assert block is not None
+def places(stage: StageOp) -> dict[SSAValue, Axes]:
+    """Return where the values lie that the kernel of a stage around a reduction has in flight, in order."""
+    anchor = stage.anchor
+    assert isinstance(anchor, ReduceOp)
     known: dict[SSAValue, Axes] = {}
-    for op in block.ops:
-        if op is anchor or any(operand in known for operand in op.operands):
-            axes = placed(op, anchor, known)
-            if axes is not None:
-                known[op.results[0]] = axes
-        elif isinstance(op.parent_op(), StageOp) and isinstance(op, ReduceOp):
-            # What the stage was formed with.
-            known[op.results[0]] = _of(placed(op, anchor, known))
+    for op in stage.body.block.ops:
+        in_flight = isinstance(op, ReduceOp) or any(operand in known for operand in op.operands)
+        if in_flight and (axes := placed(op, anchor, known)) is not None:
+            known[op.results[0]] = axes
     return known
 
 
-def _of(axes: Axes | None) -> Axes:
-    assert axes is not None
-    return axes
-
-
 def opens_chain(anchor: ReduceOp) -> bool:
-    """Whether pointwise work that fills the space needs the result of a reduction over some of its axes."""
-    if not isinstance(anchor.parent_op(), KernelOp | StageOp):
-        return False
+    """Whether pointwise work that fills the space needs the result of a reduction over some of its axes.
+
+    Of a stage that is formed, whether there is any work behind its reduction.
+    """
+    users = [use.operation for use in anchor.result.uses]
+    if isinstance(anchor.parent_op(), StageOp):
+        return any(not isinstance(user, YieldOp) for user in users)
     fills = identity(anchor.space)
-    return any(axes == fills for axes in places(anchor).values())
+    known = {anchor.result: placed(anchor, anchor, {}) or ()}
+    while users:
+        op = users.pop()
+        if not op.results or op.results[0] in known or (axes := placed(op, anchor, known)) is None:
+            continue
+        if axes == fills:
+            return True
+        known[op.results[0]] = axes
+        users += [use.operation for use in op.results[0].uses]
+    return False

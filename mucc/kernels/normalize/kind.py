@@ -1,4 +1,4 @@
-"""The kind of rows kernels."""
+"""The kind of normalize kernels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Answer, FormingStage, Joins, Kind, Meaning, Refused
 from mucc.kernels.lowering.access import Axes, identity
-from mucc.kernels.rows.op import RowReduceOp, RowsKernelOp, RowStoreOp
-from mucc.kernels.rows.placing import is_chained, opens_chain, placed
+from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
+from mucc.kernels.normalize.placing import is_chained, opens_chain, placed
 from mucc.kernels.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
 
 
-class RowsKind(Kind[RowsKernelOp]):
+class NormalizeKind(Kind[NormalizeKernelOp]):
     """Kernels around a chain of reductions over the same axes of a space, in one pass over memory.
 
     Pointwise work before, between and behind the reductions runs in the kernel, on all elements or on one
     value a row: a softmax, a norm, a quantisation by rows is one such kernel.
     """
 
-    name = "rows"
-    op = RowsKernelOp
+    name = "normalize"
+    op = NormalizeKernelOp
     nodes = (RowReduceOp, RowStoreOp)
     stores_operands = True
 
@@ -66,22 +66,22 @@ class RowsKind(Kind[RowsKernelOp]):
         return Joins(Traffic.of(op.operands[0].type))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
-        from mucc.kernels.rows.lower import lower_rows
+        from mucc.kernels.normalize.lower import lower_chain
 
-        lower_rows(builder, stage)
+        lower_chain(builder, stage)
 
-    def interpret(self, functions: CutlassFunctions, op: RowsKernelOp, args: tuple[Any, ...]) -> None:
+    def interpret(self, functions: CutlassFunctions, op: NormalizeKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents, axes=op.axes.get_values())
 
     def meanings(self) -> Mapping[type[Operation], Meaning]:
-        from mucc.kernels.rows.meaning import row_reduce, row_store
+        from mucc.kernels.normalize.meaning import row_reduce, row_store
 
         return {RowReduceOp: row_reduce, RowStoreOp: row_store}
 
-    def code(self, op: RowsKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
-        from mucc.kernels.rows.emission import RowsCode
+    def code(self, op: NormalizeKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.normalize.emission import NormalizeCode
 
-        return RowsCode(op, places)
+        return NormalizeCode(op, places)
 
 
 def _is_like(op: AnchorOp, anchor: ReduceOp) -> bool:

@@ -1,4 +1,4 @@
-"""`cutlass.rows`: the op of a kernel around a chain of reductions, and its nodes."""
+"""`cutlass.normalize`: the op of a kernel around a chain of reductions, and its nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RowReduceOp(ValueNode):
 
 @irdl_op_definition
 class RowStoreOp(StoreNode):
-    """In rows kernels: a value that is the same for all elements of a row, stored once for each row.
+    """In normalize kernels: a value that is the same for all elements of a row, stored once for each row.
 
     `axes[i]` is the axis of the kernel's space that walks along axis i of the destination, -1 where the
     extent is 1.
@@ -56,10 +56,10 @@ class RowStoreOp(StoreNode):
 
 
 @irdl_op_definition
-class RowsKernelOp(DeviceKernelOp):
+class NormalizeKernelOp(DeviceKernelOp):
     """Reductions over `axes` of a space, with pointwise work before, between and behind them."""
 
-    name = "cutlass.rows"
+    name = "cutlass.normalize"
 
     space = prop_def(ArrayAttr[IntAttr | StringAttr])
     axes = prop_def(DenseArrayBase.constr(i64))

@@ -1,4 +1,4 @@
-// The host side of rows kernels: which of a stage's kernels runs, and how many threads share a row.
+// The host side of normalize kernels: which of a stage's kernels runs, and how many threads share a row.
 #pragma once
 
 #include <mucc/pointwise.h>

@@ -1,4 +1,4 @@
-"""C++ of rows kernels (mucc/rows.cuh)."""
+"""C++ of normalize kernels (mucc/rows.cuh)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp, StoreNode
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.kernels.rows.op import RowReduceOp, RowsKernelOp, RowStoreOp
+from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
 
 _REGISTERS = 32
 """Numbers of a row that a thread keeps from phase to phase, at most."""
 
 
-class RowsWork(AcrossWork):
+class NormalizeWork(AcrossWork):
     """The text of a kernel of mucc/rows.cuh: pointwise work in phases, with reductions between them."""
 
     members = words("Row Loads begin load end finish kinds row loads S kInner kPhases kWidest kFew kSome kMany")
 
-    def __init__(self, op: RowsKernelOp, places: Places):
+    def __init__(self, op: NormalizeKernelOp, places: Places):
         self.rows = op
         self.of_rows: set[Operation] = set()
         """Loads of what is the same for all elements of a row."""
@@ -220,18 +220,18 @@ def _columns(entry: str) -> list[Entry]:
     ]
 
 
-class RowsCode(LightCode):
+class NormalizeCode(LightCode):
     """A kernel of mucc/rows.cuh."""
 
     HEADER = "mucc/rows.cuh"
     LAUNCH_HEADER = "mucc/rows_launch.h"
 
-    def __init__(self, op: RowsKernelOp, places: Places):
+    def __init__(self, op: NormalizeKernelOp, places: Places):
         self.op, self.places = op, places
 
     def summary(self) -> str:
         axes = list(self.op.axes.get_values())
-        return f"rows of [{', '.join(map(str, self.op.extents))}] along axes {axes}"
+        return f"normalize of [{', '.join(map(str, self.op.extents))}] along axes {axes}"
 
     def texts(self, entry: str) -> Texts:
-        return RowsWork(self.op, self.places).texts(entry)
+        return NormalizeWork(self.op, self.places).texts(entry)

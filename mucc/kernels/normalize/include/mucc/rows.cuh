@@ -1,4 +1,4 @@
-// Rows kernels: reductions over the same axes, one after the other, with pointwise work before, between and behind
+// Normalize kernels: reductions over the same axes, one after the other, with pointwise work before, between and behind
 // them, in one pass over memory.
 //
 // The space has its kept axes first, then the reduced ones; a row is the elements of one place in the kept axes. The

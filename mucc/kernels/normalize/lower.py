@@ -1,4 +1,4 @@
-"""Lower stages to rows kernels."""
+"""Lower stages to normalize kernels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
-from mucc.kernels.rows.op import RowReduceOp, RowsKernelOp, RowStoreOp
-from mucc.kernels.rows.placing import places
+from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
+from mucc.kernels.normalize.placing import places
 
 
-class RowsBody(Body):
-    """The nodes of a rows kernel; integers are reduced as their bits."""
+class NormalizeBody(Body):
+    """The nodes of a normalize kernel; integers are reduced as their bits."""
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         assert isinstance(op, ReduceOp)
@@ -30,11 +30,11 @@ class RowsBody(Body):
         return number.result
 
 
-def lower_rows(builder: ProgramBuilder, stage: StageOp) -> None:
+def lower_chain(builder: ProgramBuilder, stage: StageOp) -> None:
     """Append the kernel of a stage around a chain of reductions."""
     anchor, last = stage.anchor, stage.body.block.last_op
     assert isinstance(anchor, ReduceOp) and last is not None
-    body, known, fills = RowsBody(builder, stage), places(anchor), identity(stage.space)
+    body, known, fills = NormalizeBody(builder, stage), places(stage), identity(stage.space)
     destinations = [builder.destinations(result) for result in stage.outputs]
     for root, targets in zip(last.operands, destinations, strict=True):
         # What is not in flight fills the space: an operand that is stored as well.
@@ -44,4 +44,4 @@ def lower_rows(builder: ProgramBuilder, stage: StageOp) -> None:
             given = body.without_cast(value, target)
             body.add(StoreOp(given, target) if axes == fills else RowStoreOp(given, target, axes))
     axes = anchor.axes.get_values()
-    builder.block.add_op(RowsKernelOp(stage.stage_name.data, stage.space, axes, Region(body.block)))
+    builder.block.add_op(NormalizeKernelOp(stage.stage_name.data, stage.space, axes, Region(body.block)))

@@ -1,4 +1,4 @@
-"""Interpreters of the nodes of rows kernels."""
+"""Interpreters of the nodes of normalize kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from mucc.dialects.cutlass.nodes import are_bits
 from mucc.dialects.mu.arrays import wrapped
 from mucc.kernels.interpreter import CutlassFunctions
-from mucc.kernels.rows.op import RowReduceOp, RowStoreOp
+from mucc.kernels.normalize.op import RowReduceOp, RowStoreOp
 
 
 def row_reduce(functions: CutlassFunctions, op: RowReduceOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
