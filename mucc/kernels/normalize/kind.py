@@ -13,8 +13,9 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Answer, FormingStage, Joins, Kind, Meaning, Refused
 from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
-from mucc.kernels.normalize.placing import is_chained, opens_chain, placed
+from mucc.kernels.normalize.placing import filling, is_chained, opens_chain, placed
 from mucc.kernels.traffic import Traffic
+from mucc.library.extents import multiply
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -41,8 +42,7 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         if not isinstance(anchor, ReduceOp) or anchor.kind.data not in REDUCTIONS:
             return False
-        has_rows = len(anchor.axes) < len(anchor.space)
-        return has_rows and opens_chain(anchor)
+        return not _are_few(anchor) and opens_chain(anchor)
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
@@ -54,7 +54,10 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
 
     def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
         assert isinstance(anchor, ReduceOp)
-        return _is_like(op, anchor) and op.operands[0] == anchor.operand
+        if not _is_like(op, anchor):
+            return False
+        loads = filling(anchor.operand, anchor.space)
+        return any(value in loads for value in filling(op.operands[0], anchor.space))
 
     def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
         anchor = stage.anchor
@@ -82,6 +85,19 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
         from mucc.kernels.normalize.emission import NormalizeCode
 
         return NormalizeCode(op, places)
+
+
+FEW, LONG = 32, 1 << 16
+"""A block owns a row. Fewer rows than `FEW` leave most of a GPU idle where each has more elements than `LONG`."""
+
+
+def _are_few(anchor: ReduceOp) -> bool:
+    """Whether a reduction has few and long rows, for which more blocks are needed than rows."""
+    gone = anchor.axes.get_values()
+    rows = multiply([dim for axis, dim in enumerate(anchor.space) if axis not in gone])
+    length = multiply([anchor.space[axis] for axis in gone])
+    is_long = isinstance(length, str) or length > LONG
+    return is_long and isinstance(rows, int) and rows < FEW
 
 
 def _is_like(op: AnchorOp, anchor: ReduceOp) -> bool:

@@ -67,6 +67,19 @@ def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
     return isinstance(op, ReduceOp) and op.space == anchor.space and op.axes == anchor.axes
 
 
+def filling(value: SSAValue, space: Dims) -> set[SSAValue]:
+    """Return the tensors of a space's shape that a value is computed from by pointwise work."""
+    found: set[SSAValue] = set()
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(op := value.owner, ElementwiseOp):
+            pending += op.operands
+        elif Shaped.of(value.type).dims == space:
+            found.add(value)
+    return found
+
+
 def places(stage: StageOp) -> dict[SSAValue, Axes]:
     """Return where the values lie that the kernel of a stage around a reduction has in flight, in order."""
     anchor = stage.anchor
