@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from mucc.dialects.cutlass.nodes import are_bits
 from mucc.dialects.mu.ops.reduction import Reduction, ReductionAttr
 
+
 class Reducing(Protocol):
     """A node that reduces a value."""
 

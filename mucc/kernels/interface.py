@@ -104,7 +104,6 @@ class Refused(NamedTuple):
 Answer = Joins | Refused
 
 
-
 Meaning = Callable[["CutlassFunctions", Any, tuple[Any, ...]], tuple[Any, ...]]
 """What a node computes in float64, of its operands' values."""
 

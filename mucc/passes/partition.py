@@ -28,7 +28,7 @@ from mucc.kernels.interface import Joins
 from mucc.kernels.lowering.access import Axes
 from mucc.kernels.traffic import NOTHING
 from mucc.passes.candidates import beside, computed, elsewhere, integers, taken, unreached
-from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
 
@@ -124,13 +124,13 @@ class Partition(Values):
             self.joined[op] = stage.anchor
 
     def _keep(self, value: SSAValue, stage: Stage, axes: Axes | None) -> None:
-        """A stage has a value in flight, along these axes of its space."""
+        """Note that a stage has a value in flight, along these axes of its space."""
         assert axes is not None
         self.home[value] = stage
         stage.axes[value] = axes
 
     def _view(self, op: Operation) -> None:
-        """What views show of a value in flight is in flight, too, where the kernel says so."""
+        """Keep what a view shows of a value in flight in flight, too, where the kernel can do that."""
         stage = self.home.get(op.operands[0])
         if stage is not None and (axes := stage.kind.placed(stage, op)) is not None:
             self._keep(op.results[0], stage, axes)

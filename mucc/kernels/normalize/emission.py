@@ -16,16 +16,21 @@ from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp, StoreNode
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
+from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
 _REGISTERS = 32
 """Numbers of a row that a thread keeps from phase to phase, at most."""
 
 
 class NormalizeWork(AcrossWork):
-    """The text of a kernel of mucc/rows.cuh: pointwise work in phases, with reductions between them."""
+    """The C++ of a normalize kernel: pointwise work in phases, with reductions between them."""
 
-    members = words("Row Loads begin load end finish kinds row loads S kInner kPhases kWidest kFew kSome kMany")
+    members = words(
+        """
+        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kSome kMany
+        kMostThreads kManyThreads kColumnItems
+        """
+    )
 
     def __init__(self, op: NormalizeKernelOp, places: Places):
         self.rows = op
@@ -40,9 +45,9 @@ class NormalizeWork(AcrossWork):
             self.lines[node] = ""
             return
         super().node(node)
-        if isinstance(node, LoadOp) and isinstance(node.source.type, TensorType):
-            if not any(self._varies(operand) for operand in self.loads[before:]):
-                self.of_rows.add(node)
+        is_load = isinstance(node, LoadOp) and isinstance(node.source.type, TensorType)
+        if is_load and not any(self._varies(operand) for operand in self.loads[before:]):
+            self.of_rows.add(node)
 
     def _varies(self, operand: Operand) -> bool:
         """Whether a load gets different elements of an operand within a row."""
@@ -125,9 +130,7 @@ class NormalizeWork(AcrossWork):
         for k, (phase, wanted) in enumerate(zip(self.phases, self.wanted, strict=False)):
             kinds = ", ".join(reduction(op) for op in phase)
             returned = ", ".join(self.lanes[value] for value in wanted)
-            taken = [
-                f"    row.{self.lanes[op.result]} = results.of[{i}];" for i, op in enumerate(phase)
-            ]
+            taken = [f"    row.{self.lanes[op.result]} = results.of[{i}];" for i, op in enumerate(phase)]
             values = f"mucc::RowValues<V, {len(phase)}>"
             lines = [*self._computing(wanted), f"    return {{{{{returned}}}}};"]
             text += [
@@ -175,7 +178,12 @@ class NormalizeWork(AcrossWork):
 
 
 def _struct(name: str, members: Sequence[str]) -> list[str]:
-    return ["  template <int V>", f"  struct {name} {{", *(f"    mucc::Lanes<V> {m};" for m in members), "  };"]
+    return [
+        "  template <int V>",
+        f"  struct {name} {{",
+        *(f"    mucc::Lanes<V> {m};" for m in members),
+        "  };",
+    ]
 
 
 def _function(
@@ -215,7 +223,9 @@ def _columns(entry: str) -> list[Entry]:
         ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true"),
     )
     return [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", "Op::kThreads, 2")
+        Entry(
+            f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", "Op::kThreads, 2"
+        )
         for name, given in kernels
     ]
 

@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Answer, FormingStage, Joins, Kind, Meaning, Refused
 from mucc.kernels.lowering.access import Axes, identity
-from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
+from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.placing import filling, is_chained, opens_chain, placed
 from mucc.kernels.traffic import Traffic
 from mucc.library.extents import multiply
@@ -88,7 +88,7 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
 
 
 FEW, LONG = 32, 1 << 16
-"""A block owns a row. Fewer rows than `FEW` leave most of a GPU idle where each has more elements than `LONG`."""
+"""A block owns a row: rows of more elements than `LONG` keep a GPU busy where there are `FEW` or more."""
 
 
 def _are_few(anchor: ReduceOp) -> bool:
@@ -101,5 +101,5 @@ def _are_few(anchor: ReduceOp) -> bool:
 
 
 def _is_like(op: AnchorOp, anchor: ReduceOp) -> bool:
-    """Whether a kernel around a reduction can do another operation as well: a reduction over the same rows."""
+    """Whether an operation is a reduction over the rows of another one that such kernels do."""
     return isinstance(op, ReduceOp) and op.kind.data in REDUCTIONS and is_chained(op, anchor)

@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
-from mucc.kernels.normalize.op import RowReduceOp, NormalizeKernelOp, RowStoreOp
+from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.placing import places
 
 

@@ -41,9 +41,7 @@ def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> A
             return None
 
 
-def _aligned(
-    op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]
-) -> Axes | None:
+def _aligned(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]) -> Axes | None:
     """Return the axes of a result, with which those of its operands in flight agree, aligned at the right."""
     dims = Shaped.of(op.results[0].type).dims
     found: list[int | None] = [None] * len(dims)

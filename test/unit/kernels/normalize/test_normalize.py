@@ -45,7 +45,9 @@ kernel whole_numbers[B, L](x: s32[B, L]) -> s32[B, L] {
   return x - max(x, axis=1, keepdims=on) + sum(x, axis=1, keepdims=on)
 }
 kernel turned[B, L](x: f32[B, L] col_major, r: f32[B]) -> f32[B, L] { return softmax(x * r[:, None], axis=1) }
-kernel channels[B, L, D](x: bf16[B, L, D], w: f32[L]) -> bf16[B, L, D] { return softmax(x, axis=1) * w[:, None] }
+kernel channels[B, L, D](x: bf16[B, L, D], w: f32[L]) -> bf16[B, L, D] {
+  return softmax(x, axis=1) * w[:, None]
+}
 kernel batch[B, L, D](x: f32[B, L, D], w: f32[L]) -> (y: f32[B, L, D], most: f32[L]) {
   most = max(x, axis=(0, 2))
   return batch_norm(x) * w[:, None] + most[:, None], most
@@ -62,7 +64,19 @@ kernel square[L](x: f32[L, L], b: f32[L]) -> (y: f32[L, L], z: f32[L]) {
 """
 """Every reduction, reduced axes anywhere, statistics as results, and values used in several places."""
 
-ROWS = [(3, 1), (5, 4), (9, 64), (70, 9), (2, 136), (3, 601), (2, 1024), (2, 4096), (1, 9000), (1, 18000), (1, 33001)]
+ROWS = [
+    (3, 1),
+    (5, 4),
+    (9, 64),
+    (70, 9),
+    (2, 136),
+    (3, 601),
+    (2, 1024),
+    (2, 4096),
+    (1, 9000),
+    (1, 18000),
+    (1, 33001),
+]
 COLUMNS = [(1, 1, 1), (2, 5, 3), (1, 130, 33), (2, 300, 64), (1, 1100, 8), (3, 40, 132), (2, 2100, 4)]
 
 
