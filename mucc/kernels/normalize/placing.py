@@ -99,7 +99,7 @@ def opens_chain(anchor: ReduceOp) -> bool:
     if isinstance(anchor.parent_op(), StageOp):
         return any(not isinstance(user, YieldOp) for user in users)
     fills = identity(anchor.space)
-    known = {anchor.result: placed(anchor, anchor, {}) or ()}
+    known: dict[SSAValue, Axes] = {anchor.result: placed(anchor, anchor, {}) or ()}
     while users:
         op = users.pop()
         if not op.results or op.results[0] in known or (axes := placed(op, anchor, known)) is None:
