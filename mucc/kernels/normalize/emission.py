@@ -28,7 +28,7 @@ class NormalizeWork(AcrossWork):
     members = words(
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kSome kMany
-        kMostThreads kManyThreads kColumnItems
+        kMostThreads kManyThreads kColumnItems kFills is_inside
         """
     )
 
@@ -109,7 +109,8 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kFew = 8, kSome = {some}, kMany = {many};",
                     "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
-                    f"static constexpr bool kInner = {str(inner).lower()};",
+                    f"static constexpr bool kInner = {_bool(inner)};",
+                    f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                 ],
                 work=self._work(),
                 entries=_inner(entry) if inner else _columns(entry),
@@ -142,7 +143,7 @@ class NormalizeWork(AcrossWork):
                 "  }",
             ]
         full, of_rows_too = self._stores(RowStoreOp, False), self._stores(RowStoreOp, True)
-        text += _function("store", given, [*self._computing(self.wanted[-1]), *full])
+        text += _function("store", f"{given}, bool is_inside", [*self._computing(self.wanted[-1]), *full])
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
@@ -170,11 +171,16 @@ class NormalizeWork(AcrossWork):
 
     def _stores(self, kind: type[StoreNode], of_rows: bool) -> list[str]:
         lanes = "mucc::first_lanes<S>({})" if of_rows else "{}"
+        where = "" if of_rows else "if (is_inside) "
         return [
-            f"    mucc::store({o.member}, p, {lanes.format(result)});"
+            f"    {where}mucc::store({o.member}, p, {lanes.format(result)});"
             for node, o, result in zip(self.op.stores, self.outputs, self.results, strict=True)
             if isinstance(node, kind) is of_rows
         ]
+
+
+def _bool(value: bool) -> str:
+    return str(value).lower()
 
 
 def _struct(name: str, members: Sequence[str]) -> list[str]:
@@ -200,7 +206,7 @@ def _inner(entry: str) -> list[Entry]:
     most = "Op::kMostThreads"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
-        ("block", "block<1, Op::kSome, false>", most),
+        ("block", "block<1, Op::kFew, false>", most),
         ("again", "block<1, Op::kFew, true>", most),
         ("short_vector", "warp<Op::kVector, Op::kFew / Op::kVector>", "Op::kThreads"),
         ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),

@@ -47,16 +47,20 @@ struct RowKinds {
 template <class Work, int k>
 using KindsOf = decltype(Work::kinds(Phase<k>{}));
 
-// Combines lanes of a warp whose numbers differ in the bits from `low` to below `high`; all of them have the result.
-template <class Kinds>
-MUCC_DEVICE void combine_lanes(typename Kinds::Totals& acc, int low, int high) {
+// Combines S totals over lanes of a warp whose numbers differ in the bits from `low` to below `high`; all of them have
+// the result.
+template <class Kinds, int S = 1>
+MUCC_DEVICE void combine_lanes(typename Kinds::Totals* acc, int low, int high) {
 #pragma unroll
   for (int bit = 16; bit > 0; bit /= 2) {
     if (bit >= high || bit < low) continue;
-    typename Kinds::Totals other;
 #pragma unroll
-    for (int k = 0; k < Kinds::kCount; ++k) other[k] = __shfl_xor_sync(~0u, acc[k], bit);
-    Kinds::combine(acc, other);
+    for (int s = 0; s < S; ++s) {
+      typename Kinds::Totals other;
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) other[k] = __shfl_xor_sync(~0u, acc[s][k], bit);
+      Kinds::combine(acc[s], other);
+    }
   }
 }
 
@@ -74,6 +78,17 @@ template <int V, class Work>
 struct RowPlace {
   Position<Work::kRank, int64_t> p;
 
+  MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
+#pragma unroll
+    for (int a = Work::kKept - 1; a > 0; --a) {
+      uint32_t const extent = uint32_t(extents.of[a]), rest = row / extent;
+      p.at[a] = row - rest * extent;
+      row = rest;
+    }
+    p.at[0] = row;
+    if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
+  }
+
   MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
 #pragma unroll
     for (int a = Work::kRank - 1; a > Work::kKept; --a) {
@@ -87,7 +102,9 @@ struct RowPlace {
 };
 
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
-// loaded again in each phase, these are all there are.
+// loaded again in each phase, these are all there are. Behind the end of the row the last step is loaded and computed
+// with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
+// once.
 template <int V, int kItems, bool kAgain, class Work>
 struct RowThread {
   using Row = typename Work::template Row<V>;
@@ -97,7 +114,8 @@ struct RowThread {
   Work const& work;
   Extents<Work::kRank> const& extents;
   RowPlace<V, Work> place;
-  uint32_t first, stride, length;
+  uint32_t first, stride, last;
+  bool exists;
   Row row;
   Loads kept[kItems];
 
@@ -105,23 +123,19 @@ struct RowThread {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       uint32_t const step = base + first + i * stride;
-      if (step < length) {
-        place.move(step, extents);
-        work.template load<V>(place.p, to[i]);
-      }
+      place.move(step < last ? step : last, extents);
+      work.template load<V>(place.p, to[i]);
     }
   }
 
-  // Calls `each(loads)` for the steps from `base` on.
+  // Calls `each(loads, is_inside)` for the steps from `base` on.
   template <class Each>
   MUCC_DEVICE void visit(Loads const (&loads)[kItems], uint32_t base, Each const& each) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       uint32_t const step = base + first + i * stride;
-      if (step < length) {
-        place.move(step, extents);
-        each(loads[i]);
-      }
+      place.move(step < last ? step : last, extents);
+      each(loads[i], exists && step <= last);
     }
   }
 
@@ -129,7 +143,7 @@ struct RowThread {
   MUCC_DEVICE void for_each(Each const& each) {
     if constexpr (kAgain) {
 #pragma unroll 1
-      for (uint32_t base = 0; base < length; base += kItems * stride) {
+      for (uint32_t base = 0; base <= last; base += kItems * stride) {
         Loads loads[kItems];
         load(loads, base);
         visit(loads, base, each);
@@ -146,10 +160,12 @@ struct RowThread {
       typename Kinds::Totals acc[V];
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-      for_each([&](Loads const& loads) {
+      for_each([&](Loads const& loads, bool is_inside) {
         auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads);
+        if (is_inside) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
+          for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
+        }
       });
       if constexpr (Work::kInner) combine_vector<V, Kinds>(acc);
       sharing.template combine<Kinds>(acc);
@@ -164,12 +180,16 @@ struct RowThread {
   }
 
   template <class Sharing>
-  MUCC_DEVICE void run(bool exists, bool is_first, Sharing& sharing) {
+  MUCC_DEVICE void run(bool is_first, Sharing& sharing) {
     place.move(0, extents);
-    if (exists) work.template begin<V>(place.p, row);
+    work.template begin<V>(place.p, row);
     if constexpr (!kAgain) load(kept, 0);
     reduce<0>(sharing);
-    for_each([&](Loads const& loads) { work.template store<V>(place.p, row, loads); });
+    if constexpr (Work::kFills) {
+      for_each([&](Loads const& loads, bool is_inside) {
+        work.template store<V>(place.p, row, loads, is_inside);
+      });
+    }
     place.move(0, extents);
     if (exists && is_first) work.template finish<V, kSums>(place.p, row);
   }
@@ -183,7 +203,7 @@ struct WarpRows {
 
   template <class Kinds>
   MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
-    combine_lanes<Kinds>(acc[0], 1, lanes);
+    combine_lanes<Kinds>(acc, 1, lanes);
   }
 };
 
@@ -196,7 +216,7 @@ struct BlockRows {
   MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
     int const lane = threadIdx.x % 32;
     auto& totals = shared[turn++ % 2];
-    combine_lanes<Kinds>(acc[0], 1, 32);
+    combine_lanes<Kinds>(acc, 1, 32);
     if (lane == 0) {
 #pragma unroll
       for (int k = 0; k < Kinds::kCount; ++k) totals[k][threadIdx.x / 32] = acc[0][k];
@@ -207,7 +227,7 @@ struct BlockRows {
 #pragma unroll
       for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = totals[k][lane];
     }
-    combine_lanes<Kinds>(acc[0], 1, 32);
+    combine_lanes<Kinds>(acc, 1, 32);
   }
 };
 
@@ -220,13 +240,12 @@ struct ColumnRows {
   MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
     int const lane = threadIdx.x & (lanes - 1);
     auto& totals = shared[turn++ % 2];
+    combine_lanes<Kinds, V>(acc, lanes, 32);
+    if (int(threadIdx.x % 32) < lanes) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-      combine_lanes<Kinds>(acc[v], lanes, 32);
-      if (int(threadIdx.x % 32) < lanes) {
+      for (int v = 0; v < V; ++v)
 #pragma unroll
         for (int k = 0; k < Kinds::kCount; ++k) totals[k][threadIdx.x / 32][lane * V + v] = acc[v][k];
-      }
     }
     __syncthreads();
 #pragma unroll
@@ -248,14 +267,14 @@ struct ColumnRows {
 // Reduced axes are innermost. A group of up to 32 lanes of a warp shares a row.
 template <int V, int kItems, class Work>
 MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
-  int const lane = threadIdx.x & (shape.lanes - 1);
-  int64_t const row = int64_t(blockIdx.x) * (shape.threads / shape.lanes) + threadIdx.x / shape.lanes;
+  uint32_t const lane = threadIdx.x & (shape.lanes - 1);
+  uint32_t const row = blockIdx.x * (shape.threads / shape.lanes) + threadIdx.x / shape.lanes;
   bool const exists = row < shape.rows;
   RowThread<V, kItems, false, Work> thread{work, extents};
-  thread.place.p.template split<0, Work::kKept>(exists ? row : 0, extents.of);
-  thread.first = lane, thread.stride = shape.lanes, thread.length = exists ? shape.length : 0;
+  thread.first = lane, thread.stride = shape.lanes, thread.last = shape.length - 1, thread.exists = exists;
+  thread.place.start(exists ? row : 0, extents);
   WarpRows sharing{shape.lanes};
-  thread.run(exists, lane == 0, sharing);
+  thread.run(lane == 0, sharing);
 }
 
 // The same where the threads of a block share a row. With kAgain the row is loaded in each phase.
@@ -263,10 +282,10 @@ template <int V, int kItems, bool kAgain, class Work>
 MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
   __shared__ float shared[2][Work::kWidest][32];
   RowThread<V, kItems, kAgain, Work> thread{work, extents};
-  thread.place.p.template split<0, Work::kKept>(int64_t(blockIdx.x), extents.of);
-  thread.first = threadIdx.x, thread.stride = shape.threads, thread.length = shape.length;
+  thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
+  thread.place.start(blockIdx.x, extents);
   BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
-  thread.run(true, threadIdx.x == 0, sharing);
+  thread.run(threadIdx.x == 0, sharing);
 }
 
 // The innermost axis is kept. Each thread works on V rows side by side, `lanes` threads lie side by side, and all
@@ -275,15 +294,14 @@ template <int V, int kItems, bool kAgain, class Work>
 MUCC_DEVICE void rows_columns(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
   constexpr int kWarps = Work::kThreads / 32;
   __shared__ float shared[2][Work::kWidest][kWarps][32 * V];
-  int64_t const column = int64_t(blockIdx.x) * shape.lanes + (threadIdx.x & (shape.lanes - 1));
+  uint32_t const column = blockIdx.x * shape.lanes + (threadIdx.x & (shape.lanes - 1));
   bool const exists = column < shape.rows;
   RowThread<V, kItems, kAgain, Work> thread{work, extents};
-  thread.place.p.template split<0, Work::kKept>(exists ? column : 0, extents.of);
-  thread.place.p.at[Work::kKept - 1] *= V;
   thread.first = threadIdx.x / shape.lanes, thread.stride = shape.threads / shape.lanes;
-  thread.length = exists ? shape.length : 0;
+  thread.last = shape.length - 1, thread.exists = exists;
+  thread.place.start(exists ? column : 0, extents);
   ColumnRows<V, Work::kWidest, kWarps> sharing{shared, shape.lanes, shape.threads / 32, 0};
-  thread.run(exists, int(threadIdx.x) < shape.lanes, sharing);
+  thread.run(int(threadIdx.x) < shape.lanes, sharing);
 }
 
 // The first S of V lanes.

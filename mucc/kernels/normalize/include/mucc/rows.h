@@ -8,8 +8,7 @@ namespace mucc {
 // `rows` rows of `length` steps each. Where rows lie side by side, a step is one element of each of V rows, and `rows`
 // counts groups of V rows. `lanes` threads share a row, or as many rows side by side are those of a warp's threads.
 struct RowShape {
-  int64_t rows;
-  uint32_t length;
+  uint32_t rows, length;
   int lanes, threads;
 };
 

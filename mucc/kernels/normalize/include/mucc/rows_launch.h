@@ -12,13 +12,13 @@ struct RowPlan {
   int code;
 };
 
-// Rows whose elements are neighbours. `codes` are those of single elements: a few lanes of a warp, a block, a block that
-// loads again; then of vectors: a few lanes, a warp, a block with a short and a long part of the row in each thread, a
+// Rows whose elements are neighbours. `codes` are those of single elements: lanes of a warp, a block, a block that loads
+// again; then of vectors: a few lanes, a warp, a block with a short and a long part of the row in each thread, a
 // block that loads again.
 template <class Op>
 RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   bool const vector = v > 1;
-  RowPlan plan{{rows, uint32_t(length), 32, Op::kThreads}, 0, 0};
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, 0};
   auto& shape = plan.shape;
   int const few = Op::kFew / v, some = Op::kSome / v, many = Op::kMany / v;
   if (length <= 32 * few || (vector && length <= 32 * many)) {
@@ -30,7 +30,7 @@ RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   plan.blocks = rows;
   auto const threads = [&](int items) { return 32 * blocks_of(length, 32 * items); };
   bool const is_long = vector && length > 256 * some;
-  int const items = is_long ? many : some;
+  int const items = is_long ? many : vector ? some : few;
   int64_t const most = is_long ? Op::kManyThreads : Op::kMostThreads;
   plan.code = vector ? 5 + is_long : 1;
   if (threads(items) <= most) {
@@ -47,7 +47,7 @@ RowPlan plan_rows(int64_t rows, int64_t length, int v) {
 // in registers and where it loads again.
 template <class Op>
 RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
-  RowPlan plan{{rows, uint32_t(length), 32, Op::kThreads}, 0, v > 1 ? 2 : 0};
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, v > 1 ? 2 : 0};
   auto& shape = plan.shape;
   // Whole sectors of memory.
   int const least = v > 1 ? 2 : 8, items = v > 1 ? Op::kColumnItems : 16;
@@ -73,10 +73,11 @@ int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op
   for (int a = 0; a < Op::kKept; ++a) rows *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
   if (rows == 0) return 0;
-  RowPlan plan = Op::kInner ? plan_rows<Op>(rows, length, v) : plan_columns<Op>(c, rows, length, v);
-  if (plan.blocks > INT32_MAX || length > INT32_MAX)
+  if (length == 0) return fail("MU6007", "%s, stage %s: rows without elements", c.kernel->name, stage);
+  RowPlan const plan = Op::kInner ? plan_rows<Op>(rows, length, v) : plan_columns<Op>(c, rows, length, v);
+  if (plan.blocks > INT32_MAX || rows > UINT32_MAX || length > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  void* parameters[] = {&op, &extents, &plan.shape};
+  void* parameters[] = {&op, &extents, const_cast<RowShape*>(&plan.shape)};
   Geometry const geometry{{unsigned(plan.blocks), 1, 1}, unsigned(plan.shape.threads)};
   return start(c, stage, codes[plan.code], geometry, parameters);
 }
