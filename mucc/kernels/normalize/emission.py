@@ -28,7 +28,7 @@ class NormalizeWork(AcrossWork):
     members = words(
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kSome kMany
-        kMostThreads kManyThreads kColumnItems kFills is_inside
+        kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         """
     )
 
@@ -90,6 +90,12 @@ class NormalizeWork(AcrossWork):
             and sum(op in need for need in needs) > 1
         ]
 
+    @property
+    def _late(self) -> int:
+        """How many loads of elements only the last phase needs."""
+        is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
+        return sum(op not in self.kept and op not in self.of_rows for op in is_load)
+
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
@@ -97,7 +103,9 @@ class NormalizeWork(AcrossWork):
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
-        many = max(_REGISTERS // loads, 8)
+        late = self._late
+        # Fewer where a thread loads more at the end: its registers must do.
+        many = max((_REGISTERS if late == 0 else _REGISTERS - 8) // loads // 8 * 8, 8)
         some = min(many, 16)
         return self.assemble(
             Parts(
@@ -107,7 +115,8 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
                     f"kWidest = {widest};",
                     f"static constexpr int kFew = 8, kSome = {some}, kMany = {many};",
-                    "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
+                    f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
+                    f"static constexpr int kManyBlocks = {1 if late else 2};",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
                     f"static constexpr bool kInner = {_bool(inner)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
@@ -203,7 +212,7 @@ _GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape 
 
 def _inner(entry: str) -> list[Entry]:
     """Return the kernels in the order of `plan_rows`."""
-    most = "Op::kMostThreads"
+    most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
         ("block", "block<1, Op::kFew, false>", most),
@@ -211,7 +220,7 @@ def _inner(entry: str) -> list[Entry]:
         ("short_vector", "warp<Op::kVector, Op::kFew / Op::kVector>", "Op::kThreads"),
         ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
         ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector, false>", most),
-        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector, false>", "Op::kManyThreads, 2"),
+        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector, false>", many),
         ("again_vector", "block<Op::kVector, Op::kSome / Op::kVector, true>", most),
     )
     return [
