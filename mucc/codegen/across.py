@@ -25,7 +25,7 @@ class AcrossWork(Pointwise):
 
     def node(self, node: Operation) -> None:
         before, loads = len(self.statements), len(self.loads)
-        if _is_across(node):
+        if is_across(node):
             self.lanes[node.results[0]] = self.namer(f"{node.name.rpartition('.')[2]}_v")
         else:
             super().node(node)
@@ -36,29 +36,28 @@ class AcrossWork(Pointwise):
     def groups(self) -> Sequence[Sequence[int]]:
         return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
 
-    def nodes_for(self, wanted: Sequence[SSAValue]) -> dict[Operation, None]:
-        """Return the nodes from which `wanted` are computed, back to loads and value nodes."""
+    def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """Return the C++ statements that compute `wanted` from loads and value nodes."""
+        return [f"    {self.lines[op]}" for op in self.nodes_for(wanted) if self.lines[op]]
+
+    def nodes_for(self, wanted: Sequence[SSAValue]) -> list[Operation]:
+        """Return the nodes that compute `wanted`, in order, back to loads and value nodes."""
 
         def operands(op: Operation) -> list[Operation]:
-            inputs = () if _is_across(op) else op.operands
+            inputs = () if is_across(op) else op.operands
             return [v.owner for v in inputs if isinstance(v.owner, Operation) and v.owner in self.lines]
 
         found: dict[Operation, None] = {}
         for value in wanted:
             if isinstance(value.owner, Operation):
                 found |= dict.fromkeys(postorder(value.owner, operands))
-        return found
-
-    def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
-        """Return the C++ statements that compute `wanted` from loads and value nodes."""
-        found = self.nodes_for(wanted)
-        return [f"    {self.lines[op]}" for op in self.lines if op in found and self.lines[op]]
+        return [op for op in self.lines if op in found]
 
     def loads_for(self, wanted: Sequence[SSAValue]) -> list[Operand]:
         """Return the tensors that are read to compute `wanted`."""
         return [operand for op in self.nodes_for(wanted) for operand in self.read.get(op, ())]
 
 
-def _is_across(node: Operation) -> bool:
+def is_across(node: Operation) -> bool:
     """Whether a node's value is computed from those of other elements."""
     return isinstance(node, ValueNode) and not isinstance(node, READS)

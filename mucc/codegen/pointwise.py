@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -157,11 +158,14 @@ class Parts:
 class Pointwise(ABC):
     """Builder of a kernel over a space from its loads, bodies and stores; kinds of kernels extend it."""
 
+    members: ClassVar[frozenset[str]] = frozenset()
+    """Names that the struct of this kind of kernel and the functions in it define besides those of all."""
+
     def __init__(self, op: DeviceKernelOp, space: Dims, places: Places):
         self.op = op
         self.places = places
         self.space = space
-        self.namer = Namer(_MEMBERS)
+        self.namer = Namer(_MEMBERS | self.members)
         self.bodies: list[Body] = []
         self.statements: list[str] = []
         self.lanes: dict[SSAValue, str] = {}

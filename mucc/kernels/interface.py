@@ -17,11 +17,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.setting_kinds import Setting
 from mucc.dialects.mu.settings import Chosen
-from mucc.dialects.mu.types import Dim, Dims, TensorType
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Finding, Pass
+from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.traffic import NOTHING, Traffic
 from mucc.kernels.workload import Workload
 
@@ -78,6 +80,11 @@ class FormingStage(Protocol):
     @property
     def stored(self) -> Sequence[SSAValue]:
         """Its values that others read from memory, as far as they are known."""
+        ...
+
+    @property
+    def axes(self) -> Mapping[SSAValue, Axes]:
+        """For each axis of a value in flight, the axis of the space that walks along it (see `Access`)."""
         ...
 
 
@@ -158,6 +165,25 @@ class Kind(ABC, Generic[Op]):
         The elements are in the same order; see `RegroupOp`.
         """
         return False
+
+    def space(self, anchor: AnchorOp) -> Dims:
+        """Return the extents of the pointwise work that may join a kernel around an anchor."""
+        return anchor.space
+
+    def placed(self, stage: FormingStage, op: Operation) -> Axes | None:
+        """Return where the result of an anchor that the kernel keeps in flight lies in the space.
+
+        Also that of pointwise work or of a view with an operand in flight: None where the kernel does not
+        compute it. By default it computes pointwise work of the space's shape.
+        """
+        dims = Shaped.of(op.results[0].type).dims
+        computes = isinstance(op, AnchorOp) or (isinstance(op, ElementwiseOp) and dims == stage.space)
+        return identity(dims) if computes else None
+
+    stores_operands: ClassVar[bool] = False
+    """Whether the kernel also stores values that are its operands, where it computes them and others read
+    them.
+    """
 
     takes_integers: ClassVar[bool] = True
     """Whether pointwise work in the kernel may compute with integers."""

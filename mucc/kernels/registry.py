@@ -18,6 +18,7 @@ KINDS: dict[str, str] = {
     "conv": "mucc.kernels.conv.kind:ConvKind",
     "gemm": "mucc.kernels.gemm.kind:GemmKind",
     "map": "mucc.kernels.map.kind:MapKind",
+    "normalize": "mucc.kernels.normalize.kind:NormalizeKind",
     "reduce": "mucc.kernels.reduce.kind:ReduceKind",
     "scan": "mucc.kernels.scan.kind:ScanKind",
     "pool": "mucc.kernels.pool.kind:PoolKind",

@@ -38,12 +38,14 @@ def beside(values: Values, stage: Stage, op: AnchorOp) -> Candidate:
 def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) -> Candidate:
     """Return a stage as a candidate for pointwise work, which moves `alone` if a map computes it."""
     part = range_of(values, stage, op)
-    if part is not None and (reason := _not_of_range(values, stage, op, part)) is not None:
-        return refused(stage, reason)
-    if part is None and stage.space != dims_of(op.result):
-        return refused(
-            stage, f"its shape {_shape(dims_of(op.result))} is not the stage's {_shape(stage.space)}"
-        )
+    if part is not None:
+        if (reason := _not_of_range(values, stage, op, part)) is not None:
+            return refused(stage, reason)
+    elif stage.kind.placed(stage, op) is None:
+        dims = dims_of(op.result)
+        if dims == stage.space:
+            return refused(stage, "it takes a value of the stage along other axes than the stage computes it")
+        return refused(stage, f"its shape {_shape(dims)} is not the stage's {_shape(stage.space)}")
     if op.computes_integers and not stage.kind.takes_integers:
         return refused(stage, f"{stage.kind.name} kernels compute no integers")
     needs = elsewhere(values, stage, op)

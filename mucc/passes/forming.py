@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.interface import Answer, Joins, Kind, Refused
+from mucc.kernels.lowering.access import Axes
 from mucc.kernels.traffic import Traffic
 
 
@@ -33,6 +34,8 @@ class Stage:
     """Values that it reads from memory, with the stage that writes each."""
     stored: list[SSAValue] = field(default_factory=list[SSAValue])
     """Values that others read from memory."""
+    axes: dict[SSAValue, Axes] = field(default_factory=dict[SSAValue, Axes])
+    """Where the values that it has in flight lie in the space."""
 
     def waits_for(self, other: Stage) -> bool:
         """Whether this stage is, or reads directly or indirectly what is written by, the other."""

@@ -21,10 +21,11 @@ from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import GeneratedOp, IndexMapOp, RegroupOp
+from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
+from mucc.kernels.lowering.access import Axes
 from mucc.kernels.traffic import NOTHING
 from mucc.passes.candidates import beside, computed, elsewhere, integers, range_of, taken, unreached
 from mucc.passes.column_ranges import is_stored_by_ranges
@@ -74,6 +75,8 @@ class Partition(Values):
                     self._regroup(op)
                 case IndexMapOp():
                     self._index_map(op)
+                case _ if isinstance(op, (*AXIS_VIEWS, BroadcastOp)):
+                    self._view(op)
                 case PinOp():
                     self._pin(op)
                 case ReturnOp():
@@ -93,20 +96,19 @@ class Partition(Values):
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
         candidates = [] if home is None else [taken(self, home, op, needs)]
-        candidates += [beside(self, stage, op) for stage in self._computing(op)]
+        candidates += [beside(self, s, op) for s in self._computing(op) if s is not home]
         candidates.append(Candidate(Place.OPENED, None, Joins(NOTHING, 0)))
         chosen = best(candidates, NO_SIZES, earlier)
         if (stage := chosen.stage) is not None:
             self._join(stage, op)
         else:
-            stage = Stage(kind, op, op.space)
+            stage = Stage(kind, op, kind.space(op))
             self.stages.append(stage)
         for operand in op.operands:
             if operand not in in_memory and self.home.get(operand) is not stage:
                 stage.read(self.needs(operand))
-        is_computed = stage.anchor is op or stage in self._computing(op)
-        if is_computed and stage.kind.keeps_in_flight(op):
-            self.home[op.results[0]] = stage
+        if stage.kind.keeps_in_flight(op):
+            self._keep(op.results[0], stage, stage.kind.placed(stage, op))
         self._decide(op, chosen._replace(stage=stage), candidates)
         stage.read(needs)
         if op.results[0] not in self.home:
@@ -122,6 +124,18 @@ class Partition(Values):
         stage.members.append(op)
         if stage.anchor is not None:
             self.joined[op] = stage.anchor
+
+    def _keep(self, value: SSAValue, stage: Stage, axes: Axes | None) -> None:
+        """Note that a stage has a value in flight, along these axes of its space."""
+        assert axes is not None
+        self.home[value] = stage
+        stage.axes[value] = axes
+
+    def _view(self, op: Operation) -> None:
+        """Keep what a view shows of a value in flight in flight, too, where the kernel can do that."""
+        stage = self.home.get(op.operands[0])
+        if stage is not None and (axes := stage.kind.placed(stage, op)) is not None:
+            self._keep(op.results[0], stage, axes)
 
     def _decide(self, op: Operation, chosen: Candidate, candidates: list[Candidate]) -> None:
         if self.decisions is not None:
@@ -192,9 +206,11 @@ class Partition(Values):
             needs = elsewhere(self, stage, op)
             self._join(stage, op)
             stage.read(needs)
-            self.home[op.result] = stage
             if (part := range_of(self, stage, op)) is not None:
+                self.home[op.result] = stage
                 self.ranges[op.result] = part
+            else:
+                self._keep(op.result, stage, stage.kind.placed(stage, op))
         self._decide(op, chosen, candidates)
 
     def _pin(self, op: PinOp) -> None:
@@ -217,7 +233,7 @@ class Partition(Values):
         for operand in op.operands:
             value = self.behind_pins(operand)
             self.returned.add(value)
-            if (stage := self.writer(value)) is not None:
+            if (stage := self.writer(value) or self._storing(value)) is not None:
                 stage.store(value)
             else:
                 lone.append(value)
@@ -240,6 +256,15 @@ class Partition(Values):
         is_computed = isinstance(root.owner, ElementwiseOp | GeneratedOp)
         if is_computed and all(self.writer(form) is None for form in forms):
             self._map(forms)
+
+    def _storing(self, value: SSAValue) -> Stage | None:
+        """Let a stage that computes a value as an operand store it for others, where its kind does that."""
+        for stage in self.stages:
+            fills = stage.kind.stores_operands and dims_of(value) == stage.space
+            if fills and value.owner in self.recomputed(stage):
+                self.written[value] = stage
+                return stage
+        return None
 
     def _map(self, values: Sequence[SSAValue], copies: Sequence[SSAValue] = ()) -> Stage:
         """Add a map stage that writes pointwise values, or copies of what is in memory."""

@@ -66,7 +66,7 @@ inline int sm_count = 0;  // that plans are made for
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-constexpr int kMost = 256, kStack = 1 << 16;
+constexpr int kMost = 1024, kStack = 1 << 16;
 inline ucontext_t scheduler, threads[kMost];
 inline bool ended[kMost];
 inline uint64_t passed[2][kMost];

@@ -356,9 +356,14 @@ def _strides(layout: Any, shape: tuple[int, ...], unit: int, rng: np.random.Gene
 
 
 def run(
-    program: Program, info: KernelInfo, dims: dict[str, int], seed: int, floats: Sequence[float] = ()
+    program: Program,
+    info: KernelInfo,
+    dims: dict[str, int],
+    seed: int,
+    floats: Sequence[float] = (),
+    within: float = 0.0,
 ) -> None:
-    """Run a kernel and compare with the interpreter, exactly.
+    """Run a kernel and compare with the interpreter: exactly, or `within` times the size of a number.
 
     Its inputs are small integers, and floats are drawn from `floats` where these are given.
     """
@@ -394,7 +399,6 @@ def run(
     expected = program.compilation.interpret(info.name, inputs)
     for arg, place, want in zip(info.outputs, places[len(inputs) :], expected, strict=True):
         assert place is not None
-        np.testing.assert_array_equal(
-            decode(place.bits, arg.dtype), rounded(want, arg.dtype), err_msg=f"{info.name} {arg.name} {dims}"
-        )
+        got, want = decode(place.bits, arg.dtype), rounded(want, arg.dtype)
+        np.testing.assert_allclose(got, want, within, within, err_msg=f"{info.name} {arg.name} {dims}")
         assert not place.strays(), f"{info.name} writes beyond {arg.name} {dims}"

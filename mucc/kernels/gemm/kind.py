@@ -55,7 +55,7 @@ class GemmKind(Kind[GemmOp]):
         return anchor.operands
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
-        return True
+        return isinstance(anchor, ContractionOp)
 
     def stores_ranges(self, anchor: AnchorOp, types: Sequence[TensorType], target: str | None) -> bool:
         from mucc.kernels.gemm.claims import stores_ranges

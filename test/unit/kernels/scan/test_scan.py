@@ -79,7 +79,7 @@ def kernels(text: str) -> list[str]:
         ("return cumsum(cumsum(x, axis=0), axis=1)", ["scan", "scan"]),
         ("return cumsum(x @ x, axis=1)", ["gemm", "scan"]),
         ("return cumsum(x, axis=1) @ x", ["scan", "gemm"]),
-        ("y = cumsum(x, axis=1) return y / sum(y, axis=1)[:, None]", ["scan", "reduce", "map"]),
+        ("y = cumsum(x, axis=1) return y / sum(y, axis=1)[:, None]", ["scan", "normalize"]),
         ("return cumsum(x, axis=1).T + x", ["scan", "map"]),
         ("stage h = cumprod(x, axis=1) return h + x", ["scan", "map"]),
     ],

@@ -118,7 +118,7 @@ def kernels(text: str) -> list[str]:
         ("return sort(x) + sort(x, axis=0)", ["sort", "sort"]),
         ("return sort(x @ x)", ["gemm", "sort"]),
         ("return sort(x) @ x", ["sort", "gemm"]),
-        ("y = sort(x) return y / sum(y, axis=1)[:, None]", ["sort", "reduce", "map"]),
+        ("y = sort(x) return y / sum(y, axis=1)[:, None]", ["sort", "normalize"]),
         ("stage h = sort(x) return h + x", ["sort", "map"]),
         ("return take_along(x, argsort(b * x), axis=1) - x", ["sort", "map"]),
         ("return x + topk(x, 1) * cast(argtopk(x, 1), f32)", ["sort", "map"]),

@@ -1,0 +1,1 @@
+"""Chains of reductions over the same axes, with pointwise work before, between and behind them."""

@@ -1,0 +1,262 @@
+"""C++ of normalize kernels (mucc/rows.cuh)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.across import AcrossWork, is_across
+from mucc.codegen.kernel_code import LightCode
+from mucc.codegen.memory import ZERO, Places
+from mucc.codegen.names import words
+from mucc.codegen.pointwise import THREADS, Operand, Parts
+from mucc.codegen.reductions import reduction
+from mucc.codegen.texts import Entry, Texts
+from mucc.dialects.cutlass.nodes import LoadNode, LoadOp, StoreNode
+from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
+
+_REGISTERS = 32
+"""Numbers of a row that a thread keeps from phase to phase, at most."""
+
+
+class NormalizeWork(AcrossWork):
+    """The C++ of a normalize kernel: pointwise work in phases, with reductions between them."""
+
+    members = words(
+        """
+        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kSome kMany
+        kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        """
+    )
+
+    def __init__(self, op: NormalizeKernelOp, places: Places):
+        self.rows = op
+        self.of_rows: set[Operation] = set()
+        """Loads of what is the same for all elements of a row."""
+        super().__init__(op, op.extents, frozenset(op.axes.get_values()), places)
+
+    def node(self, node: Operation) -> None:
+        before = len(self.loads)
+        if isinstance(node, RowStoreOp):
+            self.store(node, self._row_output(node))
+            self.lines[node] = ""
+            return
+        super().node(node)
+        is_load = isinstance(node, LoadOp) and isinstance(node.source.type, TensorType)
+        if is_load and not any(self._varies(operand) for operand in self.loads[before:]):
+            self.of_rows.add(node)
+
+    def _varies(self, operand: Operand) -> bool:
+        """Whether a load gets different elements of an operand within a row."""
+        return bool(operand.bounds) or any(not operand.strides[axis].is_zero for axis in self.axes)
+
+    def _row_output(self, node: RowStoreOp) -> Operand:
+        operand = self.output(node.destination, Shaped.of(node.destination.type).dims)
+        strides = [ZERO] * len(self.space)
+        for axis, stride in zip(node.axes.get_values(), operand.strides, strict=True):
+            if axis >= 0:
+                strides[axis] = stride
+        return Operand(operand.member, operand.memory, strides)
+
+    @cached_property
+    def phases(self) -> list[list[RowReduceOp]]:
+        """The reductions that need no result of each other, together, in order."""
+        depths: dict[RowReduceOp, int] = {}
+        for op in self.lines:
+            if isinstance(op, RowReduceOp):
+                before = (o for o in self.nodes_for([op.value]) if isinstance(o, RowReduceOp))
+                depths[op] = max((depths[o] + 1 for o in before), default=0)
+        return [[op for op, d in depths.items() if d == k] for k in range(max(depths.values()) + 1)]
+
+    @cached_property
+    def wanted(self) -> list[list[SSAValue]]:
+        """The values that each phase reduces, and those that are stored of all elements."""
+        full = [store.value for store in self.op.stores if not isinstance(store, RowStoreOp)]
+        return [*([op.value for op in phase] for phase in self.phases), full]
+
+    @cached_property
+    def kept(self) -> list[Operation]:
+        """The loads of elements that more than one phase needs."""
+        needs = [set(self.nodes_for(values)) for values in self.wanted]
+        return [
+            op
+            for op in self.lines
+            if isinstance(op, LoadNode)
+            and op not in self.of_rows
+            and isinstance(op.source.type, TensorType)
+            and sum(op in need for need in needs) > 1
+        ]
+
+    @property
+    def _late(self) -> int:
+        """How many loads of elements only the last phase needs."""
+        is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
+        return sum(op not in self.kept and op not in self.of_rows for op in is_load)
+
+    def texts(self, entry: str) -> Texts:
+        """Return the C++ of the kernel in parts."""
+        kept, gone = self.merged()
+        inner, rank = self.runs_fastest(self.axes), len(kept) + len(gone)
+        widest = max(map(len, self.phases))
+        vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
+        loads = max(1, len(self.kept))
+        late = self._late
+        # Fewer where a thread loads more at the end: its registers must do.
+        many = max((_REGISTERS if late == 0 else _REGISTERS - 8) // loads // 8 * 8, 8)
+        some = min(many, 16)
+        return self.assemble(
+            Parts(
+                fast=rank - 1 if inner else len(kept) - 1,
+                constants=[
+                    f"static constexpr int kRank = {rank}, kVector = {vector}, kThreads = {THREADS};",
+                    f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
+                    f"kWidest = {widest};",
+                    f"static constexpr int kFew = 8, kSome = {some}, kMany = {many};",
+                    f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
+                    f"static constexpr int kManyBlocks = {1 if late else 2};",
+                    f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
+                    f"static constexpr bool kInner = {_bool(inner)};",
+                    f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
+                ],
+                work=self._work(),
+                entries=_inner(entry) if inner else _columns(entry),
+                launcher="launch_rows",
+            )
+        )
+
+    def _work(self) -> list[str]:
+        reduced = [op for phase in self.phases for op in phase]
+        of_rows = [op for op in self.lines if op in self.of_rows]
+        text = [
+            *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
+            *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
+            *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
+            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
+        ]
+        given = "P const& p, Row<V> const& row, Loads<V> const& loads"
+        for k, (phase, wanted) in enumerate(zip(self.phases, self.wanted, strict=False)):
+            kinds = ", ".join(reduction(op.kind.data, op.value) for op in phase)
+            returned = ", ".join(self.lanes[value] for value in wanted)
+            taken = [f"    row.{self.lanes[op.result]} = results.of[{i}];" for i, op in enumerate(phase)]
+            values = f"mucc::RowValues<V, {len(phase)}>"
+            lines = [*self._computing(wanted), f"    return {{{{{returned}}}}};"]
+            text += [
+                f"  static MUCC_DEVICE mucc::RowKinds<{kinds}> kinds(mucc::Phase<{k}>) {{ return {{}}; }}",
+                *_function("values", f"mucc::Phase<{k}>, {given}", lines, returns=values),
+                "  template <int V>",
+                f"  MUCC_DEVICE void end(mucc::Phase<{k}>, Row<V>& row, {values} const& results) const {{",
+                *taken,
+                "  }",
+            ]
+        full, of_rows_too = self._stores(RowStoreOp, False), self._stores(RowStoreOp, True)
+        text += _function("store", f"{given}, bool is_inside", [*self._computing(self.wanted[-1]), *full])
+        values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
+        finished = [*self._computing(values), *of_rows_too]
+        return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
+
+    def _loading(self, ops: Sequence[Operation], to: str) -> list[str]:
+        """Return the statements that load what a struct keeps."""
+        lines: list[str] = []
+        for op in ops:
+            name = self.lanes[op.results[0]]
+            lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
+        return lines
+
+    def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """Return the statements that compute values from what the structs keep, and from further loads."""
+        lines: list[str] = []
+        for op in self.nodes_for(wanted):
+            name = self.lanes[op.results[0]]
+            if is_across(op) or op in self.of_rows:
+                lines.append(f"    auto const& {name} = row.{name};")
+            elif op in self.kept:
+                lines.append(f"    auto const& {name} = loads.{name};")
+            elif self.lines[op]:
+                lines.append(f"    {self.lines[op]}")
+        return lines
+
+    def _stores(self, kind: type[StoreNode], of_rows: bool) -> list[str]:
+        lanes = "mucc::first_lanes<S>({})" if of_rows else "{}"
+        where = "" if of_rows else "if (is_inside) "
+        return [
+            f"    {where}mucc::store({o.member}, p, {lanes.format(result)});"
+            for node, o, result in zip(self.op.stores, self.outputs, self.results, strict=True)
+            if isinstance(node, kind) is of_rows
+        ]
+
+
+def _bool(value: bool) -> str:
+    return str(value).lower()
+
+
+def _struct(name: str, members: Sequence[str]) -> list[str]:
+    return [
+        "  template <int V>",
+        f"  struct {name} {{",
+        *(f"    mucc::Lanes<V> {m};" for m in members),
+        "  };",
+    ]
+
+
+def _function(
+    name: str, given: str, lines: Sequence[str], over: str = "int V, class P", returns: str = "void"
+) -> list[str]:
+    return [f"  template <{over}>", f"  MUCC_DEVICE {returns} {name}({given}) const {{", *lines, "  }"]
+
+
+_GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
+
+
+def _inner(entry: str) -> list[Entry]:
+    """Return the kernels in the order of `plan_rows`."""
+    most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
+    kernels = (
+        ("short", "warp<1, Op::kFew>", "Op::kThreads"),
+        ("block", "block<1, Op::kFew, false>", most),
+        ("again", "block<1, Op::kFew, true>", most),
+        ("short_vector", "warp<Op::kVector, Op::kFew / Op::kVector>", "Op::kThreads"),
+        ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
+        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector, false>", most),
+        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector, false>", many),
+        ("again_vector", "block<Op::kVector, Op::kSome / Op::kVector, true>", most),
+    )
+    return [
+        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds)
+        for name, function, bounds in kernels
+    ]
+
+
+def _columns(entry: str) -> list[Entry]:
+    """Return the kernels in the order of `plan_columns`."""
+    kernels = (
+        ("columns", "1, 16, false"),
+        ("columns_again", "1, 16, true"),
+        ("columns_vector", "Op::kVector, Op::kColumnItems, false"),
+        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true"),
+    )
+    return [
+        Entry(
+            f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", "Op::kThreads, 2"
+        )
+        for name, given in kernels
+    ]
+
+
+class NormalizeCode(LightCode):
+    """A kernel of mucc/rows.cuh."""
+
+    HEADER = "mucc/rows.cuh"
+    LAUNCH_HEADER = "mucc/rows_launch.h"
+
+    def __init__(self, op: NormalizeKernelOp, places: Places):
+        self.op, self.places = op, places
+
+    def summary(self) -> str:
+        axes = list(self.op.axes.get_values())
+        return f"normalize of [{', '.join(map(str, self.op.extents))}] along axes {axes}"
+
+    def texts(self, entry: str) -> Texts:
+        return NormalizeWork(self.op, self.places).texts(entry)

@@ -1,0 +1,316 @@
+// Normalize kernels: reductions over the same axes, one after the other, with pointwise work before, between and behind
+// them, in one pass over memory.
+//
+// The space has its kept axes first, then the reduced ones; a row is the elements of one place in the kept axes. The
+// compiler writes `Op`, views of tensors, and `Work` upon it. Reductions that need no result of each other are one
+// phase. `begin` loads what is the same for a row, `load` what several phases need of V neighbouring elements,
+// `values(Phase<k>, ...)` computes what phase k reduces and `end` takes its results; `store` and `finish` write results
+// of the space's shape and of the rows'. The order in which elements are combined follows from the shape alone, so
+// that results do not change from run to run.
+#pragma once
+
+#include <mucc/rows.h>
+#include <mucc/view.cuh>
+
+namespace mucc {
+
+template <int k>
+struct Phase {};
+
+// V neighbouring elements of each of the values that a phase reduces.
+template <int V, int kCount>
+struct RowValues {
+  Lanes<V> of[kCount];
+};
+
+// The reductions of a phase. The counters in the folds are constants once the loops are unrolled.
+template <class... Kinds>
+struct RowKinds {
+  static constexpr int kCount = sizeof...(Kinds);
+  using Totals = float[kCount];
+
+  static MUCC_DEVICE void start(Totals& acc) {
+    int k = 0;
+    ((acc[k] = Kinds::identity, ++k), ...);
+  }
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    int k = 0;
+    ((acc[k] = Kinds::combine(acc[k], other[k]), ++k), ...);
+  }
+  template <int V>
+  static MUCC_DEVICE void add(Totals& acc, RowValues<V, kCount> const& values, int v) {
+    int k = 0;
+    ((acc[k] = Kinds::combine(acc[k], Kinds::first(values.of[k].of[v])), ++k), ...);
+  }
+};
+
+template <class Work, int k>
+using KindsOf = decltype(Work::kinds(Phase<k>{}));
+
+// Combines S totals over lanes of a warp whose numbers differ in the bits from `low` to below `high`; all of them have
+// the result.
+template <class Kinds, int S = 1>
+MUCC_DEVICE void combine_lanes(typename Kinds::Totals* acc, int low, int high) {
+#pragma unroll
+  for (int bit = 16; bit > 0; bit /= 2) {
+    if (bit >= high || bit < low) continue;
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+      typename Kinds::Totals other;
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) other[k] = __shfl_xor_sync(~0u, acc[s][k], bit);
+      Kinds::combine(acc[s], other);
+    }
+  }
+}
+
+template <int V, class Kinds>
+MUCC_DEVICE void combine_vector(typename Kinds::Totals (&acc)[V]) {
+#pragma unroll
+  for (int half = V / 2; half > 0; half /= 2) {
+#pragma unroll
+    for (int v = 0; v < half; ++v) Kinds::combine(acc[v], acc[v + half]);
+  }
+}
+
+// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced.
+template <int V, class Work>
+struct RowPlace {
+  Position<Work::kRank, int64_t> p;
+
+  MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
+#pragma unroll
+    for (int a = Work::kKept - 1; a > 0; --a) {
+      uint32_t const extent = uint32_t(extents.of[a]), rest = row / extent;
+      p.at[a] = row - rest * extent;
+      row = rest;
+    }
+    p.at[0] = row;
+    if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
+  }
+
+  MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
+#pragma unroll
+    for (int a = Work::kRank - 1; a > Work::kKept; --a) {
+      uint32_t const extent = uint32_t(extents.of[a]), rest = step / extent;
+      p.at[a] = step - rest * extent;
+      step = rest;
+    }
+    p.at[Work::kKept] = step;
+    if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
+  }
+};
+
+// What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
+// loaded again in each phase, these are all there are. Behind the end of the row the last step is loaded and computed
+// with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
+// once.
+template <int V, int kItems, bool kAgain, class Work>
+struct RowThread {
+  using Row = typename Work::template Row<V>;
+  using Loads = typename Work::template Loads<V>;
+  static constexpr int kSums = Work::kInner ? 1 : V;  // rows that a thread works on
+
+  Work const& work;
+  Extents<Work::kRank> const& extents;
+  RowPlace<V, Work> place;
+  uint32_t first, stride, last;
+  bool exists;
+  Row row;
+  Loads kept[kItems];
+
+  MUCC_DEVICE void load(Loads (&to)[kItems], uint32_t base) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      uint32_t const step = base + first + i * stride;
+      place.move(step < last ? step : last, extents);
+      work.template load<V>(place.p, to[i]);
+    }
+  }
+
+  // Calls `each(loads, is_inside)` for the steps from `base` on.
+  template <class Each>
+  MUCC_DEVICE void visit(Loads const (&loads)[kItems], uint32_t base, Each const& each) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      uint32_t const step = base + first + i * stride;
+      place.move(step < last ? step : last, extents);
+      each(loads[i], exists && step <= last);
+    }
+  }
+
+  template <class Each>
+  MUCC_DEVICE void for_each(Each const& each) {
+    if constexpr (kAgain) {
+#pragma unroll 1
+      for (uint32_t base = 0; base <= last; base += kItems * stride) {
+        Loads loads[kItems];
+        load(loads, base);
+        visit(loads, base, each);
+      }
+    } else {
+      visit(kept, 0, each);
+    }
+  }
+
+  template <int k, class Sharing>
+  MUCC_DEVICE void reduce(Sharing& sharing) {
+    if constexpr (k < Work::kPhases) {
+      using Kinds = KindsOf<Work, k>;
+      typename Kinds::Totals acc[V];
+#pragma unroll
+      for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+      for_each([&](Loads const& loads, bool is_inside) {
+        auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads);
+        if (is_inside) {
+#pragma unroll
+          for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
+        }
+      });
+      if constexpr (Work::kInner) combine_vector<V, Kinds>(acc);
+      sharing.template combine<Kinds>(acc);
+      RowValues<V, Kinds::kCount> results;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int i = 0; i < Kinds::kCount; ++i) results.of[i].of[v] = acc[Work::kInner ? 0 : v][i];
+      work.template end<V>(Phase<k>{}, row, results);
+      reduce<k + 1>(sharing);
+    }
+  }
+
+  template <class Sharing>
+  MUCC_DEVICE void run(bool is_first, Sharing& sharing) {
+    place.move(0, extents);
+    work.template begin<V>(place.p, row);
+    if constexpr (!kAgain) load(kept, 0);
+    reduce<0>(sharing);
+    if constexpr (Work::kFills) {
+      for_each([&](Loads const& loads, bool is_inside) {
+        work.template store<V>(place.p, row, loads, is_inside);
+      });
+    }
+    place.move(0, extents);
+    if (exists && is_first) work.template finish<V, kSums>(place.p, row);
+  }
+};
+
+// ---- who shares a row ------------------------------------------------------------------------------------------
+// `combine<Kinds>(totals)` leaves in each thread the totals of all threads that share its row.
+
+struct WarpRows {
+  int lanes;
+
+  template <class Kinds>
+  MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
+    combine_lanes<Kinds>(acc, 1, lanes);
+  }
+};
+
+template <int kWidest>
+struct BlockRows {
+  float (*shared)[kWidest][32];
+  int warps, turn;
+
+  template <class Kinds>
+  MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
+    int const lane = threadIdx.x % 32;
+    auto& totals = shared[turn++ % 2];
+    combine_lanes<Kinds>(acc, 1, 32);
+    if (lane == 0) {
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) totals[k][threadIdx.x / 32] = acc[0][k];
+    }
+    __syncthreads();
+    Kinds::start(acc[0]);
+    if (lane < warps) {
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = totals[k][lane];
+    }
+    combine_lanes<Kinds>(acc, 1, 32);
+  }
+};
+
+template <int V, int kWidest, int kWarps>
+struct ColumnRows {
+  float (*shared)[kWidest][kWarps][32 * V];
+  int lanes, warps, turn;
+
+  template <class Kinds>
+  MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
+    int const lane = threadIdx.x & (lanes - 1);
+    auto& totals = shared[turn++ % 2];
+    combine_lanes<Kinds, V>(acc, lanes, 32);
+    if (int(threadIdx.x % 32) < lanes) {
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) totals[k][threadIdx.x / 32][lane * V + v] = acc[v][k];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+    for (int w = 0; w < warps; ++w) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        typename Kinds::Totals other;
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) other[k] = totals[k][w][lane * V + v];
+        Kinds::combine(acc[v], other);
+      }
+    }
+  }
+};
+
+// ---- kernels -----------------------------------------------------------------------------------------------------
+
+// Reduced axes are innermost. A group of up to 32 lanes of a warp shares a row.
+template <int V, int kItems, class Work>
+MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
+  uint32_t const lane = threadIdx.x & (shape.lanes - 1);
+  uint32_t const row = blockIdx.x * (shape.threads / shape.lanes) + threadIdx.x / shape.lanes;
+  bool const exists = row < shape.rows;
+  RowThread<V, kItems, false, Work> thread{work, extents};
+  thread.first = lane, thread.stride = shape.lanes, thread.last = shape.length - 1, thread.exists = exists;
+  thread.place.start(exists ? row : 0, extents);
+  WarpRows sharing{shape.lanes};
+  thread.run(lane == 0, sharing);
+}
+
+// The same where the threads of a block share a row. With kAgain the row is loaded in each phase.
+template <int V, int kItems, bool kAgain, class Work>
+MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
+  __shared__ float shared[2][Work::kWidest][32];
+  RowThread<V, kItems, kAgain, Work> thread{work, extents};
+  thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
+  thread.place.start(blockIdx.x, extents);
+  BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
+  thread.run(threadIdx.x == 0, sharing);
+}
+
+// The innermost axis is kept. Each thread works on V rows side by side, `lanes` threads lie side by side, and all
+// threads with the same ones share the steps.
+template <int V, int kItems, bool kAgain, class Work>
+MUCC_DEVICE void rows_columns(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
+  constexpr int kWarps = Work::kThreads / 32;
+  __shared__ float shared[2][Work::kWidest][kWarps][32 * V];
+  uint32_t const column = blockIdx.x * shape.lanes + (threadIdx.x & (shape.lanes - 1));
+  bool const exists = column < shape.rows;
+  RowThread<V, kItems, kAgain, Work> thread{work, extents};
+  thread.first = threadIdx.x / shape.lanes, thread.stride = shape.threads / shape.lanes;
+  thread.last = shape.length - 1, thread.exists = exists;
+  thread.place.start(exists ? column : 0, extents);
+  ColumnRows<V, Work::kWidest, kWarps> sharing{shared, shape.lanes, shape.threads / 32, 0};
+  thread.run(int(threadIdx.x) < shape.lanes, sharing);
+}
+
+// The first S of V lanes.
+template <int S, int V>
+MUCC_DEVICE Lanes<S> first_lanes(Lanes<V> const& x) {
+  Lanes<S> result;
+#pragma unroll
+  for (int s = 0; s < S; ++s) result.of[s] = x.of[s];
+  return result;
+}
+
+}  // namespace mucc

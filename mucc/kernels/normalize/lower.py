@@ -1,0 +1,49 @@
+"""Lower stages to normalize kernels."""
+
+from __future__ import annotations
+
+from xdsl.ir import Region, SSAValue
+
+from mucc.dialects.cutlass.nodes import BitsOp, StoreOp, are_bits
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.pointwise import S32
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Shaped
+from mucc.kernels.lowering.access import Axes, identity
+from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
+from mucc.kernels.normalize.placing import chain_space, places
+
+
+class NormalizeBody(Body):
+    """The nodes of a normalize kernel; integers are reduced as their bits."""
+
+    def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
+        assert isinstance(op, ReduceOp)
+        value = self.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
+        value = self.as_bits(value) if value.type == S32 else value
+        self.add(reduced := RowReduceOp(op.kind, value), op)
+        if not are_bits(reduced.result):
+            return reduced.result
+        self.add(number := BitsOp(reduced.result), op)
+        return number.result
+
+
+def lower_chain(builder: ProgramBuilder, stage: StageOp) -> None:
+    """Append the kernel of a stage around a chain of reductions."""
+    anchor, last = stage.anchor, stage.body.block.last_op
+    assert isinstance(anchor, ReduceOp) and last is not None
+    space = chain_space(anchor)
+    body, known, fills = NormalizeBody(builder, stage, len(space)), places(stage), identity(space)
+    destinations = [builder.destinations(result) for result in stage.outputs]
+    for root, targets in zip(last.operands, destinations, strict=True):
+        # What is not in flight fills the space: an operand that is stored as well.
+        axes = known.get(root, fills)
+        value = body.scalar(root, axes)
+        for target in targets:
+            given = body.without_cast(value, target)
+            body.add(StoreOp(given, target) if axes == fills else RowStoreOp(given, target, axes))
+    axes = anchor.axes.get_values()
+    builder.block.add_op(NormalizeKernelOp(stage.stage_name.data, space, axes, Region(body.block)))

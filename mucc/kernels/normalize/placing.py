@@ -1,0 +1,123 @@
+"""Where the values of a chain of reductions lie in its space: they fill it, or have one element a row.
+
+A row is what one result of the reductions is made of: the elements along the reduced axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.stage import StageOp, YieldOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.walk import postorder
+from mucc.kernels.lowering.access import Axes, identity
+
+
+def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> Axes | None:
+    """Return the axes of the space along which an operation's result lies, given those of its operands.
+
+    `known` has the values in flight in the kernel around `anchor`. None for a result that neither fills the
+    space nor has one element a row, or that lies across it.
+    """
+    space, gone = chain_space(anchor), anchor.axes.get_values()
+    match op:
+        case ReduceOp() if is_chained(op, anchor):
+            return tuple(axis for i, axis in enumerate(identity(space)) if i not in gone)
+        case ExpandOp():
+            given, inserted = iter(known[op.operand]), op.axes.get_values()
+            rank = len(Shaped.of(op.result.type).dims)
+            return tuple(None if i in inserted else next(given) for i in range(rank))
+        case SqueezeOp():
+            dropped = op.axes.get_values()
+            return tuple(axis for i, axis in enumerate(known[op.operand]) if i not in dropped)
+        case ElementwiseOp() | BroadcastOp():
+            return _aligned(op, space, gone, known)
+        case _:
+            return None
+
+
+def _aligned(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]) -> Axes | None:
+    """Return the axes of a result, with which those of its operands in flight agree, aligned at the right."""
+    dims = Shaped.of(op.results[0].type).dims
+    found: list[int | None] = [None] * len(dims)
+    for operand in op.operands:
+        for place, axis in enumerate(reversed(known.get(operand, ())), 1):
+            if axis is not None:
+                if found[-place] not in (None, axis):
+                    return None
+                found[-place] = axis
+    if dims == space and all(axis in (None, i) for i, axis in enumerate(found)):
+        return identity(space)
+    has_rows = all(
+        (dim == 1) if axis is None else (axis not in gone and dim == space[axis])
+        for dim, axis in zip(dims, found, strict=True)
+    )
+    return tuple(found) if has_rows else None
+
+
+def chain_space(anchor: ReduceOp) -> Dims:
+    """Return the extents of the space of a chain of reductions: those of what they reduce."""
+    return Shaped.of(anchor.operand.type).dims
+
+
+def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
+    """Whether an operation reduces the space of another reduction over the same axes."""
+    return isinstance(op, ReduceOp) and chain_space(op) == chain_space(anchor) and op.axes == anchor.axes
+
+
+def filling(value: SSAValue, space: Dims) -> set[SSAValue]:
+    """Return the tensors of a space's shape that a value is computed from by pointwise work."""
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        return value.owner.operands if isinstance(value.owner, ElementwiseOp) else ()
+
+    inputs = (v for v in postorder(value, operands) if not isinstance(v.owner, ElementwiseOp))
+    return {v for v in inputs if Shaped.of(v.type).dims == space}
+
+
+def places(stage: StageOp) -> dict[SSAValue, Axes]:
+    """Return where the values lie that the kernel of a stage around a reduction has in flight, in order."""
+    anchor = stage.anchor
+    assert isinstance(anchor, ReduceOp)
+    known: dict[SSAValue, Axes] = {}
+    for op in stage.body.block.ops:
+        in_flight = isinstance(op, ReduceOp) or any(operand in known for operand in op.operands)
+        if in_flight and (axes := placed(op, anchor, known)) is not None:
+            known[op.results[0]] = axes
+    return known
+
+
+def opens_chain(anchor: ReduceOp) -> bool:
+    """Whether pointwise work that fills the space needs the result of a reduction over some of its axes.
+
+    A stage that is formed may also store what fills the space, or look at one value a row through a view.
+    """
+    if isinstance(stage := anchor.parent_op(), StageOp) and _stores_chain(stage, anchor):
+        return True
+    users = [use.operation for use in anchor.result.uses]
+    fills = identity(chain_space(anchor))
+    known: dict[SSAValue, Axes] = {anchor.result: placed(anchor, anchor, {}) or ()}
+    while users:
+        op = users.pop()
+        if not op.results or op.results[0] in known or (axes := placed(op, anchor, known)) is None:
+            continue
+        if axes == fills:
+            return True
+        known[op.results[0]] = axes
+        users += [use.operation for use in op.results[0].uses]
+    return False
+
+
+def _stores_chain(stage: StageOp, anchor: ReduceOp) -> bool:
+    """Whether a stage yields a value that fills its space, or has a view of a value in flight."""
+    known, last = places(stage), stage.body.block.last_op
+    assert isinstance(last, YieldOp)
+    views = (op for op in stage.body.block.ops if isinstance(op, (ExpandOp, SqueezeOp, BroadcastOp)))
+    fills = any(Shaped.of(v.type).dims == chain_space(anchor) for v in last.operands)
+    return fills or any(view.operand in known for view in views)

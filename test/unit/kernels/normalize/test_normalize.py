@@ -1,0 +1,193 @@
+"""Normalize kernels: what one computes, their IR, and their C++ run on the host against the interpreter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from builders import lowered
+from on_host import Program, run
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics.core import Source
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.kernels.normalize.op import NormalizeKernelOp
+from mucc.kernels.registry import kernels_of
+from mucc.passes.pipeline import pipeline
+
+KERNELS = """
+kernel softmax_rows[B, L](x: f32[B, L]) -> f32[B, L] { return softmax(x) }
+kernel log_rows[B, L](x: bf16[B, L]) -> f32[B, L] { return log_softmax(cast(x, f32)) }
+kernel layer[B, L](x: bf16[B, L], w: bf16[L], b: f32[L]) -> (y: bf16[B, L], mean: f32[B], spread: f32[B]) {
+  m = mean(x, axis=1)
+  v = var(x, axis=1, correction=0)
+  return (x - m[:, None]) * rsqrt(v + 1e-5)[:, None] * w + b, m, v
+}
+kernel residual[B, L](x: f16[B, L], r: f16[B, L], w: f32[L]) -> (y: f16[B, L], s: f16[B, L]) {
+  s = x + r
+  return rms_norm(s) * w, s
+}
+kernel quantised[B, L](x: bf16[B, L]) -> (q: s8[B, L], e: e4m3[B, L], scale: f32[B, 1]) {
+  scale = amax(x, axis=1, keepdims=on) / 127 + 1
+  return cast(x / scale, s8), cast(x / scale, e4m3), scale
+}
+kernel entropy[B, L](x: f32[B, L], i: s32[B]) -> f32[B] {
+  return -take_along(log_softmax(x), i[:, None], axis=1)[:, 0]
+}
+kernel several[B, L](x: f32[B, L], y: f32[B, L]) -> (z: f32[B, L], low: f32[B]) {
+  a = sum(x * y, axis=1, keepdims=on)
+  b = max(x, axis=1, keepdims=on)
+  c = min(x - b + a, axis=1, keepdims=on)
+  return x * c - a + b, c[:, 0]
+}
+kernel whole_numbers[B, L](x: s32[B, L]) -> s32[B, L] {
+  return x - max(x, axis=1, keepdims=on) + sum(x, axis=1, keepdims=on)
+}
+kernel turned[B, L](x: f32[B, L] col_major, r: f32[B]) -> f32[B, L] { return softmax(x * r[:, None], axis=1) }
+kernel channels[B, L, D](x: bf16[B, L, D], w: f32[L]) -> bf16[B, L, D] {
+  return softmax(x, axis=1) * w[:, None]
+}
+kernel batch[B, L, D](x: f32[B, L, D], w: f32[L]) -> (y: f32[B, L, D], most: f32[L]) {
+  most = max(x, axis=(0, 2))
+  return batch_norm(x) * w[:, None] + most[:, None], most
+}
+kernel outer[B, L, D](x: f32[B, L, D], b: f32[D]) -> (y: f32[B, L, D], z: f32[D]) {
+  z = sum(x, axis=(0, 1)) + b
+  return x - z, z
+}
+kernel table[B, L](t: f32[7, L], i: s32[B], w: f32[L]) -> f32[B, L] { return rms_norm(gather(t, i)) * w }
+kernel square[L](x: f32[L, L], b: f32[L]) -> (y: f32[L, L], z: f32[L]) {
+  m = max(x, axis=1)
+  return x - m[:, None] + b, m + b
+}
+"""
+"""Every reduction, reduced axes anywhere, statistics as results, and values used in several places."""
+
+ROWS = [
+    (3, 1),
+    (5, 4),
+    (9, 64),
+    (70, 9),
+    (2, 136),
+    (3, 601),
+    (2, 1024),
+    (2, 4096),
+    (1, 9000),
+    (1, 18000),
+    (1, 33001),
+]
+COLUMNS = [(1, 1, 1), (2, 5, 3), (1, 130, 33), (2, 300, 64), (1, 1100, 8), (3, 40, 132), (2, 2100, 4)]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    compilation = compile_text(Source("k.mcu", KERNELS))
+    return Program.of(compilation, tmp_path_factory.mktemp("normalize"))
+
+
+@pytest.mark.parametrize("processors", [0, 4], ids=["wide strips", "narrow strips"])
+def test_every_form_agrees_with_the_interpreter(program: Program, processors: int) -> None:
+    program.library.on_host_sm_count(processors)
+    for info in program.kernels:
+        free = set(info.dims)
+        if info.name == "square":
+            shapes = [{"L": length} for length in (1, 7, 40)]
+        elif "D" in free:
+            shapes = [dict(zip("BLD", shape, strict=True)) for shape in COLUMNS]
+        else:
+            shapes = [dict(zip("BL", shape, strict=True)) for shape in ROWS]
+        for seed, dims in enumerate(shapes):
+            run(program, info, dims, seed, within=0.01 if _is_rounded(info.name) else 2e-5)
+
+
+def _is_rounded(name: str) -> bool:
+    """Whether results of 16 bits are not exact."""
+    return name in ("layer", "residual", "channels")
+
+
+FAR = """
+kernel far[B, L](x: f32[B, L]) -> (y: f32[B, L], z: f32[B], p: f32[B, L]) {
+  return layer_norm(x + 10000, eps=0.001), var(x + 10000, axis=1), softmax(x * 3 + 10000)
+}
+"""
+
+
+def test_an_offset_does_not_cancel(tmp_path: Path) -> None:
+    program = Program.of(compile_text(Source("k.mcu", FAR)), tmp_path)
+    for seed, shape in enumerate(((3, 7), (2, 1023), (1, 4097))):
+        run(program, program.kernels[0], dict(zip("BL", shape, strict=True)), seed, within=2e-3)
+
+
+@pytest.mark.parametrize("special", [(1.0, float("inf")), (0.0, float("nan")), (1.0, -float("inf"))])
+def test_infinities_and_nan_go_as_in_the_interpreter(program: Program, special: tuple[float, ...]) -> None:
+    program.library.on_host_sm_count(0)
+    for info in program.kernels:
+        if info.name in ("softmax_rows", "several"):
+            run(program, info, {"B": 4, "L": 37}, 1, special, within=1e-5)
+
+
+def lowered_whole(text: str) -> ModuleOp:
+    module = lowered(text)
+    for step, level in pipeline("sm_90a"):
+        step.apply(None, module)
+        level.verify(module)
+    return module
+
+
+def kernels(text: str) -> list[str]:
+    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(lowered_whole(text))]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return softmax(x)", ["normalize"]),
+        ("return softmax(x, axis=0)", ["normalize"]),
+        ("return softmax(layer_norm(x) * b + x)", ["normalize"]),
+        ("return exp(x - logsumexp(x, axis=1, keepdims=on))", ["normalize"]),
+        ("return softmax(x @ x)", ["gemm", "normalize"]),
+        ("return layer_norm(x) @ x", ["normalize", "gemm"]),
+        ("return softmax(softmax(x, axis=0), axis=1)", ["normalize", "normalize"]),
+        ("return x + exp(sum(x * x, axis=0))", ["normalize"]),
+        ("return (x @ x) + exp(sum(x * x, axis=0))", ["normalize", "gemm"]),
+        # A block cannot own what this reduces.
+        ("return x / sum(x)", ["reduce", "map"]),
+        # What is pinned is read from memory.
+        ("stage m = max(x, axis=1) return x - m[:, None]", ["reduce", "map"]),
+    ],
+)
+def test_what_one_kernel_computes(body: str, expected: list[str]) -> None:
+    assert kernels(f"kernel k[M](x: f32[M, M], b: f32[M]) -> f32[M, M] {{ {body} }}") == expected
+
+
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [
+        ("f32[N, 8, N, N]", ["reduce", "reduce", "map"]),
+        ("f32[N, 64, N, N]", ["normalize"]),
+        ("f32[4, 8, 16, 16]", ["normalize"]),
+    ],
+)
+def test_few_long_rows_are_left_to_kernels_that_share_them(type: str, expected: list[str]) -> None:
+    dims = "[N]" if "N" in type else ""
+    assert kernels(f"kernel k{dims}(x: {type}) -> {type} {{ return batch_norm(x) }}") == expected
+
+
+def test_what_others_read_too_is_stored_where_it_is_computed() -> None:
+    module = lowered_whole(
+        "kernel k[M, N](x: bf16[M, N], r: bf16[M, N]) -> (y: bf16[M, N], s: bf16[M, N])"
+        " { s = x + r return rms_norm(s), s }"
+    )
+    ((_, kernel),) = kernels_of(module)
+    assert isinstance(kernel, NormalizeKernelOp) and len(kernel.stores) == 2
+
+
+def test_a_softmax_is_one_stage_with_two_reductions() -> None:
+    module = lowered("kernel k[M, N](x: f32[M, N]) -> f32[M, N] { return softmax(x) }")
+    for step, _ in pipeline("sm_90a"):
+        step.apply(None, module)
+        if any(isinstance(op, StageOp) for op in module.walk()):
+            break
+    (stage,) = (op for op in module.walk() if isinstance(op, StageOp))
+    assert sum(op.name == "mu.reduce" for op in stage.body.block.ops) == 2
