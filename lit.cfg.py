@@ -13,7 +13,7 @@ scripts = os.path.dirname(sys.executable)
 config.name = "mucc"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".mcu"]
-config.excludes = ["Inputs", "lib", "unit", "gpu"]
+config.excludes = ["Inputs", "data", "lib", "unit", "gpu"]
 config.test_source_root = root
 config.test_exec_root = os.path.join(root, "build")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from bench.gpu_fuzz import reference as ref
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.reference import Bounded
+from mucc.library.extents import value
 
 Dim = str | int
 Dims = tuple[Dim, ...]
@@ -36,7 +37,7 @@ class Env:
     known: dict[int, Bounded] = field(default_factory=dict[int, Bounded])
 
     def extent(self, dim: Dim) -> int:
-        return self.dims[dim] if isinstance(dim, str) else dim
+        return value(dim, self.dims)
 
     def passed(self, value: Bounded, dtype: str) -> Bounded:
         """A value that may pass from one device kernel to another."""
@@ -136,6 +137,7 @@ class Draft:
         self.few: set[str] = set()
         self.params: list[Param] = []
         self.statements: list[str] = []
+        self.functions: list[str] = []
         self.outputs: list[Output] = []
         self.promises: list[str] = []
         self.each = False
@@ -226,6 +228,12 @@ class Draft:
 
         return Expr(name, expr.dtype, expr.dims, compute)
 
+    def helper(self, body: str) -> str:
+        """Define a function of the program, whose parameter is `x`, and return its name."""
+        name = self.name("h")
+        self.functions.append(f"fn {name}(x) {{\n    return {body}\n}}\n")
+        return name
+
     def result(self, expr: Expr, dtype: str) -> None:
         """Return an expression, stored at a dtype."""
         self.outputs.append(Output(f"y{len(self.outputs)}", dtype, expr))
@@ -249,7 +257,7 @@ class Draft:
             f"{body}    return {', '.join(o.expr.text for o in self.outputs)}\n}}\n"
         )
         return Program(
-            f"{text}\n{schedule}" if schedule else text,
+            "\n".join([text, *self.functions, *([schedule] if schedule else [])]),
             self.target,
             form,
             dims,

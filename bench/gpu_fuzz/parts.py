@@ -8,9 +8,10 @@ from typing import Any
 
 from bench.gpu_fuzz import reference as ref
 from bench.gpu_fuzz.composites import FLOATS
-from bench.gpu_fuzz.drafts import FEW, Dims, Draft, Env, Expr
+from bench.gpu_fuzz.drafts import FEW, Dim, Dims, Draft, Env, Expr
 from bench.gpu_fuzz.pointwise import MULTIPLY, binary, chain, reduced, results, scanned
 from bench.gpu_fuzz.reference import Bounded
+from mucc.library.extents import multiply, names, subtract
 
 torch: Any = ref.torch
 
@@ -55,6 +56,9 @@ def numbers(d: Draft, y: Expr) -> Expr:
 
 def moved(d: Draft, y: Expr) -> Expr:
     """Return a tensor with elements of another at other indices."""
+    named = [i for i, dim in enumerate(y.dims) if _is_open(d, dim)]
+    if named and d.c.chance(1, 4):
+        return _moved_by_name(d, y, d.c.pick(tuple(named)))
     fixed = [i for i, dim in enumerate(y.dims) if isinstance(dim, int)]
     axis = d.c.pick(tuple(fixed))
     extent = y.dims[axis]
@@ -87,6 +91,40 @@ def moved(d: Draft, y: Expr) -> Expr:
             return _like(y, text, y.dims, lambda t: function(t, diagonal))
         case _:
             return _like(y, f"{_primary(y)}[::-1]", y.dims, lambda t: t.flip(0))
+
+
+def _is_open(d: Draft, dim: Dim) -> bool:
+    """Whether an extent follows from dims that calls bind, and that are not always few."""
+    return isinstance(dim, str) and all(d.dims[n] is None and n not in d.few for n in names(dim))
+
+
+def _moved_by_name(d: Draft, y: Expr, axis: int) -> Expr:
+    """Return a tensor with elements of another at other indices along an axis whose extent has a name."""
+    dim, before, behind = y.dims[axis], (slice(None),) * axis, [":"] * (len(y.dims) - 1 - axis)
+
+    def part(bounds: str) -> str:
+        return f"{_primary(y)}[{', '.join([*[':'] * axis, bounds, *behind])}]"
+
+    match d.c.pick(("tail", "head", "inner", "turned", "twice", "flip")):
+        case "tail":
+            return _like(
+                y, part("1:"), _with(y.dims, axis, subtract(dim, 1)), lambda t: t[(*before, slice(1, None))]
+            )
+        case "head":
+            text = part(f": {dim} - 1")
+            return _like(y, text, _with(y.dims, axis, subtract(dim, 1)), lambda t: t[(*before, slice(-1))])
+        case "inner":
+            text = part(f"2 : {dim} - 1")
+            return _like(y, text, _with(y.dims, axis, subtract(dim, 3)), lambda t: t[(*before, slice(2, -1))])
+        case "turned":
+            text = f"concat({part('1:')}, {part(':1')}, axis={axis})"
+            return _like(y, text, y.dims, lambda t: t.roll(-1, axis))
+        case "twice":
+            text = f"concat({y.text}, {y.text}, axis={axis})"
+            dims = _with(y.dims, axis, multiply((2, dim)))
+            return _like(y, text, dims, lambda t: torch.cat((t, t), axis))
+        case _:
+            return _like(y, part("::-1"), y.dims, lambda t: t.flip(axis))
 
 
 def _padded(d: Draft, y: Expr, axis: int, extent: int) -> Expr:
@@ -150,7 +188,7 @@ def _like(y: Expr, text: str, dims: Dims, move: Callable[[Any], Any]) -> Expr:
     return Expr(text, y.dtype, dims, lambda env: Bounded(*(move(t) for t in y.value(env))))
 
 
-def _with(dims: Dims, axis: int, extent: int) -> Dims:
+def _with(dims: Dims, axis: int, extent: Dim) -> Dims:
     return (*dims[:axis], extent, *dims[axis + 1 :])
 
 

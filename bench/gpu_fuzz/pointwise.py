@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bench.gpu_fuzz import reference as ref
@@ -73,6 +74,11 @@ def unary(expr: Expr, function: Function) -> Expr:
     return Expr(f"({function.text.format(expr.text)})", dtype, expr.dims, compute)
 
 
+def called(d: Draft, y: Expr, function: Function) -> Expr:
+    """A function of each element by way of a function of the program, which is inlined."""
+    return replace(unary(y, function), text=f"{d.helper(function.text.format('x'))}({y.text})")
+
+
 def binary(function: Function, a: Expr, b: Expr, dims: Dims) -> Expr:
     """An operation of two values that broadcast to `dims`."""
     dtype = promoted(a, b)
@@ -136,7 +142,8 @@ def chain(d: Draft, y: Expr, most: int = 5) -> Expr:
     for _ in range(d.c.number(most + 1)):
         match d.c.pick(("function", "binary", "binary", "mask", "cast", "name")):
             case "function":
-                y = unary(y, d.c.pick(FUNCTIONS))
+                function = d.c.pick(FUNCTIONS)
+                y = called(d, y, function) if d.c.chance(1, 4) else unary(y, function)
             case "binary":
                 function = d.c.pick(BINARY)
                 other = partner(d, y.dims, y.dtype if y.dtype in ("bf16", "f16") else "f32")

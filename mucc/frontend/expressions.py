@@ -12,7 +12,7 @@ from collections.abc import Callable
 from mucc.diagnostics.core import Span
 from mucc.frontend import ast
 from mucc.frontend.lexer import Token
-from mucc.frontend.stream import Bail, Stream, safe_fix
+from mucc.frontend.stream import Bail, Stream
 
 MAX_NESTING = 64
 MAX_HEIGHT = 128
@@ -106,19 +106,19 @@ class ExpressionParser(Stream):
         if self.token.text != "T":
             raise self._no_attribute()
         self.advance()
+        if self.kind == "(":
+            raise self.unexpected("an operator", helps=("the transpose is written without brackets: `x.T`",))
 
     def _no_attribute(self) -> Bail:
         """Report an attribute other than `T`: a method, or a function of a library."""
-        from mucc.frontend import foreign
+        from mucc.frontend import foreign, syntax_help
 
-        name, owner = self.token.text, self.tokens[self.position - 2]
-        if self.kind == "name" and self.kind_after(1) == "(":
-            of_library = owner.text in (*foreign.LIBRARIES, "functional", "math")
-            call = f"`{name}(x)`" if of_library else f"`{name}({owner.text}, ...)`"
-            helps = (foreign.function_help(name) or f"functions are called by their names alone: {call}",)
-            return self.unexpected("'T'", helps=helps)
-        fixes = (safe_fix(self.token.span, "T", "write 'T'"),) if name in ("t", "mT") else ()
-        return self.unexpected("'T'", helps=("the only attribute is `.T`, the transpose",), fixes=fixes)
+        while self.token.text in foreign.LIBRARIES and self.kind_after(1) == ".":
+            self.advance()
+            self.advance()
+        owner, is_call = self.tokens[self.position - 2], self.kind_after(1) == "("
+        helps, fixes = syntax_help.attribute_help(self.token, owner, is_call=is_call)
+        return self.unexpected("'T'", helps=helps, fixes=fixes)
 
     def _index(self) -> ast.IndexItem:
         """index = "None" | "..." | dimexpr | [ dimexpr ] ":" [ dimexpr ] [ ":" [ dimexpr ] ] ;"""
@@ -137,7 +137,7 @@ class ExpressionParser(Stream):
 
     def _bound(self) -> ast.DimExpr:
         """Parse an integer of an index."""
-        if self.kind not in ("int", "name", "(", "-"):
+        if self.kind not in ("int", "name", "(", "-") or self.token.text == "newaxis":
             raise self._no_index()
         height = self._height
         bound = self.dimexpr()
@@ -147,6 +147,10 @@ class ExpressionParser(Stream):
         return bound
 
     def _no_index(self) -> Bail:
+        words = [t.text for t in self.tokens[self.position - 1 : self.position + 2]]
+        if "newaxis" in words:
+            message, helps = "a new axis is written 'None'", ("for example `x[:, None]`",)
+            return self.error("MU0013", message, helps=helps)
         return self.error(
             "MU0013",
             "an index is an integer, a slice such as `2:8`, 'None' or '...'",
@@ -177,15 +181,9 @@ class ExpressionParser(Stream):
         return self._leave(inner.at(self.span_from(opener.start)), 0)
 
     def _no_expression(self, token: Token) -> Bail:
-        helps: tuple[str, ...] = ()
-        if token.kind == "shape":
-            helps = ("a shape such as 128x256x64 belongs in a schedule",)
-        elif token.kind == "not":
-            helps = ("put brackets around it: `(not x)`",)
-        elif token.kind in ("*", "/") and self.tokens[self.position - 1].kind == token.kind:
-            helps = ("write pow(x, y) for a power",) if token.kind == "*" else ("division is `/`",)
-        elif token.kind == "=":
-            helps = ("equality is `==`",)
+        from mucc.frontend import syntax_help
+
+        helps = syntax_help.expression_help(token, self.tokens[self.position - 1])
         return self.unexpected("an expression", helps=helps)
 
     def _call(self) -> ast.Expr:

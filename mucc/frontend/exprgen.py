@@ -245,8 +245,9 @@ class ExprGen:
             return None
         keywords = [a.name.text for a in call.args if a.name]
         positional = len(call.args) - len(keywords)
-        function = choose(overloads, positional, keywords).taking(positional)
-        bound = self._bind(call, function)
+        chosen = choose(overloads, positional, keywords)
+        function = chosen.taking(positional)
+        bound = self._bind(call, function, chosen.signature)
         values: list[Value] = []
         labels: list[tuple[Span, str]] = []
         options: dict[str, Option] = {}
@@ -256,10 +257,10 @@ class ExprGen:
             if (argument := bound.get(param.name)) is None:
                 continue
             if param.kind is VALUE:
-                values.append(value := self._value(argument, param))
+                values.append(value := self._value(argument, param, name))
                 if value is not None:
                     labels.append((argument.span, f"this is {type_text(value.type)}"))
-            elif (option := self._option(argument, param)) is not None:
+            elif (option := self._option(argument, param, name)) is not None:
                 options[param.name] = option
             else:
                 values.append(None)
@@ -283,8 +284,8 @@ class ExprGen:
             return None
         params = tuple(Parameter(p.text, VALUE) for p in function.params)
         signature = Function(function.name.text, params, "", lambda values, options: [])
-        bound = self._bind(call, signature)
-        values = {p.name: self._value(bound[p.name], p) for p in params if p.name in bound}
+        bound = self._bind(call, signature, signature.signature)
+        values = {p.name: self._value(bound[p.name], p, signature.name) for p in params if p.name in bound}
         known = {name: value for name, value in values.items() if value is not None}
         if len(known) != len(params) or len(bound) != len(call.args):
             return None
@@ -301,18 +302,19 @@ class ExprGen:
         message = f"unknown function '{name}'"
         self.context.unknown("MU1002", message, function.span, name, known, helps=helps)
 
-    def _bind(self, call: ast.Call, function: Function) -> dict[str, ast.Argument]:
+    def _bind(self, call: ast.Call, function: Function, signature: str) -> dict[str, ast.Argument]:
         """Bind arguments to parameters by name; arguments that fit none are reported and left out."""
         bound: dict[str, ast.Argument] = {}
         params = {p.name: p for p in function.params}
-        note = (f"the signature is `{function.signature}`",)
+        note = (f"the signature is `{signature}`",)
+        helps = foreign.call_help(function.name)
         for position, argument in enumerate(call.args):
             keyword = argument.name
             if keyword is None and position >= len(function.params):
-                count = f"{len(params)} argument{'s' if len(params) != 1 else ''}"
-                self.context.error(
-                    "MU1007", f"{function.name} takes at most {count}", argument.span, notes=note
-                )
+                if position == len(function.params):
+                    count = f"{len(params)} argument{'s' if len(params) != 1 else ''}"
+                    message = f"{function.name} takes at most {count}"
+                    self.context.error("MU1007", message, argument.span, notes=note, helps=helps)
                 continue
             name = keyword.text if keyword else function.params[position].name
             if keyword and name not in params:
@@ -331,7 +333,9 @@ class ExprGen:
             names = " and ".join(f"'{n}'" for n in missing)
             plural = "s" if len(missing) > 1 else ""
             self.context.error(
-                "MU1007", f"{function.name} needs the argument{plural} {names}", call.span, notes=note
+                *("MU1007", f"{function.name} needs the argument{plural} {names}", call.span),
+                notes=note,
+                helps=helps,
             )
         return bound
 
@@ -339,59 +343,58 @@ class ExprGen:
         name = keyword.text
         known = [p.name for p in function.params]
         same = next((p for p in foreign.parameter_names(name) if p in known), None)
-        helps = (f"the parameter is called '{same}'",) if same else ()
+        advice = f"the parameter is called '{same}'" if same else foreign.parameter_help(name)
+        helps = (advice,) if advice else ()
         message = f"{function.name} has no parameter '{name}'"
         self.context.unknown("MU1008", message, keyword.span, name, known, note, helps)
 
-    def _value(self, argument: ast.Argument, param: Parameter) -> Value:
+    def _value(self, argument: ast.Argument, param: Parameter, function: str) -> Value:
         if isinstance(argument.value, ast.List):
-            self._misfit(argument, param, "a value, not a list")
+            self._misfit(argument, param, "a value, not a list", foreign.call_help(function))
             return None
         return self.lower(argument.value)
 
-    def _option(self, argument: ast.Argument, param: Parameter) -> Option:
+    def _option(self, argument: ast.Argument, param: Parameter, function: str) -> Option:
         expr = argument.value
-        option: Option = None
         if any(self.scope.is_open(name) for name in _names(expr)):
             self.scope.used.update(_names(expr))
             return None
+        option: Option = None
         match param.kind:
             case _ if param.kind is NUMBER:
+                wanted = "a number known at compile time"
                 option = None if isinstance(expr, ast.List) else self._number(expr)
-                if option is None:
-                    self._misfit(argument, param, "a number known at compile time")
             case _ if param.kind is WORD:
+                wanted = f"one of {', '.join(param.choices)}"
                 word = expr.text if isinstance(expr, ast.Name) else None
                 option = word if word in param.choices else None
                 if option is None and word is not None:
-                    choices = ", ".join(param.choices)
-                    message = f"'{word}' is no value of '{param.name}'"
-                    note = (f"it is one of {choices}",)
-                    same = foreign.DTYPES.get(word)
-                    helps = (f"write `{same}`",) if same in param.choices else ()
-                    self.context.unknown("MU1010", message, expr.span, word, param.choices, note, helps)
-                elif option is None:
-                    self._misfit(argument, param, f"one of {', '.join(param.choices)}")
+                    self._unknown_word(param, word, expr.span)
+                    return None
             case _ if param.kind is EXTENT:
+                wanted = "a dim of the kernel or a positive integer"
                 option = self._extent(expr)
-                if option is None:
-                    self._misfit(argument, param, "a dim of the kernel or a positive integer")
             case _ if param.kind is BOUND:
+                wanted = "an integer, a dim, or arithmetic on dims"
                 option = self._extent(expr, None)
-                if option is None:
-                    self._misfit(argument, param, "an integer, a dim, or arithmetic on dims")
             case _ if param.kind is EXTENTS:
+                wanted = "extents such as (M, 8): dims of the kernel, positive integers"
                 option = self._extents(expr)
-                if option is None:
-                    self._misfit(
-                        argument, param, "extents such as (M, 8): dims of the kernel, positive integers"
-                    )
             case _:
+                what = "an axis" if param.kind is AXES else "an integer"
+                wanted = f"{what} such as 1 or -1, or several such as (0, 1)"
                 option = self._integers(expr)
-                if option is None:
-                    what = "an axis" if param.kind is AXES else "an integer"
-                    self._misfit(argument, param, f"{what} such as 1 or -1, or several such as (0, 1)")
+        if option is None:
+            self._misfit(argument, param, wanted, foreign.call_help(function))
         return option
+
+    def _unknown_word(self, param: Parameter, word: str, span: Span) -> None:
+        """Report a word that a parameter does not take."""
+        note = (f"it is one of {', '.join(param.choices)}",)
+        same = foreign.DTYPES.get(word) or foreign.SWITCHES.get(word)
+        helps = (f"write `{same}`",) if same in param.choices else ()
+        message = f"'{word}' is no value of '{param.name}'"
+        self.context.unknown("MU1010", message, span, word, param.choices, note, helps)
 
     def _extents(self, expr: ast.Expr | ast.List) -> Dims | None:
         if not isinstance(expr, ast.List):
@@ -451,11 +454,12 @@ class ExprGen:
         extent = None if isinstance(expr, ast.List) else as_extent(expr)
         return None if extent is None else self._arithmetic(extent, least)
 
-    def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str) -> None:
+    def _misfit(self, argument: ast.Argument, param: Parameter, wanted: str, helps: tuple[str, ...]) -> None:
         """Report an argument that does not fit, unless an error within it was reported."""
         if any(d.span and _is_within(d.span, argument.value.span) for d in self.context.sink.diagnostics):
             return
-        self.context.error("MU1010", f"'{param.name}' must be {wanted}", argument.value.span)
+        message = f"'{param.name}' must be {wanted}"
+        self.context.error("MU1010", message, argument.value.span, helps=helps)
 
 
 def _names(expr: ast.Expr | ast.List) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("ones", "ones_like"), "full((M, K), 1)"),
     **dict.fromkeys(("arange", "range", "make_range"), "iota((M, K), axis=1)"),
     **dict.fromkeys(("to", "astype", "type", "type_as", "convert_element_type"), _CAST),
-    **dict.fromkeys(("float", "half", "bfloat16", "asarray", "int", "short"), _CAST),
+    **dict.fromkeys(("asarray", "short"), _CAST),
     **{f"conv{n}d": "conv(x, w)" for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": "conv_transpose(x, w)" for n in (1, 2, 3)},
     **{f"max_pool{n}d": "max_pool(x, size=2)" for n in (1, 2, 3)},
@@ -211,6 +211,19 @@ DTYPES: dict[str, str] = {
 }
 """Dtypes by their names in other frameworks."""
 
+NEAREST_DTYPES: dict[str, str] = {
+    **dict.fromkeys(("int64", "i64", "s64", "long", "int16", "short", "uint32", "int1"), "s32"),
+    **dict.fromkeys(("float64", "fp64", "f64", "double"), "f32"),
+    **dict.fromkeys(("fp8", "float8", "f8"), "e4m3"),
+}
+"""Dtypes of other frameworks that the language does not have, with the nearest that it has."""
+
+SWITCHES: dict[str, str] = {
+    **dict.fromkeys(("True", "true"), "on"),
+    **dict.fromkeys(("False", "false"), "off"),
+}
+"""Words for `on` and `off` in other languages."""
+
 _PARAMETERS: dict[str, tuple[str, ...]] = {  # parameters by their names in other frameworks
     **dict.fromkeys(("dim", "dims", "axes", "dim0"), ("axis",)),
     "keepdim": ("keepdims",),
@@ -229,7 +242,38 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {  # parameters by their names in othe
     "attn_mask": ("mask",),
     **dict.fromkeys(("fill_value", "constant_values"), ("value",)),
     "shifts": ("shift",),
+    "k": ("diagonal",),
+    "repeats": ("times",),
+    **dict.fromkeys(("indices", "idx"), ("index", "rows")),
+    **dict.fromkeys(("newshape", "size"), ("shape",)),
 }
+
+_ARITHMETIC_WEIGHTS = (
+    "weight and bias are arithmetic, and eps is a keyword: `layer_norm(x, eps=1e-6) * w + b`"
+)
+
+_ABSENT_PARAMETERS: dict[str, str] = {
+    **dict.fromkeys(("weight", "bias", "gamma", "beta", "normalized_shape"), _ARITHMETIC_WEIGHTS),
+    "dtype": "results are f32 or have the dtype of the operand; another one is `cast(x, bf16)`",
+    "unbiased": "write `correction=0` or `correction=1`",
+}
+"""Advice by parameters of other frameworks that no parameter of the language is equivalent to."""
+
+_CALLS: dict[str, str] = {
+    "reshape": "the extents are one list, each written out: `reshape(x, (M, 4, N))`",
+    "broadcast": "the extents are one list: `broadcast(x, (M, N))`",
+    "permute": "the axes are one list: `permute(x, (1, 0, 2))`",
+    "full": "the extents are one list: `full((M, N), 1)`",
+    "iota": "it counts along one axis of a shape: `iota((M, N), axis=1)`",
+    "random": "the extents are one list: `random((M, N), seed)`",
+    "concat": "write the operands, then the axis by name: `concat(x, y, axis=1)`",
+    "gather": "`gather(x, rows)` picks rows; `take_along(x, index, axis=1)` picks elements of an axis",
+    "dropout": "it needs a seed, an `s32[]` or an integer: `dropout(x, 0.1, seed)`",
+    **dict.fromkeys(("layer_norm", "rms_norm", "batch_norm", "instance_norm"), _ARITHMETIC_WEIGHTS),
+    "group_norm": _ARITHMETIC_WEIGHTS,
+    **dict.fromkeys(("max", "min"), "`max(x, axis=1)` reduces, `max(a, b)` compares two values"),
+}
+"""How functions are called that other frameworks call in another way."""
 
 _VALUES: dict[str, str] = {
     "pi": "write 3.141592653589793",
@@ -240,7 +284,10 @@ _VALUES: dict[str, str] = {
 }
 """Advice by names that are numbers or conditions in other frameworks."""
 
-LIBRARIES = ("torch", "nn", "F", "np", "numpy", "jnp", "jax", "lax", "tl", "triton", "math", "libdevice")
+LIBRARIES = (
+    *("torch", "nn", "functional", "special", "linalg", "F", "np", "numpy", "jnp", "jax", "lax"),
+    *("tl", "triton", "math", "libdevice"),
+)
 """Modules that calls begin with in other frameworks."""
 
 
@@ -250,7 +297,9 @@ def is_foreign(name: str) -> bool:
 
 
 def function_help(name: str) -> str | None:
-    """Return advice for a function name of another framework; None for an unknown name."""
+    """Return advice for a function name of another framework, or a dtype; None for an unknown name."""
+    if (dtype := DTYPES.get(name, name)) in DTYPES.values():
+        return f"write `cast(x, {dtype})`"
     if (text := _WRITTEN.get(_key(name))) is not None:
         return f"write `{text}`"
     if _key(name) in _ABSENT:
@@ -261,6 +310,16 @@ def function_help(name: str) -> str | None:
 def parameter_names(name: str) -> tuple[str, ...]:
     """Return the parameters equivalent to a parameter of another framework."""
     return _PARAMETERS.get(name, ())
+
+
+def parameter_help(name: str) -> str | None:
+    """Return advice for a parameter of another framework that has no equivalent; None for an unknown name."""
+    return _ABSENT_PARAMETERS.get(name)
+
+
+def call_help(function: str) -> tuple[str, ...]:
+    """Return advice for a call of a function whose arguments do not fit."""
+    return (_CALLS[function],) if function in _CALLS else ()
 
 
 def value_help(name: str) -> str | None:

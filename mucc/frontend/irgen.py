@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import Float32Type, ModuleOp, i1
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mucc.diagnostics.core import DiagnosticSink, Span
-from mucc.dialects.mu.ops.elementwise import CastOp
+from mucc.dialects.mu.ops.elementwise import CastOp, MaxOp, MinOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.rules import shape_text
@@ -23,7 +23,7 @@ from mucc.dialects.mu.types import (
     is_packed,
     sparse_problem,
 )
-from mucc.frontend import ast
+from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, type_text
 from mucc.frontend.definitions import Definitions, defined_twice
 from mucc.frontend.exprgen import ExprGen, Scope, Value
@@ -386,6 +386,7 @@ class KernelGen:
                 f"the {what} {got}, but the declared type {want}",
                 span,
                 labels=((place, f"declared as {type_text(wanted)}"),),
+                helps=foreign.call_help("max") if isinstance(value.owner, MaxOp | MinOp) else (),
             )
         return got == want
 

@@ -20,6 +20,8 @@ MAX_ERRORS = 100
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n\f\v\ufeff]+)"
     r"|(?P<comment>//[^\n]*)"
+    r"|(?P<hash>#[^\n]*)"
+    r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<punct>" + "|".join(re.escape(p) for p in PUNCTUATION) + r")"
@@ -37,8 +39,9 @@ _ADVICE = {
     "!": "write 'not'",
     "~": "write 'not' for a condition, bitwise_not(x) for bits",
     "^": "write pow(x, y) for a power, bitwise_xor(a, b) for bits",
-    '"': "there are no strings in this language",
-    "'": "there are no strings in this language",
+    **dict.fromkeys(
+        "\"'", "there are no strings in this language; infinity is `inf`, an einsum a product `@`"
+    ),
     "?": "write where(condition, a, b) to choose",
     "−": "write the ASCII '-'",
     "×": "write '*', or '@' for a matrix product",
@@ -82,7 +85,7 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
         comment = "//" { any character but a line end } ;
 
     Unknown characters (MU0002) and malformed numbers (MU0003) are reported to `sink`; such characters are
-    skipped, such numbers become zero.
+    skipped, such numbers become zero. A string becomes the name within it, else zero.
     """
     tokens: list[Token] = []
     comments: list[Comment] = []
@@ -99,6 +102,8 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
             tokens.append(Token(word, word, start, end))
         elif kind == "number":
             tokens.append(_number(word, start, source, sink))
+        elif kind == "string":
+            tokens.append(_string(word, start, source, sink))
         else:
             _bad_character(word, start, source, sink)
     tokens.append(Token("eof", "", len(text), len(text)))
@@ -131,10 +136,29 @@ def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
     return Token(kind, word, span.start, span.end)
 
 
+def _string(word: str, start: int, source: Source, sink: DiagnosticSink) -> Token:
+    """Report a string, and return what it is read as."""
+    span, name = Span(start, start + len(word)), word[1:-1]
+    helps, fixes = (_ADVICE[word[0]],), ()
+    if is_name(name):
+        helps = (f"words have no quotes: `{name}`",)
+        fixes = (Fix(span, name, "remove the quotes", Applicability.MACHINE_APPLICABLE),)
+    message = f"unexpected string {_short(word)}"
+    _report(sink, Diagnostic("MU0002", message, span, helps=helps, fixes=fixes, source=source))
+    return (
+        Token("name", name, span.start, span.end)
+        if is_name(name)
+        else Token("int", "0", span.start, span.end)
+    )
+
+
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
+    if word[0] == "#":  # with the comment behind it
+        word = "#"
     span = Span(start, start + len(word))
     advice = _ADVICE.get(word[0])
-    fixes = (Fix(span, "", "remove it", Applicability.MACHINE_APPLICABLE),) if word[0] == ";" else ()
+    edits = {";": ("", "remove it"), "#": ("//", "write '//'")}
+    fixes = (Fix(span, *edits[word[0]], Applicability.MACHINE_APPLICABLE),) if word[0] in edits else ()
     shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
     if advice is None and not word.isascii():
         advice = "names and operators are ASCII; other characters may stand in comments"

@@ -44,6 +44,10 @@ class Parser(ExpressionParser):
         if self.token.text in ("def", "func", "function"):
             helps = ("a function reads `fn name(x, y) { return x + y }`",)
             fixes = (safe_fix(self.token.span, "fn", "write 'fn'"),)
+        if not helps:
+            from mucc.frontend import syntax_help
+
+            helps = syntax_help.item_help(self.token.text, self.kind_after(1))
         bail = self.unexpected("'kernel', 'fn' or 'schedule'", helps=helps, fixes=fixes)
         if not fixes:
             raise bail
@@ -74,7 +78,7 @@ class Parser(ExpressionParser):
             results = self.results()
             results_span = self.span_from(results_start)
             promises = self.where() if self.kind == "where" else ()
-            opener = self.expect("{")
+            opener = self._body()
         except Bail:
             self.reset_nesting()
             if self.to_brace():  # parse the body all the same, to report its errors
@@ -96,6 +100,17 @@ class Parser(ExpressionParser):
             return_span,
             each,
         )
+
+    def _body(self) -> Token:
+        """Consume the brace that opens the body of a kernel."""
+        if self.kind == ",":
+            from mucc.frontend import syntax_help
+
+            raise self.unexpected("'{'", helps=(syntax_help.NAMED_RESULTS,))
+        helps = ("a body is in braces: `{ return relu(x) }`",) if self.kind == ":" else ()
+        if self.kind != "{":
+            raise self.unexpected("'{'", helps=helps)
+        return self.advance()
 
     def function(self) -> ast.Function:
         """function = "fn" name "(" [ name { "," name } [ "," ] ] ")" block ;"""
@@ -140,9 +155,12 @@ class Parser(ExpressionParser):
         """param = name ":" type ;"""
         name = self.name(what)
         if not self.accept(":"):
-            raise self.unexpected(
-                f"':' and the type of '{name.text}'", helps=("for example `x: bf16[M, K]`",)
-            )
+            helps = ("for example `x: bf16[M, K]`",)
+            if what == "a result" and name.text in DTYPES:
+                from mucc.frontend import syntax_help
+
+                helps = (syntax_help.NAMED_RESULTS,)
+            raise self.unexpected(f"':' and the type of '{name.text}'", helps=helps)
         type_ = self.type()
         return ast.Param(name.span.to(type_.span), name, type_)
 
@@ -181,6 +199,8 @@ class Parser(ExpressionParser):
         if (same := foreign.DTYPES.get(name)) is not None:
             return (f"did you mean '{same}'?",), (safe_fix(token.span, same, f"write '{same}'"),)
         guess = near_spelling(name, DTYPES)
+        if (near := foreign.NEAREST_DTYPES.get(name)) is not None:
+            return (f"the nearest is {near}",), (Fix(token.span, near, f"write '{near}'"),)
         if guess is None:
             return (), ()
         return (f"did you mean '{guess}'?",), (Fix(token.span, guess, f"write '{guess}'"),)
@@ -278,9 +298,17 @@ class Parser(ExpressionParser):
         values = [self.expr()]
         while self.accept(","):
             values.append(self.expr())
-        if self.kind not in _ENDS:
-            raise self.unexpected("an operator, ',' or '}'")
+        self._end_of_expression("an operator, ',' or '}'")
         return tuple(values)
+
+    def _end_of_expression(self, expected: str) -> None:
+        """Check what follows the last expression of a statement. Raises Bail after reporting other tokens."""
+        if self.token.text == "if" and not self.starts_assignment():
+            from mucc.frontend import syntax_help
+
+            raise self.unexpected(expected, helps=(syntax_help.CHOICE,))
+        if self.kind not in _ENDS:
+            raise self.unexpected(expected)
 
     def _after_return(self, span: Span, what: str) -> None:
         several = "; several results are separated by commas" if what == "kernel" else ""
@@ -298,18 +326,23 @@ class Parser(ExpressionParser):
         if is_stage:
             self.advance()
         if self.kind in KEYWORDS and self.kind_after(1) not in ("=", ":"):
-            raise self.unexpected("a statement")
+            from mucc.frontend import syntax_help
+
+            raise self.unexpected("a statement", helps=syntax_help.statement_help(self.kind))
         name = self.name("the name of a value")
         type_ = self.type() if self.accept(":") else None
         if not self.accept("="):
             raise self._no_assignment(name)
         value = self.expr()
-        if self.kind not in _ENDS:
-            raise self.unexpected("an operator or the end of the statement")
+        self._end_of_expression("an operator or the end of the statement")
         return ast.Statement(Span(start.start, value.span.end), name, type_, value, is_stage)
 
     def _no_assignment(self, name: ast.Ident) -> Bail:
-        if guess := near_spelling(name.text, ("return", "stage")) if self.kind != ":" else None:
+        from mucc.frontend import syntax_help
+
+        if advice := syntax_help.name_help(name.text, self.kind):
+            help_ = advice
+        elif guess := near_spelling(name.text, ("return", "stage")) if self.kind != ":" else None:
             help_ = f"did you mean '{guess}'?"
         elif self.kind in tuple("+-*/@") and self.kind_after(1) == "=":
             help_ = f"values are named once: write `new = {name.text} {self.kind} ...`"

@@ -9,8 +9,8 @@ __all__ = ["card", "grammar"]
 _CARD = """\
 # mucc reference card
 
-`.mcu` tensor programs become fused kernels for NVIDIA GPUs: sm_90a (Hopper, the default) and, with fewer
-kernels, sm_80, sm_89, sm_120a, sm_100a (`--target`, `mucc targets`).
+`.mcu` tensor programs become fused kernels for NVIDIA GPUs: sm_90a (Hopper, the default) or, with fewer
+kernels, sm_80, sm_89, sm_120a, sm_100a (`--target`).
 
 ```mcu
 kernel mlp[M, D, H=4096](
@@ -23,7 +23,6 @@ kernel mlp[M, D, H=4096](
 ) -> (y: bf16[M, D], top: f32[M])
     where D % 8 == 0
 {
-    // h is stored between two device kernels
     stage h = gelu(x @ w1.T + b)
     y = a * r[:, None] * (h @ w2.T)
     return y, max(abs(y), axis=1)
@@ -31,57 +30,56 @@ kernel mlp[M, D, H=4096](
 
 schedule mlp.h for sm_90a {
     tile      = 128x256x64
-    cluster   = 2x1
-    mainloop  = cooperative
     scheduler = persistent(raster=along_n, swizzle=2)
 }
 ```
 
 ## Kernels
 * Lines `name = expr` (bound once), then one `return`. No loops, strings or `;`.
-* Dims are run-time sizes, and numbers in expressions. `K=4096` binds one; unbound ones follow from extents of
-  parameters, which are arithmetic: [2*N, H*D, (K-2)/4] (/ is exact). `where K % 8 == 0, M >= 1`: promises,
-  checked at each call.
-* Types: bf16[M, K], f16[8, K], f32[] (tensor of one number), f32 (scalar by value; only f32). e4m3, e5m2, s8,
+* Dims are run-time sizes, and numbers in expressions. `K=4096` binds one; others follow from extents of
+  parameters, which are arithmetic: [2*N, (K-2)/4] (/ is exact). `where K % 8 == 0, M >= 1` promises.
+* Types: bf16[M, 8], f16, f32[] (tensor of one number), f32 (scalar by value). e4m3, e5m2, s8,
   u8, s32 saturate when stored; s4, u4 (`mucc.pack_s4`) only for parameters; bool only inside expressions.
-  Layouts of parameters: row_major (default), col_major (last two axes swapped), strides(_, 1) (elements, _ =
-  run-time) `w: bf16[N, K] col_major`; sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
+  Layouts of parameters: col_major (last two axes swapped), strides(_, 1) (elements, _ = run-time) `w: bf16[N,
+  K] col_major`; sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
 
 * `kernel each NAME`: callers give lists, an item per problem.
-* A result must have the declared shape; its dtype is converted.
-* `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: untyped, inlined at calls `f(y, 2)`.
-* `stage h = expr` stores and names a stage.
+* A result must have the declared shape; dtypes are converted.
+* `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: no types, inlined.
+* `stage h = expr` stores h between two device kernels.
 
 ## Expressions
 * Loosest first: or, and, not, < <= > >= == != (no chains), + -, * / % @, unary -, .T, [...].
 * `a @ b`: [.., M, K] @ [.., K, N], leading axes broadcast. A weight [N, K] is `x @ w.T`; .T (last two axes)
   is free. bf16 and f16 multiply as they are, f32 in tf32 (more precise: `matmul(a, b, compute=tf32x3)` or
-  f32); sums are f32. e4m3 with e4m3 or e5m2 gives f32 (acc=fast: faster sums), s8 or u8 with either s32: K
+  f32); sums are f32. e4m3 with e4m3 or e5m2 gives f32, s8 or u8 with either s32: K
   contiguous, scaled as in `(x @ w.T) * sx[:, None] * sw`. bf16, f16 also with s4 and 8-bit weights: `x @
   dequantize(w, s).T`, groups of K by `s: bf16[N, K/128]`. Blocks of e4m3: `matmul(x, w.T, scale_a=sx,
   scale_b=sw)`, sx f32[M, K/128], sw f32[N/128, K/128].
 * `grouped_matmul(x, w.T, offsets)`: x [T, K], w [E, N, K], offsets s32[E] (ends of groups of rows, the last
   is T), scale f32[E], bias [E, N]; it and block scales: sm_90a. `gather(x, rows)` is x[rows]; `scatter(y,
   rows, T)` the way back, other rows zero.
-* Broadcasting is NumPy's by dim names: extents agree if equal, or 1. [M, N] with b [N] is
-  per column; per row write `r[:, None]`. Indexing is NumPy's: `x[:, 0]`, `x[..., K/2:]`.
+* Broadcasting and indexing are NumPy's: extents agree if equal, or 1; b [N] is per column of [M, N],
+  `r[:, None]` per row; `x[:, 0]`, `x[..., K/2:]`.
 * Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds.
-  Conditions: `where(x > 0 and x < 1, a, b)`.
+  Conditions: `where(x > 0 and x < 1, a, -inf)`.
+* Often wrong: it is `sum(x, axis=1, keepdims=on)`, not x.sum, torch., dim, True; max(x, axis=1) reduces,
+  max(x, 1) compares; lists are (M, N), without -1; one value a line: v = topk(x, 4), i = argtopk(x, 4); `//`
+  is a comment; pow(x, 2); `layer_norm(x) * g + b`; reductions give f32: `cast(mean(x, axis=1), bf16) @ w`.
 
 ## Functions (keywords show defaults; names in a row share parameters)
 {functions}
 
-min, max of one value reduce. Reductions drop axes and give f32; axis: an int or (0,
-1), negative from the end. conv, pools: x [N, C, ...], w [O, C/groups, ...]; norms have no
-weights. No kernel yet: error MU2010.
+Reductions drop `axis`, an int or (0, 1). conv, pools: x [N, C, ...], w [O, C/groups,
+...]. No kernel yet: error MU2010.
 
 ## Schedules (optional; the default is good)
 `schedule KERNEL for sm_90a { ... }` for all contractions, KERNEL.STAGE for one. {schedules}
 
 ## Command line
-mucc f.mcu -o f.so (compile); mucc check f.mcu; mucc fmt f.mcu; mucc
-run f.mcu --dims M=16,D=4096; mucc tune f.mcu --dims ... (measures; later builds take the best); mucc f.mcu
---explain-schedule --dims M=16; --emit=ast|mu|stages|cutlass|schedule|cu. Python: `m =
+mucc f.mcu -o f.so; mucc check|fmt f.mcu; mucc run|tune f.mcu --dims M=16,D=4096 (tune: for
+later builds); mucc f.mcu --explain-schedule --dims M=16; --emit=stages|schedule|cu.
+Python: `m =
 mucc.load("f.so"); y, top = m.mlp(x, w1, b, w2, r, 0.5)`, torch tensors.
 """
 

@@ -433,9 +433,9 @@ def _attention(op: AttentionOp, operands: Sequence[ast.Expr]) -> ast.Expr:
         options["mask"] = operands[3]
     if op.causal is not None:
         options["causal"] = word("on")
-    scale, size = op.scale.value.data, Shaped.of(op.query.type).dims[-1]
-    if not isinstance(size, int) or scale != 1 / math.sqrt(size):
-        options["scale"] = number(scale)
+    size = Shaped.of(op.query.type).dims[-1]
+    if op.scale is not None and (not isinstance(size, int) or op.scale.value.data != 1 / math.sqrt(size)):
+        options["scale"] = number(op.scale.value.data)
     return call("attention", *operands[:3], **options)
 
 

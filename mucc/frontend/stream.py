@@ -136,10 +136,13 @@ class Stream:
         if self.kind == closer:
             return self.advance()
         if self._at_boundary():
+            from mucc.frontend import syntax_help
+
             raise self.error(
                 "MU0004",
                 f"'{opener.kind}' is never closed",
                 opener.span,
+                helps=syntax_help.quotient_help(self.comments, opener.end, self.token.start),
                 labels=((self.token.span, f"expected '{closer}' before {token_text(self.token)}"),),
             )
         raise self.unexpected(f"{separator}'{closer}'", helps=helps)

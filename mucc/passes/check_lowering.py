@@ -16,7 +16,8 @@ from mucc.kernels.registry import claimant, kinds
 from mucc.passes.levels import PRIMITIVES
 
 _INSTEAD: dict[str, str] = {
-    "attention": "without `causal`, and with the mask as a parameter, it has kernels",
+    "attention": "it has kernels with a mask in the place of `causal`, for M queries and N keys: "
+    "`attention(q, k, v, mask=iota((M, N), axis=1) <= iota((M, N), axis=0))`",
 }
 """What can be written instead of some functions."""
 

@@ -22,7 +22,7 @@ from mucc.dialects.mu.ops.normalisation import (
     NormalizeOp,
     SoftmaxOp,
 )
-from mucc.dialects.mu.ops.pointwise import S32
+from mucc.dialects.mu.ops.pointwise import S32, extent_number
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
@@ -230,7 +230,7 @@ class Attention(RewritePattern):
 
     Weights are a softmax, but 0 in rows that are masked completely.
 
-    Causal attention stays: no kernel knows the numbers of its rows and columns.
+    Causal attention stays, for a kernel that skips what is masked: `check-lowering` says how to write it out.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -240,7 +240,11 @@ class Attention(RewritePattern):
         scores = b(MatmulOp(op.query, b(TransposeOp(op.key))))
         if Shaped.of(scores.type).element_type != f32:
             scores = b(e.CastOp(scores, f32))
-        scores = b(e.MulOp(scores, b.number(op.scale.value.data)))
+        if op.scale is not None:
+            scores = b(e.MulOp(scores, b.number(op.scale.value.data)))
+        else:
+            size = b(extent_number(Shaped.of(op.query.type).dims[-1]))
+            scores = b(e.MulOp(scores, b(e.RsqrtOp(size))))
         if op.mask is not None:
             if Shaped.of(op.mask.type).element_type == i1:
                 scores = b(e.SelectOp(op.mask, scores, b.number(-math.inf)))

@@ -185,7 +185,10 @@ def matmul(lhs: Attribute, rhs: Attribute) -> TensorType:
             raise TypeRuleError(
                 "MU1023",
                 f"the {side} operand of @ needs at least two axes, got {value}",
-                helps=("make a matrix of a vector with `v[:, None]` (column) or `v[None, :]` (row)",),
+                helps=(
+                    "make a matrix of a vector: `(w @ v[:, None])[:, 0]` or `(v[None, :] @ w)[0]`; "
+                    "of two vectors write `sum(a * b)`",
+                ),
             )
     if a.dims[-1] != b.dims[-2]:
         helps: tuple[str, ...] = ()
@@ -295,13 +298,17 @@ def product_type(lhs: Attribute, rhs: Attribute) -> Attribute:
                 notes=("matrices of bf16, f16, f32, e4m3, e5m2, s8 and u8 can",),
                 helps=helps,
             )
+    helps = (f"convert one: `cast(..., {dtype_name(lhs)})`",)
+    if half := {lhs: rhs, rhs: lhs}.get(f32) if {lhs, rhs} & set(HALVES) else None:
+        rounding = f"round the f32 operand, as results of reductions are: `cast(..., {dtype_name(half)})`"
+        helps = (f"{rounding}; or convert the other one: `cast(..., f32)`",)
     raise TypeRuleError(
         "MU1025",
         f"operands of @ have dtypes {dtype_name(lhs)} and {dtype_name(rhs)}, but both must have the same one",
         notes=(
             "e4m3 and e5m2 also multiply with each other, s8 and u8 too; bf16 and f16 with all, s4 and u4",
         ),
-        helps=(f"convert one: `cast(..., {dtype_name(lhs)})`",),
+        helps=helps,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from mucc.torch.importer.capture import Captured, Input, Ref, Source, drop_notes, torch
-from mucc.torch.importer.extents import name_extents, typical, typical_extents
+from mucc.torch.importer.extents import derived_extents, name_extents, typical, typical_extents
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.partition import Formats, Graph, tensor_inputs
 from mucc.torch.importer.work import ALIASES
@@ -39,7 +39,8 @@ def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict
     structure = [Ref(r.name) if isinstance(r, torch.fx.Node) else r for r in results]
     captured = Captured(module.graph, inputs, structure, ())
     names = name_extents(nodes)
-    graph = Graph(captured, formats, names=names, excluded=_excluded(captured, anywhere), free_ends=ALIASES)
+    derived, excluded = derived_extents(nodes, names), _excluded(captured, anywhere)
+    graph = Graph(captured, formats, names=names, derived=derived, excluded=excluded, free_ends=ALIASES)
     return graph, typical_extents(nodes, names)
 
 

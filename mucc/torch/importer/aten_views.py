@@ -22,7 +22,8 @@ from mucc.dialects.mu.ops.shape import (
     TriangleOp,
 )
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import DTYPES
+from mucc.dialects.mu.types import DTYPES, Dim
+from mucc.library.extents import add, multiply, subtract
 from mucc.torch.importer.lowering import (
     EXACT,
     MU_DTYPES,
@@ -32,9 +33,13 @@ from mucc.torch.importer.lowering import (
     aten,
     axis_of,
     dims_of,
+    dtype_of,
     fixed,
     lowers,
 )
+
+BEYOND = 2**63 - 1
+"""The end that torch gives a slice without one."""
 
 
 @lowers(
@@ -79,8 +84,72 @@ def expand(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
     return b.value(x) if dims_of(x) == b.result.dims else b.add(BroadcastOp(x, b.result.dims))
 
 
+@lowers(aten.repeat.default)
+def repeat(b: Builder, x: Any, times: Sequence[int]) -> Built:
+    """Repeat the whole tensor along its axes, and along new ones in front: torch's tile."""
+    value = b.value(x)
+    if (missing := len(times) - len(dims_of(value))) > 0:
+        value = b.add(ExpandOp(value, range(missing)))
+    dims = b.result.dims
+    for axis, count in enumerate(times):
+        before = dims_of(value)
+        if before[axis] == 1:
+            continue
+        if count != 1:
+            repeated = b.add(ExpandOp(value, [axis]))
+            wide = b.add(BroadcastOp(repeated, (*before[:axis], count, *before[axis:])))
+            value = b.add(ReshapeOp(wide, (*before[:axis], dims[axis], *before[axis + 1 :])))
+    return value if dims_of(value) == dims else b.add(BroadcastOp(value, dims))
+
+
+def stretched(b: Builder, value: SSAValue, axis: int, times: int) -> SSAValue:
+    """Repeat each element along an axis `times` times in a row."""
+    dims = dims_of(value)
+    if times == 1:
+        return value
+    column = b.add(ExpandOp(value, [axis + 1]))
+    wide = b.add(BroadcastOp(column, (*dims[: axis + 1], times, *dims[axis + 1 :])))
+    return b.add(ReshapeOp(wide, (*dims[:axis], multiply((dims[axis], times)), *dims[axis + 1 :])))
+
+
+@lowers(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec, aten.upsample_nearest3d.vec)
+def upsample_nearest(b: Builder, x: Any, size: Sequence[int] | None, scales: Sequence[float] | None) -> Built:
+    """Enlarge by whole factors, for which each element is repeated."""
+    value = b.value(x)
+    for axis in range(2, b.result.rank):
+        times, rest = divmod(b.result.extent(axis), fixed(dims_of(value)[axis]))
+        if rest or not times or (scales and scales[axis - 2] != times):
+            raise Unsupported("nearest neighbours by a factor that is no integer")
+        value = stretched(b, value, axis, times)
+    return value
+
+
+@lowers(aten.unfold.default)
+def unfold(b: Builder, x: Any, axis: int, size: int, step: int) -> Built:
+    """Take windows along an axis, whose elements become the last one."""
+    value = b.value(x)
+    dims = dims_of(value)
+    axis = axis_of(axis, len(dims))
+    count = b.result.extent(axis)
+    if step == size:
+        value = sliced(b, value, axis, 0, count * size)
+        value = b.add(ReshapeOp(value, (*dims[:axis], count, size, *dims[axis + 1 :])))
+        rank = len(dims) + 1
+        return permuted(b, value, [n for n in range(rank) if n != axis + 1] + [axis + 1])
+    if size > MOST_WINDOWED:
+        raise Unsupported(f"overlapping windows of more than {MOST_WINDOWED} elements")
+    ends = (count - 1) * step + 1
+    parts = [b.add(ExpandOp(sliced(b, value, axis, n, n + ends, step), [len(dims)])) for n in range(size)]
+    return b.add(ConcatOp(parts, len(dims))) if size > 1 else parts[0]
+
+
 @lowers(aten.permute.default)
 def permute(b: Builder, x: Any, order: Sequence[int]) -> Built:
+    return permuted(b, x, order)
+
+
+def permuted(b: Builder, x: Any, order: Sequence[int]) -> SSAValue:
+    """Return the axes in another order; nothing where it is theirs."""
     rank = len(order)
     positions = [axis_of(a, rank) for a in order]
     if positions == list(range(rank)):
@@ -102,10 +171,14 @@ def t(b: Builder, x: Any) -> Built:
     return b.value(x) if len(dims_of(x)) < 2 else b.add(TransposeOp(x))
 
 
-def sliced(b: Builder, x: Any, axis: int, start: int, stop: int, step: int = 1) -> SSAValue:
+MOST_WINDOWED = 16
+"""The largest overlapping windows, which are concatenations of as many slices."""
+
+
+def sliced(b: Builder, x: Any, axis: int, start: Dim, stop: Dim, step: int = 1) -> SSAValue:
     """Part of an axis; nothing where it is all of it."""
     value = b.value(x)
-    whole = fixed(dims_of(value)[axis])
+    whole = dims_of(value)[axis]
     return value if (start, stop, step) == (0, whole, 1) else b.add(SliceOp(value, axis, start, stop, step))
 
 
@@ -113,20 +186,35 @@ def sliced(b: Builder, x: Any, axis: int, start: int, stop: int, step: int = 1) 
 def slice_(
     b: Builder, x: Any, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Built:
+    axis = axis_of(axis, len(dims_of(x)))
     dim = dims_of(x)[axis]
-    if isinstance(dim, str):
-        if not start and end is None and step == 1:
-            return b.value(x)
+    if isinstance(dim, int) and not isinstance(start, str) and not isinstance(end, str):
+        first, stop, _ = slice(start, end).indices(dim)
+        return sliced(b, x, axis, first, stop, step)
+    return sliced(b, x, axis, *_open_bounds(b, dim, axis, start or 0, end, step), step)
+
+
+def _open_bounds(b: Builder, dim: Dim, axis: int, start: Dim, end: Dim | None, step: int) -> tuple[Dim, Dim]:
+    """Return the bounds of a slice of an open extent. Raises Unsupported where torch may cut them off.
+
+    torch has found how long the result is: where that is `end - start`, the bounds lie within the extent.
+    """
+    length = b.result.dims[axis]
+    stop = dim if end is None or (isinstance(end, int) and end >= BEYOND) else end
+    if isinstance(start, int) and start < 0:
+        start = add(dim, start)
+    if isinstance(stop, int) and stop < 0:
+        stop = add(dim, stop)
+    if step != 1 or subtract(stop, start) != length:
         raise Unsupported(f"part of the open extent {dim}")
-    first, stop, _ = slice(start, end).indices(dim)
-    return sliced(b, x, axis_of(axis, len(dims_of(x))), first, stop, step)
+    return start, stop
 
 
 @lowers(aten.select.int)
 def select(b: Builder, x: Any, axis: int, index: int) -> Built:
     axis = axis_of(axis, len(dims_of(x)))
-    index %= fixed(dims_of(x)[axis])
-    return without(b, sliced(b, x, axis, index, index + 1), [axis])
+    start = index if index >= 0 else add(dims_of(x)[axis], index)
+    return without(b, sliced(b, x, axis, start, add(start, 1)), [axis])
 
 
 @lowers(aten.slice_scatter.default)
@@ -174,7 +262,6 @@ def split(b: Builder, x: Any, size: int, axis: int = 0) -> Built:
 
 @lowers(aten.unbind.int)
 def unbind(b: Builder, x: Any, axis: int = 0) -> Built:
-    axis = axis_of(axis, len(dims_of(x)))
     axis = axis_of(axis, len(dims_of(x)))
     return tuple(
         without(b, sliced(b, x, axis, n, n + 1), [axis]) for n, m in enumerate(b.results) if m is not None
@@ -236,22 +323,30 @@ def flip(b: Builder, x: Any, axes: Sequence[int]) -> Built:
 
 @lowers(aten.roll.default)
 def roll(b: Builder, x: Any, shifts: Sequence[int], axes: Sequence[int] = ()) -> Built:
-    if not axes:
-        raise Unsupported("roll over all elements")
     value = b.value(x)
+    if not axes:
+        flat = reshaped(b, value, (multiply(dims_of(value)),))
+        return reshaped(b, b.add(RollOp(flat, shifts[0], 0)), dims_of(value))
     for shift, axis in zip(shifts, axes, strict=True):
         value = b.add(RollOp(value, shift, axis_of(axis, len(dims_of(value)))))
     return value
 
 
+def _triangle(b: Builder, kind: str, x: Any, diagonal: int) -> SSAValue:
+    if dtype_of(b.value(x)) != "bool":
+        return b.add(TriangleOp(kind, x, diagonal))
+    kept = b.add(TriangleOp(kind, b.cast(x, "f32"), diagonal))
+    return b.add(e.CmpOp("ne", kept, b.number(0)))
+
+
 @lowers(aten.tril.default)
 def tril(b: Builder, x: Any, diagonal: int = 0) -> Built:
-    return b.add(TriangleOp("lower", x, diagonal))
+    return _triangle(b, "lower", x, diagonal)
 
 
 @lowers(aten.triu.default)
 def triu(b: Builder, x: Any, diagonal: int = 0) -> Built:
-    return b.add(TriangleOp("upper", x, diagonal))
+    return _triangle(b, "upper", x, diagonal)
 
 
 @lowers(
@@ -266,8 +361,9 @@ def full(b: Builder, *args: Any, **options: Any) -> Built:
 
 def filled(b: Builder, value: float) -> SSAValue:
     """Return a tensor of one number, with the shape and dtype of the node's value."""
-    if b.result.dtype == "bool":
-        raise Unsupported("a tensor of bools")
+    if b.result.dtype == "bool" and b.result.dims:
+        numbers = b.add(BroadcastOp(b.number(bool(value)), b.result.dims))
+        return b.add(e.CmpOp("ne", numbers, b.number(0)))
     if not b.result.dims and b.result.is_float:
         return b.number(value)
     if not b.result.dims:

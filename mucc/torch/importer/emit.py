@@ -16,6 +16,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import erase_dead
 from mucc.frontend.names import Names
+from mucc.library.extents import names as dim_names
 from mucc.torch.importer import partition
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, Piece, is_part
@@ -51,6 +52,7 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
     leaving = set(leaving)
     numbers = {n: graph.captured.number(n.name) for n in partition.sources_of(graph, piece)}
     parameters = [node for node, number in numbers.items() if number is None]
+    graph = graph.within(parameters)
     results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
     names = Names("out")
     wanted = ["x" if plain else argument_name(graph, p) for p in parameters]
@@ -97,8 +99,7 @@ def _dims(types: Iterable[Attribute]) -> list[str]:
     found: dict[str, None] = {}
     for type in types:
         for dim in Shaped.of(type).dims:
-            if isinstance(dim, str):
-                found.setdefault(dim)
+            found.update(dict.fromkeys(dim_names(dim)))
     return list(found)
 
 

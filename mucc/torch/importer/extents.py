@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import operator
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, cast
 
+from mucc.library.extents import Dim, Polynomial, polynomial
 from mucc.torch.importer.capture import torch
+
+MOST_FACTORS = 8
+"""The largest power of an extent that is written as a product."""
 
 symbolic_shapes: Any = importlib.import_module("torch.fx.experimental.symbolic_shapes")
 
@@ -39,7 +45,7 @@ def is_bound(extent: Any) -> bool:
 def name_extents(nodes: Iterable[Any], given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Names by torch's expression. What has no name yet becomes `D0`, `D1`, … in the order of the graph.
 
-    An extent that is computed is a dim of its own: what follows from how it is computed is not known to `mu`.
+    One that is computed has a name too, for kernels that cannot compute it (see `derived_extents`).
     """
     names = dict(given or {})
     taken = set(names.values())
@@ -49,6 +55,52 @@ def name_extents(nodes: Iterable[Any], given: Mapping[str, str] | None = None) -
         if not text.isdigit() and text not in names and is_bound(extent):
             names[text] = next(free)
     return names
+
+
+def derived_extents(nodes: Iterable[Any], names: Mapping[str, str]) -> dict[str, Dim]:
+    """Return what computed extents are as arithmetic on named ones, by torch's expression.
+
+    These are extents of tensors, and numbers among the arguments of nodes, such as bounds of slices.
+    """
+    nodes = list(nodes)
+    numbers = [n.meta["val"] for n in nodes if isinstance(n.meta.get("val"), torch.SymInt)]
+    extents = [e for e in open_extents(nodes) if is_bound(e)]
+    found: dict[str, Dim] = {}
+    for extent in (*extents, *numbers):
+        if (
+            not extent.node.expr.is_Symbol
+            and (form := _polynomial(extent, extent.node.expr, names)) is not None
+        ):
+            found[str(extent)] = form.dim
+    return found
+
+
+def _polynomial(extent: Any, expr: Any, names: Mapping[str, str]) -> Polynomial | None:
+    """Convert an expression of sympy. None where it is no polynomial, or has symbols without a name."""
+    if expr.is_Integer:
+        return Polynomial.number(int(expr))
+    if expr.is_Symbol:
+        return polynomial(names[str(expr)]) if str(expr) in names else None
+    if expr.func.__name__ == "FloorDiv" and expr.args[1].is_Integer:
+        over = _polynomial(extent, expr.args[0], names)
+        return over.over(int(expr.args[1])) if over and _is_exact(extent, *expr.args) else None
+    if expr.is_Pow and expr.exp.is_Integer and 0 < int(expr.exp) <= MOST_FACTORS:
+        factors = [expr.base] * int(expr.exp)
+    elif expr.is_Add or expr.is_Mul:
+        factors = list(expr.args)
+    else:
+        return None
+    forms = [_polynomial(extent, f, names) for f in factors]
+    found = [f for f in forms if f is not None]
+    if len(found) != len(forms):
+        return None
+    return reduce(operator.add if expr.is_Add else operator.mul, found)
+
+
+def _is_exact(extent: Any, dividend: Any, divisor: Any) -> bool:
+    """Whether a quotient is known to leave no remainder, by what torch found out while it captured."""
+    number = extent.node.shape_env.create_symintnode(dividend, hint=None)
+    return bool(symbolic_shapes.statically_known_true(number % int(divisor) == 0))
 
 
 def typical_extents(nodes: Iterable[Any], names: Mapping[str, str]) -> dict[str, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from mucc.torch.importer.capture import Captured, torch
-from mucc.torch.importer.partition import Node, tensor_inputs
+from mucc.torch.importer.partition import Node, is_part, tensor_inputs
 from mucc.torch.importer.work import ALIASES
 
 _aten = torch.ops.aten
@@ -20,26 +20,81 @@ INDICES: dict[Any, int] = {
 }
 """The position of the argument that is an index: extents are below 2³¹, and so is an index that is valid."""
 
-_COUNTING = frozenset((_aten.arange, _aten.argmax, _aten.argmin, _aten.zeros, _aten.zeros_like))
-"""What makes integers that number elements, so that an s32 holds them."""
+LARGEST = 2**31 - 1
+"""The largest integer that an s32 holds."""
+
+_NUMBERING = frozenset((_aten.argmax, _aten.argmin, _aten.sort, _aten.topk, _aten.max, _aten.min))
+"""What numbers elements along an axis, maybe beside values."""
+
+_CHOOSING = ALIASES | {
+    getattr(_aten, n)
+    for n in (
+        *("where", "cat", "stack", "clone", "flip", "roll", "repeat", "gather", "index", "index_select"),
+        *("minimum", "maximum", "neg", "abs", "tril", "triu", "split_with_sizes", "unbind", "chunk", "clamp"),
+    )
+}
+"""What returns integers no larger than the largest of its operands."""
 
 
 def wide_integers(captured: Captured) -> Callable[[Node], str | None]:
-    """Says why an operation stays with PyTorch that reads an int64 of any value, or None."""
+    """Says why an operation stays with PyTorch that reads or makes an int64 that no s32 holds, or None."""
+    bounds = _bounds(captured)
 
     def reason(node: Node) -> str | None:
         position = INDICES.get(node.target, len(node.args))
         indices = torch.utils._pytree.tree_leaves(node.args[position : position + 1])
-        wide = any(n not in indices and _is_wide(captured, n) for n in tensor_inputs(node))
+        integers = [n for n in tensor_inputs(node) if n not in indices and n in bounds]
+        made = [node] if integers and node in bounds else []
+        wide = any((bound := bounds[n]) is None or bound > LARGEST for n in (*integers, *made))
         return "integers of 64 bits" if wide else None
 
     return reason
 
 
-def _is_wide(captured: Captured, node: Node) -> bool:
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.dtype != torch.int64:
-        return False
-    while getattr(node.target, "overloadpacket", None) in ALIASES and node.args[0].op == "call_function":
-        node = node.args[0]
-    return getattr(node.target, "overloadpacket", None) not in _COUNTING and not captured.is_small(node.name)
+def _bounds(captured: Captured) -> dict[Node, int | None]:
+    """Return the largest magnitude of the elements of each int64 tensor; None where it is not known."""
+    found: dict[Node, int | None] = {}
+    for node in captured.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.dtype == torch.int64:
+            found[node] = LARGEST if captured.is_small(node.name) else _bound(node, found)
+    return found
+
+
+def _bound(node: Node, known: Mapping[Node, int | None]) -> int | None:
+    maker = node.args[0] if is_part(node) else node
+    packet = getattr(maker.target, "overloadpacket", None)
+    sizes = [_magnitude(a, known) for a in cast("tuple[Any, ...]", node.args)]
+    if packet in (_aten.zeros, _aten.zeros_like, _aten.ones, _aten.ones_like):
+        return 1
+    if packet is _aten.arange:
+        return _sum(sizes)
+    if packet in _NUMBERING:
+        extents = maker.args[0].meta["val"].shape
+        return max((e if isinstance(e, int) else LARGEST for e in extents), default=0)
+    if packet in (_aten.add, _aten.sub) and not node.kwargs:
+        return _sum(sizes)
+    if packet is _aten.mul:
+        first, second = sizes
+        return None if first is None or second is None else first * second
+    if packet is _aten.floor_divide and isinstance(node.args[1], int) and node.args[1]:
+        return sizes[0]
+    if packet is _aten.remainder and isinstance(node.args[1], int):
+        return sizes[1]
+    if packet in _CHOOSING:
+        of = [known[n] for n in tensor_inputs(maker) if n in known]
+        of += [abs(a) for a in maker.args if isinstance(a, int) and packet is _aten.clamp]
+        return None if None in of else max((n for n in of if n is not None), default=None)
+    return None
+
+
+def _magnitude(argument: Any, known: Mapping[Node, int | None]) -> int | None:
+    """Return the largest magnitude of an argument: a tensor of integers, or a number."""
+    if isinstance(argument, bool | int):
+        return abs(int(argument))
+    return known.get(argument) if isinstance(argument, torch.fx.Node) else None
+
+
+def _sum(sizes: list[int | None]) -> int | None:
+    """Return the sum of bounds; None where one is not known."""
+    return None if None in sizes else sum(n for n in sizes if n is not None)

@@ -147,11 +147,13 @@ class Builder:
         return op.results[0]
 
     def value(self, operand: Any) -> SSAValue:
-        """Return a value as it is, a number as a constant. Raises Unsupported for anything else."""
+        """Return a value as it is, a number or an open extent as one. Raises Unsupported for others."""
         if isinstance(operand, SSAValue):
             return cast(SSAValue, operand)
         if isinstance(operand, bool | int | float):
             return self.number(operand)
+        if isinstance(operand, Open):
+            return self.add(e.ExtentOp(operand))
         raise Unsupported(f"an operand {operand!r}")
 
     def number(self, value: float) -> SSAValue:
@@ -232,7 +234,7 @@ def build(
     lowering = LOWERINGS.get(target)
     if lowering is None:
         raise Unsupported("no operation of mu for it")
-    if any(m is not None and 0 in m.dims for m in builder.results):
+    if all(m is None or 0 in m.dims for m in builder.results):
         raise Unsupported("an empty tensor")
     try:
         built = lowering(builder, *args, **kwargs)
@@ -244,6 +246,6 @@ def build(
         raise
     values = built if isinstance(built, tuple) else (built,)
     return tuple(
-        None if value is None or meta is None else builder.fitted(value, meta)
+        None if value is None or meta is None or 0 in meta.dims else builder.fitted(value, meta)
         for value, meta in zip(values, builder.results, strict=False)
     )

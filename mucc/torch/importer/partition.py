@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Block, SSAValue
 
+from mucc.dialects.mu.ops.pointwise import ExtentOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.walk import postorder
+from mucc.library.extents import Dim, sources
+from mucc.library.extents import names as dim_names
+from mucc.library.extents import names_of as names_of_dims
 from mucc.torch.importer.capture import Captured, Ref, Source, torch
 from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.torch.importer.work import VIEWS
@@ -68,6 +72,8 @@ class Graph:
     """Nodes that need no input: every piece that uses one makes it itself."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """What open extents are called, by torch's expression."""
+    derived: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
+    """Arithmetic on named extents in place of names, by torch's expression."""
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     """Numbers for open extents that count as fixed."""
     excluded: Callable[[Node], str | None] = lambda node: None
@@ -109,9 +115,18 @@ class Graph:
             return int(text)
         if text in self.sizes:
             return self.sizes[text]
+        if text in self.derived:
+            return self.derived[text]
         if text not in self.names:
             raise Unsupported(f"the extent {text}, which is known only as it runs")
         return self.names[text]
+
+    def within(self, parameters: Iterable[Node]) -> Graph:
+        """Return the graph with names for derived extents of dims that a kernel could not bind."""
+        shapes = [m.dims for p in parameters if not self.is_number(p) for m in self.metas(p) if m is not None]
+        bound = set(sources(shapes, sorted(names_of_dims(d for dims in shapes for d in dims))))
+        derived = {text: dim for text, dim in self.derived.items() if set(dim_names(dim)) <= bound}
+        return self if len(derived) == len(self.derived) else replace(self, derived=derived)
 
     def argument(self, symbol: Any) -> int | str:
         """Return an extent among the arguments of a node: a number, or an `Open` one."""
@@ -189,6 +204,7 @@ def attempt(graph: Graph, node: Node) -> str | Node | None:
     values: dict[Node, SSAValue] = {}
     origin: dict[SSAValue, Node] = {}
     try:
+        graph = graph.within(map(graph.resolved, tensor_inputs(node)))
         for source in tensor_inputs(node):
             source = graph.resolved(source)
             type = f32 if graph.is_number(source) else graph.meta(source).type()
@@ -210,11 +226,14 @@ def attempt(graph: Graph, node: Node) -> str | Node | None:
 
 def _check_open(graph: Graph, node: Node, block: Block) -> None:
     """Raise Unsupported for an open extent of a result that no operand has: a call could not bind it."""
-    known = {d for a in block.args for d in Shaped.of(a.type).dims}
+    known = names_of_dims(d for a in block.args for d in Shaped.of(a.type).dims)
     for meta in graph.metas(node):
         for dim in meta.dims if meta else ():
-            if isinstance(dim, str) and dim not in known:
+            if not set(dim_names(dim)) <= known:
                 raise Unsupported(f"the open extent {dim}, which no operand of it has")
+    for op in block.ops:
+        if isinstance(op, ExtentOp) and not set(dim_names(op.extent.data)) <= known:
+            raise Unsupported(f"the open extent {op.extent.data}, which no operand of it has")
 
 
 def _is_used(node: Node, index: int) -> bool:
@@ -271,7 +290,7 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
             reasons[node] = found
         elif found is not None:
             is_late = graph.captured.inputs.get(found.name) in changing  # it is read after it has changed
-            if (node.name in leaving and (found.op == "placeholder" or _copies(node))) or (
+            if (node.name in leaving and _needs_copy(graph, node, found, leaving, reasons)) or (
                 is_late and _copies(node)
             ):
                 reasons[node] = "a copy"
@@ -289,6 +308,20 @@ def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
     return reasons
 
 
+def _needs_copy(
+    graph: Graph, node: Node, found: Node, leaving: Set[str], reasons: Mapping[Node, str]
+) -> bool:
+    """Whether a result that equals another value has to be a tensor of its own.
+
+    It is one already where a kernel makes the value, and no other result of the graph is that value.
+    """
+    if found.op == "placeholder" or not _copies(node):
+        return found.op == "placeholder"
+    maker = found.args[0] if is_part(found) else found
+    may_be_view = found in reasons or getattr(maker.target, "overloadpacket", None) in graph.free_ends
+    return may_be_view or any(n.name in leaving for n in names_of(graph, found) if n is not node)
+
+
 def _copies(node: Node) -> bool:
     """Whether a node has memory of its own by torch's rules, though its value is that of another."""
     return not node.target._schema.returns[0].alias_info
@@ -297,6 +330,10 @@ def _copies(node: Node) -> bool:
 def _is_free(graph: Graph, node: Node, reasons: Mapping[Node, str]) -> bool:
     """Whether a node is a view of something that no kernel makes."""
     packet = getattr(node.target, "overloadpacket", None)
+    shapes = [m.dims for m in graph.metas(node) if m is not None]
+    names = names_of_dims(d for dims in shapes for d in dims)
+    if len(sources(shapes, names)) < len(names):
+        return False  # what reads the view could not tell the extents of the module from a product of them
     return packet in VIEWS and all(
         (source := graph.resolved(s)).op == "placeholder" or source in reasons for s in tensor_inputs(node)
     )

@@ -14,6 +14,7 @@ from mucc.torch.importer.capture import Captured, torch
 from mucc.torch.importer.counting import Count, bytes_of, count_of, read_bytes
 from mucc.torch.importer.driver import Origin, driver_text
 from mucc.torch.importer.emit import Kernel, emit_piece, module_of
+from mucc.torch.importer.extents import derived_extents
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.lowering import Unsupported
 from mucc.torch.importer.partition import (
@@ -167,7 +168,8 @@ def import_graph(
     names: Mapping[str, str] | None = None,
 ) -> Program:
     """Import a captured module. With a `judge`, only kernels that it accepts are made."""
-    graph = Graph(captured, formats, names=names or {}, excluded=wide_integers(captured))
+    derived = derived_extents(captured.graph.nodes, names or {})
+    graph = Graph(captured, formats, names=names or {}, derived=derived, excluded=wide_integers(captured))
     steps = cut(graph, judge)
     leaving = returned(captured)
     pieces = [s for s in steps if isinstance(s, Piece)]
@@ -195,8 +197,9 @@ def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
     """Whether an operation could be a kernel by itself."""
     if (found := attempt(graph, node)) is not None:
         return not isinstance(found, str)
-    piece = Piece([node, *filter(is_part, node.users)])
-    return judge is None or _judged(graph, piece, judge, [node.name]) is None
+    parts = list(filter(is_part, node.users))
+    leaving = [n.name for n in parts or [node]]
+    return judge is None or _judged(graph, Piece([node, *parts]), judge, leaving) is None
 
 
 def formats(compute: str | None, round: str = "fused") -> Formats:

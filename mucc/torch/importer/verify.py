@@ -55,12 +55,15 @@ class Interpreted:
 
 
 def interpreted(kernel: Kernel) -> Any:
-    """Return a function that runs a kernel by the interpreter; it returns a tensor, or a tuple of them."""
+    """Return a function that runs a kernel by the interpreter; it returns a tensor, or a tuple of them.
+
+    Its results are contiguous, as those of kernels are.
+    """
     types = [_TORCH[dtype_name(Shaped.of(t).element_type)] for t in kernel.op.output_types]
 
     def call(*args: Any) -> Any:
         results = interpret_kernel(kernel.op, list(args))
-        stored = [torch.as_tensor(r).to(t) for r, t in zip(results, types, strict=True)]
+        stored = [torch.as_tensor(r).to(t).contiguous() for r, t in zip(results, types, strict=True)]
         return stored[0] if len(stored) == 1 else tuple(stored)
 
     return call

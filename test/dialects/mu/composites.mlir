@@ -36,3 +36,12 @@ mu.kernel @attentions(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>
   %2 = mu.take_along %q index %i axis 1 : i64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[M, 5], si32>) -> !mu.tensor<[M, 5], f16>
   mu.return %0, %1, %2 : !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 5], f16>
 }
+
+// The scale of a run-time extent is 1 / sqrt(D).
+// CHECK-LABEL: mu.kernel @open_attention(
+mu.kernel @open_attention(%q: !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
+    attributes {arg_names = ["q"], result_names = ["a"], dims = ["M", "D"]} {
+  // CHECK-NEXT: mu.attention %q, %q, %q causal : (!mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
+  %0 = mu.attention %q, %q, %q causal : (!mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
+  mu.return %0 : !mu.tensor<[M, D], f16>
+}

@@ -176,3 +176,26 @@ each(
         "nonzero_static": lambda x: torch.relu(x) * torch.tensor([0, 1, 0, 1, 1]).argmax(),
     },
 )
+
+
+@odd("3,5,4", "s64:2<5")
+def picks_along_other_axes(self: Any, x: Any, at: Any) -> Any:
+    return x.index_select(1, at), torch.relu(x)[:, [4, 0, -1]], x[:, :, torch.tensor([[1, 3], [0, 0]])] * 2
+
+
+@odd("3,8")
+def smallest_elements(self: Any, x: Any) -> Any:
+    values, places = torch.topk(x, 3, largest=False)
+    return values, places, torch.topk(torch.relu(-x) + x, 2, dim=0, largest=False).values
+
+
+@odd("3,8")
+def gathers_a_corner(self: Any, x: Any) -> Any:
+    places = x.argsort(-1)
+    return torch.gather(x, 1, places[:2, :3]), torch.nn.functional.one_hot(places[:, 0], 8) * 1.5
+
+
+@odd("3,2000")
+def arithmetic_of_places(self: Any, x: Any) -> Any:
+    places = torch.topk(x, 4).indices
+    return places + 1, places * 2**22 * 1024, (places * 2**22).float(), places.flip(0) - places

@@ -249,3 +249,42 @@ each(
 @odd("4", refused="MU7020")
 def combinations(self: Any, x: Any) -> Any:
     return torch.combinations(x).prod(1)
+
+
+@odd("3,1,4")
+def repeats_whole_tensors(self: Any, x: Any) -> Any:
+    return torch.relu(x).repeat(2, 3, 1), x.repeat(2, 1, 1, 2) + 1, torch.tile(x, (2,)) * 2
+
+
+@odd("2,6,8")
+def windows_beside_each_other(self: Any, x: Any) -> Any:
+    return torch.relu(x.unfold(1, 2, 2).unfold(2, 3, 3)), x.unfold(-1, 3, 2).amax(-1)
+
+
+@odd("2,3,4,5")
+def enlarges_by_repeating(self: Any, x: Any) -> Any:
+    F = torch.nn.functional
+    return F.interpolate(torch.relu(x), scale_factor=2), F.interpolate(x, size=(8, 15)) + 1
+
+
+@odd("2,3,5")
+def enlarges_by_fractions(self: Any, x: Any) -> Any:
+    return torch.nn.functional.interpolate(torch.relu(x), size=8) * 2
+
+
+@odd("3,4")
+def rolls_over_all_elements(self: Any, x: Any) -> Any:
+    return torch.relu(x).roll(5), x.roll(-1) - x
+
+
+@odd("5,5")
+def triangles_of_bools(self: Any, x: Any) -> Any:
+    seen = torch.ones(5, 5, dtype=torch.bool).tril(1)
+    return x.masked_fill(~seen, -1.0), torch.where(torch.full((5, 5), True).triu(), x, 2 * x)
+
+
+@odd("3,4")
+def copies_that_leave(self: Any, x: Any) -> Any:
+    y = torch.relu(x)
+    z = torch.exp(x)
+    return y.clone(), z.t().clone(), z, z.clone(), torch.sigmoid(x).view(-1).clone(), x.t().clone()

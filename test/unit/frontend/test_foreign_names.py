@@ -190,3 +190,99 @@ def test_edits_of_schedules_and_of_grammar_are_for_machines():
     assert [(f.replacement, f.applicability) for f in found.fixes] == [
         ("tile", Applicability.MACHINE_APPLICABLE)
     ]
+
+
+HABITS: list[tuple[str, str, str]] = [
+    # what is written, the code, and what the help says
+    ("return softmax(x, dim=-1)", "MU1008", "the parameter is called 'axis'"),
+    ("return x - mean(x, axis=1, keepdim=on)", "MU1008", "did you mean 'keepdims'?"),
+    ("return x - mean(x, axis=1, keepdims=True)", "MU1010", "write `on`"),
+    ("return x - mean(x, axis=1)", "MU1020", "write `v[:, None]`"),
+    ("return torch.nn.functional.relu(x)", "MU0001", "`relu(x)`"),
+    ("return sin(x * math.pi)", "MU0001", "write 3.14"),
+    ("return x.sum(dim=-1)", "MU0001", "`sum(x, ...)`"),
+    ("return x / x.shape[1]", "MU0001", "extents are dims"),
+    ("return x / x.size(1)", "MU0001", "extents are dims"),
+    ("return x.T() @ x", "MU0001", "without brackets: `x.T`"),
+    ("return x * 2.", "MU0001", "write `2` or `2.0`"),
+    ("return x * .5", "MU0001", "a digit before the point"),
+    ("return x[:, N//2:]", "MU0004", "`//` begins a comment"),
+    ("return x[:, : N // 2]", "MU0004", "`//` begins a comment"),
+    ("return r[:, newaxis] * x", "MU0013", "`x[:, None]`"),
+    ("return r[:, np.newaxis] * x", "MU0013", "`x[:, None]`"),
+    ("return concat([x, x], axis=1)", "MU0001", "`concat(x, y, axis=1)`"),
+    ("return concat((x, x), axis=1)", "MU1010", "`concat(x, y, axis=1)`"),
+    ("return concat(x, x, 1)", "MU1007", "`concat(x, y, axis=1)`"),
+    ("return sum(x, axis=[0, 1])", "MU0001", "`axis=(0, 1)`"),
+    ("return sum(x, axis=None)", "MU0001", "leave the argument out"),
+    ("return sum(x, axis=1, dtype=f32)", "MU1008", "`cast(x, bf16)`"),
+    ("return max(x, 1)", "MU1012", "`max(x, axis=1)` reduces"),
+    ("return reshape(x, N, M)", "MU1007", "the extents are one list"),
+    ("return reshape(x, (M, -1))", "MU1010", "each written out"),
+    ("return permute(x, 1, 0)", "MU1007", "`permute(x, (1, 0, 2))`"),
+    ("return layer_norm(x, N, r, r)", "MU1010", "weight and bias are arithmetic"),
+    ("return layer_norm(x, weight=r)", "MU1008", "weight and bias are arithmetic"),
+    ("return rms_norm(x, r)", "MU1010", "weight and bias are arithmetic"),
+    ("return dropout(x, 0.5)", "MU1007", "it needs a seed"),
+    ("return iota(N)", "MU1007", "`iota((M, N), axis=1)`"),
+    ("return f32(x)", "MU1002", "write `cast(x, f32)`"),
+    ("return x.float()", "MU0001", "write `cast(x, f32)`"),
+    ('return gelu(x, approximate="tanh")', "MU0002", "words have no quotes: `tanh`"),
+    ("return where(x > 0, x, float('-inf'))", "MU0002", "infinity is `inf`"),
+    ("return x if x > 0 else 0", "MU0001", "`where(condition, a, b)`"),
+    ("y = x if x > 0 else 0\n    return y", "MU0001", "`where(condition, a, b)`"),
+    ("# a comment\n    return sum(x, axis=1)", "MU0002", "comments begin with '//'"),
+    ("let y = x\n    return y", "MU0001", "no word before its name"),
+    ("y = x\n    y += 1\n    return y", "MU0001", "values are named once"),
+    ("a, b = topk(x, 4)\n    return a", "MU0001", "argtopk(x, 4)"),
+    ("x[:, 0] = 0\n    return x", "MU0001", "values do not change"),
+    ("for i in range(3) { y = x }\n    return x", "MU0001", "there are no loops"),
+    ("while x { y = x }\n    return x", "MU0001", "there are no loops"),
+    ("return r @ r", "MU1023", "`sum(a * b)`"),
+    ("return x @ r", "MU1023", "`(w @ v[:, None])[:, 0]`"),
+    ("return x @ cast(x, bf16).T", "MU1025", "results of reductions are: `cast(..., bf16)`"),
+    ("return tril(x, k=1)", "MU1008", "the parameter is called 'diagonal'"),
+]
+
+
+@pytest.mark.parametrize(("lines", "code", "help_"), HABITS, ids=[h[0] for h in HABITS])
+def test_what_people_write_out_of_habit_is_explained_at_once(lines: str, code: str, help_: str):
+    text = f"kernel f[M, N](x: f32[M, N], r: f32[N]) -> f32[M] {{\n    {lines}\n}}"
+    first = diagnose(text)[0]
+    assert (first.code, any(help_ in text for text in first.helps)) == (code, True), first
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "help_"),
+    [
+        ("kernel f(x: int64[8]) -> s32[8] { return x }", "MU0006", "the nearest is s32"),
+        ("kernel f(x: f32[8]) -> fp8[8] { return x }", "MU0006", "the nearest is e4m3"),
+        ("kernel f(x: f32[8]) -> f32[8], f32[8] { return x, x }", "MU0001", "several results have names"),
+        ("kernel f(x: f32[8]) -> (f32[8], f32[8]) { return x, x }", "MU0001", "several results have names"),
+        ("kernel f(x: f32[8]) -> f32[8]:\n    return x\n", "MU0001", "a body is in braces"),
+        ("EPS = 1e-5\nkernel f(x: f32[8]) -> f32[8] { return x }", "MU0001", "named within a kernel"),
+        ("import torch\nkernel f(x: f32[8]) -> f32[8] { return x }", "MU0001", "nothing to import"),
+    ],
+)
+def test_what_people_write_around_bodies_is_explained(text: str, code: str, help_: str):
+    first = diagnose(text)[0]
+    assert (first.code, any(help_ in h for h in first.helps)) == (code, True), first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("# sums", "// sums"),
+        ('return gelu(x, approximate="tanh")', "return gelu(x, approximate=tanh)"),
+        ("return gelu(x, approximate='tanh')", "return gelu(x, approximate=tanh)"),
+    ],
+)
+def test_slips_of_spelling_are_mended_by_machines(wrong: str, right: str):
+    text = "kernel f(x: f32[8]) -> f32[8] {\n    LINE\n    return x\n}"
+    lines = text.replace("    return x\n", "") if "return" in wrong else text
+    source = lines.replace("LINE", wrong)
+    (found,) = diagnose(source)
+    (fix,) = found.fixes
+    assert fix.applicability is Applicability.MACHINE_APPLICABLE
+    mended = source[: fix.span.start] + fix.replacement + source[fix.span.end :]
+    assert mended == lines.replace("LINE", right) and diagnose(mended) == []

@@ -87,6 +87,8 @@ def test_attention(call: str, options: dict[str, Any]) -> None:
         options = {"attn_mask": mask > 0 if "> 0" in call else mask}
     expected = F.scaled_dot_product_attention(*(torch.from_numpy(t) for t in (q, k, v)), **options)
     np.testing.assert_allclose(y, expected.numpy(), rtol=1e-9, atol=1e-12)
+    (y,) = run(mcu.replace("D=4", "D"), q, k, v, m)  # the scale follows from an extent of the call
+    np.testing.assert_allclose(y, expected.numpy(), rtol=1e-9, atol=1e-12)
 
 
 def test_elements_by_number() -> None:
@@ -156,8 +158,9 @@ def test_composites_have_kernels(body: str) -> None:
     np.testing.assert_allclose(lowered, expected, rtol=2e-2)
 
 
-def test_composites_over_run_time_dims() -> None:
-    mcu = "kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] { return softmax(x) }"
+@pytest.mark.parametrize("call", ["softmax(x)", "attention(x, x, x)", "attention(x, x, x, x @ x.T)"])
+def test_composites_over_run_time_dims(call: str) -> None:
+    mcu = f"kernel f[M, N](x: bf16[M, N]) -> bf16[M, N] {{ return {call} }}"
     compilation = compile_text(Source("f.mcu", mcu))
     x = random(4, 7)
     (expected,) = compilation.interpret("f", [x])

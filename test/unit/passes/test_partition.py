@@ -167,12 +167,6 @@ def reasons(found: list[Decision], name: str) -> list[str]:
         ("stage h = x @ x return exp(h)", "exp", "`stage h = ...` ends the stage"),
         ("y = x @ x return y @ x + y.T", "add", "it reads the stage's value through transpose"),
         ("return exp(sum(x @ x, axis=0)) + x", "exp", "the result of sum is read from memory"),
-        ("return exp(max(x, axis=0)) + x", "add", "its shape [M, M] is not the stage's [M]"),
-        (
-            "y = x - sum(x, axis=0) return x + max(y, axis=0)",
-            "reduce",
-            "an operand comes from a kernel that waits for this one",
-        ),
         (
             "y = x / sum(x, axis=1, keepdims=on) return y - max(y, axis=0)",
             "reduce",

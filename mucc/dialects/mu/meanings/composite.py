@@ -120,7 +120,8 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
     q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
     masks = values[3:]
     xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
-    scores = op.scale.value.data * (q @ xp.swapaxes(k, -1, -2))
+    scale = 1 / math.sqrt(q.shape[-1]) if op.scale is None else op.scale.value.data
+    scores = scale * (q @ xp.swapaxes(k, -1, -2))
     if op.mask is not None and Shaped.of(op.mask.type).element_type == i1:
         scores = xp.where(masks[0], scores, nothing)
     elif masks:

@@ -8,12 +8,11 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def
 
 from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.pointwise import number
-from mucc.dialects.mu.shape_rules import fixed
 from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
@@ -22,13 +21,14 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 class AttentionOp(InferredOp, AnchorOp):
     """`softmax(scale * q @ k.T + mask) @ v`, the softmax in f32.
 
-    Where a mask of bools is false, the score is -infinity. With `causal`, row i attends to columns 0 to i.
-    The result of a row whose columns are all masked is 0.
+    The factor is 1 / sqrt(D) where there is no `scale`, as for a run-time extent D of q. Where a mask of
+    bools is false, the score is -infinity. With `causal`, row i attends to columns 0 to i. The result of a
+    row whose columns are all masked is 0.
     """
 
     name = "mu.attention"
 
-    scale = prop_def(FloatAttr)
+    scale = opt_prop_def(FloatAttr)
     causal = opt_prop_def(UnitAttr)
     query = operand_def(TensorType)
     key = operand_def(TensorType)
@@ -36,7 +36,7 @@ class AttentionOp(InferredOp, AnchorOp):
     mask = opt_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value (`mask` $mask^)? `scale` $scale (`causal` $causal^)? attr-dict "
+        "$query `,` $key `,` $value (`mask` $mask^)? (`scale` $scale^)? (`causal` $causal^)? attr-dict "
         "`:` functional-type(operands, results)"
     )
 
@@ -53,17 +53,20 @@ class AttentionOp(InferredOp, AnchorOp):
         causal: bool = False,
         scale: float | FloatAttr | None = None,
     ):
-        """`scale` is 1 / sqrt(D) if left out. Raises TypeRuleError MU1091 where D is a run-time dim then."""
+        """`scale` is 1 / sqrt(D) if left out."""
         q, k, v = (SSAValue.get(value) for value in (query, key, value))
         masks = [] if mask is None else [SSAValue.get(mask)]
         result = tensor_rules.attention(q.type, k.type, v.type, masks[0].type if masks else None)
-        if scale is None:
-            shaped = Shaped.of(q.type)
-            scale = 1 / math.sqrt(fixed("attention", shaped, len(shaped.dims) - 1))
+        size = Shaped.of(q.type).dims[-1]
+        if scale is None and isinstance(size, int):
+            scale = 1 / math.sqrt(size)
         super().__init__(
             operands=[q, k, v, masks],
             result_types=[result],
-            properties={"scale": number(scale), "causal": UnitAttr() if causal else None},
+            properties={
+                "scale": None if scale is None else number(scale),
+                "causal": UnitAttr() if causal else None,
+            },
         )
 
     def inferred(self) -> Attribute:

@@ -143,13 +143,19 @@ def test_reduction() -> None:
             lambda: rules.matmul(T("K"), T("K", "N")),
             "MU1023",
             "the left operand of @ needs at least two axes, got f32[K]",
-            ("make a matrix of a vector with `v[:, None]` (column) or `v[None, :]` (row)",),
+            (
+                "make a matrix of a vector: `(w @ v[:, None])[:, 0]` or `(v[None, :] @ w)[0]`; "
+                "of two vectors write `sum(a * b)`",
+            ),
         ),
         (
             lambda: rules.matmul(T("M", "K"), f32),
             "MU1023",
             "the right operand of @ needs at least two axes, got f32[]",
-            ("make a matrix of a vector with `v[:, None]` (column) or `v[None, :]` (row)",),
+            (
+                "make a matrix of a vector: `(w @ v[:, None])[:, 0]` or `(v[None, :] @ w)[0]`; "
+                "of two vectors write `sum(a * b)`",
+            ),
         ),
         (
             lambda: rules.matmul(T("M", "K"), T("N", "K")),

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from mucc.torch.importer import sandbox
 from mucc.torch.importer.request import Answer, Request, kernel_name
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
+F = torch.nn.functional
 
 ROOT = Path(__file__).parents[4]
 PROBLEMS = ROOT / "bench" / "kernelbench" / "problems"
@@ -258,13 +260,80 @@ class Normed(torch.nn.Module):
 def test_automatic_extents_are_fixed_where_kernels_need_numbers():
     from mucc.torch.importer import from_torch
 
-    class Attends(torch.nn.Module):
+    class Sorts(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return torch.nn.functional.scaled_dot_product_attention(x, x, x) * 2
+            return torch.sort(x * 2).values
 
-    made = from_torch(Attends(), (torch.rand(4, 8, 16),), dynamic_shapes="auto")
+    made = from_torch(Sorts(), (torch.rand(4, 8, 16),), dynamic_shapes="auto")
     assert "x: f32[D0, D1, 16]" in made.text and all(r.kernel for r in made.rows)
     assert [note.split(":")[0] for note in made.notes] == ["axis 2 of 'x' is 16 in the program"]
+
+
+Shapes = tuple[tuple[int, ...], ...]
+
+DERIVED: dict[str, tuple[Callable[..., Any], str, Shapes, Shapes]] = {
+    # what is computed, a part of the program, extents of the import and of another call
+    "joined": (
+        lambda x, y: torch.relu(torch.cat((x, y))),
+        "-> f32[M+P, 8]",
+        ((5, 8), (7, 8)),
+        ((3, 8), (4, 8)),
+    ),
+    "cache": (
+        lambda x, y: torch.softmax(x @ torch.cat((y, x), 1).transpose(1, 2), -1),
+        "-> f32[M, N, N+Q]",
+        ((2, 3, 8), (2, 5, 8)),
+        ((3, 4, 8), (3, 9, 8)),
+    ),
+    "steps": (lambda x: torch.exp(x[:, 1:] - x[:, :-1]), "x[:, 1:] - x[:, : N - 1]", ((4, 9),), ((2, 3),)),
+    "ends": (lambda x: torch.tanh(x[:, -1]) + x[:, -2], "x[:, N - 1]", ((4, 9, 8),), ((2, 3, 8),)),
+    "padded": (lambda x: F.pad(x, (1, 2)) * 2, "-> f32[M, N+3]", ((4, 9),), ((2, 3),)),
+    "flat": (lambda x: torch.relu(x.reshape(-1, 8)) * 2, "-> f32[M*N, 8]", ((4, 9, 8),), ((2, 3, 8),)),
+    "average": (lambda x: torch.relu(x) / x.shape[1], " / N", ((4, 9),), ((2, 3),)),
+    "repeated": (lambda x: torch.relu(x).repeat(1, 3), "-> f32[M, 3*N]", ((4, 9),), ((2, 3),)),
+    "gated": (
+        lambda x: F.silu(x.view(x.shape[0], 2, -1)[:, 0]) * x.view(x.shape[0], 2, -1)[:, 1],
+        "-> f32[M, N/2]",
+        ((4, 8),),
+        ((2, 6),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_computed_extents_are_arithmetic_on_open_ones(name: str):
+    from mucc.torch.importer import from_torch
+
+    function, part, first, other = DERIVED[name]
+    one = len(first) == 1
+    forward = (lambda self, x: function(x)) if one else (lambda self, x, y: function(x, y))
+    module = type("Computes", (torch.nn.Module,), {"forward": forward})()
+    names = {"x": {0: "M", 1: "N"}} | ({} if one else {"y": {0: "P", 1: "Q"}})
+    if name == "joined":
+        names = {"x": {0: "M"}, "y": {0: "P"}}
+    if name == "cache":
+        names["y"][0] = "M"
+    made = from_torch(module, tuple(torch.rand(s) for s in first), dynamic_shapes=names)
+    assert part in made.text, made.text
+    assert [r.reason for r in made.rows if not r.kernel] in ([], ["a view"] * 2), made.rows
+    driver = made.interpreted()
+    for shapes in (first, other):
+        given = [torch.rand(s) for s in shapes]
+        torch.testing.assert_close(driver(*given), module(*given))
+
+
+def test_quotients_that_may_leave_a_remainder_stay_with_pytorch():
+    from mucc.torch.importer import from_torch
+
+    class Cuts(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x[:, : x.shape[1] // 2] * 2
+
+    made = from_torch(Cuts(), (torch.rand(4, 8),), dynamic_shapes={"x": {1: "N"}})
+    driver = made.interpreted()
+    for columns in (8, 7, 4):
+        x = torch.rand(4, columns)
+        torch.testing.assert_close(driver(x), made.module(x))
 
 
 def test_means_and_norms_go_over_open_extents():
