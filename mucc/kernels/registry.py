@@ -15,6 +15,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind
 
 KINDS: dict[str, str] = {
+    "attention": "mucc.kernels.attention.kind:AttentionKind",
     "gemm": "mucc.kernels.gemm.kind:GemmKind",
     "map": "mucc.kernels.map.kind:MapKind",
     "reduce": "mucc.kernels.reduce.kind:ReduceKind",

@@ -189,6 +189,54 @@ inline bool __any_sync(unsigned, bool x) {
   return any;
 }
 
+namespace on_host {
+
+// ---- a warp's matrices --------------------------------------------------------------------------------------
+
+inline float from_bf16(uint16_t bits) { return __uint_as_float(uint32_t(bits) << 16); }
+
+inline void copy_piece(void* to, void const* from, bool wanted) {
+  if (wanted)
+    std::memcpy(to, from, 16);
+  else
+    std::memset(to, 0, 16);
+}
+
+// ldmatrix.x4: lane 8 * m + r names row r of matrix m.
+inline void matrices(uint32_t (&x)[4], void const* row, bool turned) {
+  int const self = int(threadIdx.x), parity = rounds[self] & 1, lane = self % 32;
+  passed[parity][self] = reinterpret_cast<uint64_t>(row);
+  wait();
+  for (int m = 0; m < 4; ++m) {
+    auto element = [&](int r, int c) {
+      uint16_t bits;
+      std::memcpy(&bits, reinterpret_cast<char const*>(passed[parity][self - lane + 8 * m + r]) + 2 * c, 2);
+      return uint32_t(bits);
+    };
+    int const r = lane / 4, c = lane % 4 * 2;
+    x[m] = turned ? element(c, r) | element(c + 1, r) << 16 : element(r, c) | element(r, c + 1) << 16;
+  }
+}
+
+// mma.sync m16n8k16, of which a lane has four words of the left operand and two of the right one.
+inline uint32_t words[2][kMost][6];
+inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
+  int const self = int(threadIdx.x), parity = rounds[self] & 1, lane = self % 32;
+  uint32_t const own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  std::memcpy(words[parity][self], own, sizeof(own));
+  wait();
+  auto half = [&](int from, int word, int k) {
+    return number(uint16_t(words[parity][self - lane + from][word] >> 16 * (k % 2)));
+  };
+  for (int i = 0; i < 4; ++i) {
+    int const row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k)
+      c[i] += half(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k) * half(column * 4 + k % 8 / 2, 4 + k / 8, k);
+  }
+}
+
+}  // namespace on_host
+
 namespace mucc {
 
 inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {

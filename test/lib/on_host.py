@@ -44,6 +44,42 @@ _ON_HOST = (
     ("view.cuh", r'asm\("cvt\.rn\.bf16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_bf16(x);"),
     ("view.cuh", r'asm\("cvt\.rn\.f16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_f16(x);"),
     ("pack.cuh", r'asm volatile\("ld\.global.*?\)\);', "std::memcpy(to, from, 16);"),
+    ("attention.cuh", r"extern __shared__ [^;]*;", "alignas(1024) static char dynamic_bytes[1 << 17];"),
+    ("attention.cuh", r"return uint32_t\(__cvta_generic_to_shared\(at\)\);", "return 0;"),
+    ("attention.cuh", r'asm volatile\("cp\.async\.cg[^;]*;[^;]*;', "on_host::copy_piece(to, from, wanted);"),
+    ("attention.cuh", r'asm volatile\("cp\.async\.commit_group;[^;]*;', ""),
+    ("attention.cuh", r'asm volatile\("cp\.async\.wait_group [^;]*;[^;]*;', ""),
+    (
+        "attention.cuh",
+        r'asm volatile\("ldmatrix\.[a-z.0-9]*x4\.shared[^;]*;[^;]*;',
+        "on_host::matrices(x, row, false);",
+    ),
+    (
+        "attention.cuh",
+        r'asm volatile\("ldmatrix\.[a-z.0-9]*x4\.trans[^;]*;[^;]*;',
+        "on_host::matrices(x, row, true);",
+    ),
+    (
+        "attention.cuh",
+        r'asm\("mma\.sync[a-z0-9.]*f32\.f16\.f16\.f32 [^;]*;[^;]*;',
+        "on_host::multiply(on_host::from_f16, c, a, b0, b1);",
+    ),
+    (
+        "attention.cuh",
+        r'asm\("mma\.sync[a-z0-9.]*f32\.bf16\.bf16\.f32 [^;]*;[^;]*;',
+        "on_host::multiply(on_host::from_bf16, c, a, b0, b1);",
+    ),
+    (
+        "attention.cuh",
+        r'asm\("cvt\.rn\.f16x2[^;]*;[^;]*;',
+        "both = on_host::to_f16(low) | uint32_t(on_host::to_f16(high)) << 16;",
+    ),
+    (
+        "attention.cuh",
+        r'asm\("cvt\.rn\.bf16x2[^;]*;[^;]*;',
+        "both = on_host::to_bf16(low) | uint32_t(on_host::to_bf16(high)) << 16;",
+    ),
+    ("attention.cuh", r'asm\("ex2\.approx[^;]*;[^;]*;', "y = std::exp2(x);"),
 )
 """Instructions that only a GPU has, and what stands for them."""
 
@@ -312,9 +348,14 @@ def _strides(layout: Any, shape: tuple[int, ...], unit: int, rng: np.random.Gene
 
 
 def run(
-    program: Program, info: KernelInfo, dims: dict[str, int], seed: int, floats: Sequence[float] = ()
+    program: Program,
+    info: KernelInfo,
+    dims: dict[str, int],
+    seed: int,
+    floats: Sequence[float] = (),
+    tolerance: float = 0.0,
 ) -> None:
-    """Run a kernel and compare with the interpreter, exactly.
+    """Run a kernel and compare with the interpreter, exactly unless there is a tolerance.
 
     Its inputs are small integers, and floats are drawn from `floats` where these are given.
     """
@@ -350,7 +391,11 @@ def run(
     expected = program.compilation.interpret(info.name, inputs)
     for arg, place, want in zip(info.outputs, places[len(inputs) :], expected, strict=True):
         assert place is not None
-        np.testing.assert_array_equal(
-            decode(place.bits, arg.dtype), want, err_msg=f"{info.name} {arg.name} {dims}"
+        np.testing.assert_allclose(
+            decode(place.bits, arg.dtype),
+            want,
+            rtol=tolerance,
+            atol=tolerance,
+            err_msg=f"{info.name} {arg.name} {dims}",
         )
         assert not place.strays(), f"{info.name} writes beyond {arg.name} {dims}"
