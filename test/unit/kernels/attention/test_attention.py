@@ -45,11 +45,51 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return Program.of(compilation, tmp_path_factory.mktemp("attention"))
 
 
+@pytest.mark.parametrize("align", [1, 16], ids=["elements", "pieces"])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 @pytest.mark.parametrize("name", ["plain", "causal", "turned", "across", "biased", "kept", "near"])
-def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths: tuple[int, int]) -> None:
+def test_kernels_agree_with_the_interpreter(
+    program: Program, name: str, lengths: tuple[int, int], align: int
+) -> None:
     info = next(k for k in program.kernels if k.name == name)
     sizes = {"B": 2, "H": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
     dims = {d: sizes[d] for d in info.dims}
     floats = (-2.0, -0.75, 0.0, 0.5, 1.0, 3.0)
-    run(program, info, dims, seed=3, floats=floats, tolerance=2**-7 if name == "causal" else 2**-9)
+    tolerance = 2**-7 if name == "causal" else 2**-9
+    run(program, info, dims, seed=3, floats=floats, tolerance=tolerance, align=align)
+
+
+TILES = """
+kernel plain[B, S, T](q: f16[B, S, 64], k: f16[B, T, 64], v: f16[B, T, 64]) -> f16[B, S, 64] {
+    return attention(q, k, v)
+}
+kernel causal[B, H, S, T](
+    q: bf16[B, S, H, 80], k: bf16[B, T, H, 80], v: bf16[B, T, H, 96]
+) -> bf16[B, H, S, 96] {
+    return attention(permute(q, (0, 2, 1, 3)), permute(k, (0, 2, 1, 3)), permute(v, (0, 2, 1, 3)), causal=on)
+}
+kernel biased[B, G, S, T](
+    q: f16[B, G, S, 24], k: f16[B, 1, T, 24], v: f16[B, 1, T, 16], b: f32[S, T], w: f16[G, 1, 1]
+) -> f16[B, G, S, 16] {
+    return attention(q, k, v, mask=b + w * 2)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def tiled(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    return Program.of(compile_text(Source("k.mcu", TILES)), tmp_path_factory.mktemp("tiles"))
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (65, 129), (200, 300)], ids=str)
+@pytest.mark.parametrize("name", ["plain", "causal", "biased"])
+def test_kernels_of_warpgroups_agree_with_the_interpreter(
+    tiled: Program, name: str, lengths: tuple[int, int]
+) -> None:
+    info = next(k for k in tiled.kernels if k.name == name)
+    tiled.library.on_host_sm_count(2)  # blocks take several tiles
+    sizes = {"B": 2, "H": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
+    dims = {d: sizes[d] for d in info.dims}
+    floats = (-2.0, -0.75, 0.0, 0.5, 1.0, 3.0)
+    tolerance = 2**-7 if name == "causal" else 2**-9
+    run(tiled, info, dims, seed=3, floats=floats, tolerance=tolerance, align=16)
