@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -151,11 +152,14 @@ class Parts:
 class Pointwise(ABC):
     """Builder of a kernel over a space from its loads, bodies and stores; kinds of kernels extend it."""
 
+    MEMBERS: ClassVar[frozenset[str]] = frozenset()
+    """Names that the struct of a kind of kernels defines besides those of all kinds."""
+
     def __init__(self, op: DeviceKernelOp, space: Dims, places: Places):
         self.op = op
         self.places = places
         self.space = space
-        self.namer = Namer(_MEMBERS)
+        self.namer = Namer(_MEMBERS | self.MEMBERS)
         self.bodies: list[Body] = []
         self.statements: list[str] = []
         self.lanes: dict[SSAValue, str] = {}

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import VIEW_TYPES, Places
-from mucc.codegen.names import float_literal
+from mucc.codegen.names import float_literal, words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import StoreOp
@@ -49,6 +49,13 @@ class AttentionCode(LightCode):
 
 class AttentionWork(AcrossWork):
     """The C++ of an attention kernel: the pointwise work on scores, and that on results."""
+
+    MEMBERS = words(
+        """
+        query key value pairs score multiply_keys multiply_values sum a b keeps Element kBatch kWidth
+        kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns kScale kCausal kPlain
+        """
+    )
 
     def __init__(self, op: AttentionKernelOp, places: Places, has_warpgroups: bool):
         self.attention = op

@@ -22,9 +22,9 @@ kernel across[S, T](q: f16[16, S], k: f16[T, 16], v: f16[T, 16]) -> f16[S, 16] {
     return attention(q.T, k, v)
 }
 kernel biased[B, G, S, T](
-    q: f16[B, G, S, 16], k: f16[B, 1, T, 16], v: f16[B, 1, T, 16], b: f32[S, T], w: f16[G, 1, 1]
+    q: f16[B, G, S, 16], k: f16[B, 1, T, 16], v: f16[B, 1, T, 16], key: f32[S, T], score: f16[G, 1, 1]
 ) -> f16[B, G, S, 16] {
-    return attention(q, k, v, mask=b + w * 2)
+    return attention(q, k, v, mask=key + score * 2)
 }
 kernel kept[B, S, T](q: f16[B, S, 16], k: f16[B, T, 16], v: f16[B, T, 16], m: s8[B, 1, T]) -> f16[B, S, 16] {
     return attention(q, k, v, mask=m > 0)
