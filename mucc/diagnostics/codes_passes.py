@@ -381,8 +381,8 @@ _KERNELS: dict[str, CodeInfo] = {
         "operation without a kernel",
         "The program is right, and the interpreter computes it, but mucc cannot compile this operation yet. "
         "`mucc check --language` takes it. The message says what can be written instead.",
-        "kernel f[M, D=64](q: bf16[M, D]) -> bf16[M, D] {\n    return attention(q, q, q, causal=on)\n}",
-        "kernel f[M, D=64](q: bf16[M, D], m: f32[M, M]) -> bf16[M, D] {\n    return attention(q, q, q, m)\n}",
+        "kernel f[M](x: f32[M, 1]) -> f32[M] {\n    return var(x, axis=1)\n}",
+        "kernel f[M](x: f32[M, 1]) -> f32[M] {\n    return var(x, axis=1, correction=0)\n}",
     ),
 }
 

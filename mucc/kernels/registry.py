@@ -15,13 +15,14 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind
 
 KINDS: dict[str, str] = {
+    "attention": "mucc.kernels.attention.kind:AttentionKind",
     "conv": "mucc.kernels.conv.kind:ConvKind",
     "gemm": "mucc.kernels.gemm.kind:GemmKind",
     "map": "mucc.kernels.map.kind:MapKind",
     "normalize": "mucc.kernels.normalize.kind:NormalizeKind",
+    "pool": "mucc.kernels.pool.kind:PoolKind",
     "reduce": "mucc.kernels.reduce.kind:ReduceKind",
     "scan": "mucc.kernels.scan.kind:ScanKind",
-    "pool": "mucc.kernels.pool.kind:PoolKind",
     "sort": "mucc.kernels.sort.kind:SortKind",
 }
 """By name, the module and class of a kind."""

@@ -15,12 +15,6 @@ from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.registry import claimant, kinds
 from mucc.passes.levels import PRIMITIVES
 
-_INSTEAD: dict[str, str] = {
-    "attention": "it has kernels with a mask in the place of `causal`, for M queries and N keys: "
-    "`attention(q, k, v, mask=iota((M, N), axis=1) <= iota((M, N), axis=0))`",
-}
-"""What can be written instead of some functions."""
-
 _ELSE = "compute it outside of the kernel, and pass the result as a parameter"
 
 
@@ -58,18 +52,18 @@ class CheckLowering(Pass):
             for inner in kernel.body.block.ops:
                 if not lowers(inner, self.target):
                     name = function_of(inner)
-                    instead = _instead(name, inner)
+                    instead = _instead(inner)
                     found.setdefault((name, instead), _finding(name, instead, inner))
         if found:
             raise PassError(tuple(found.values()))
 
 
-def _instead(name: str, op: Operation) -> str:
+def _instead(op: Operation) -> str:
     """Return advice on what to write instead of an operation."""
     if isinstance(op, VarianceOp):
         return "write `correction=0`: the variance of so few elements is 0 / 0 else"
     advice = next((a for kind in kinds() if (a := kind.instead(op))), None)
-    return advice or _INSTEAD.get(name, _ELSE)
+    return advice or _ELSE
 
 
 def _finding(name: str, instead: str, op: Operation) -> Finding:

@@ -25,7 +25,7 @@ from mucc.dialects.mu.ops.normalisation import (
 from mucc.dialects.mu.ops.pointwise import S32, extent_number
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
-from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
+from mucc.dialects.mu.ops.shape import FullOp, IotaOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.dialects.rewriting import Emit
@@ -228,13 +228,12 @@ def _weights(b: Emit, scores: SSAValue) -> SSAValue:
 class Attention(RewritePattern):
     """`attention(q, k, v)` -> `weights(scale * cast(q @ k.T, f32) + mask) @ v`.
 
-    Weights are a softmax, but 0 in rows that are masked completely.
-
-    Causal attention stays, for a kernel that skips what is masked: `check-lowering` says how to write it out.
+    Weights are a softmax, but 0 in rows that are masked completely. Where attention is causal, the scores of
+    later columns are -infinity.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, AttentionOp) or op.causal is not None:
+        if not isinstance(op, AttentionOp):
             return
         b = Emit()
         scores = b(MatmulOp(op.query, b(TransposeOp(op.key))))
@@ -250,6 +249,10 @@ class Attention(RewritePattern):
                 scores = b(e.SelectOp(op.mask, scores, b.number(-math.inf)))
             else:
                 scores = b(e.AddOp(scores, op.mask))
+        if op.causal is not None:
+            plane = Shaped.of(scores.type).dims[-2:]
+            seen = b(e.CmpOp("le", b(IotaOp(plane, 1)), b(IotaOp(plane, 0))))
+            scores = b(e.SelectOp(seen, scores, b.number(-math.inf)))
         weights = converted(b, _weights(b, scores), op.value)
         result = b(MatmulOp(weights, op.value))
         rewriter.replace(op, b.ops, [result])

@@ -8,6 +8,7 @@
 
 #include "gpu_bits.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -17,10 +18,12 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #define __global__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 struct Index3 {
   unsigned x, y, z;
@@ -38,12 +41,20 @@ inline uint16_t to_bf16(float x) {
   if (x != x) return 0x7FFF;
   return uint16_t((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
-inline float from_f16(uint16_t bits) {
+inline float computed_f16(uint16_t bits) {
   int const exponent = bits >> 10 & 31, mantissa = bits & 1023;
   float const x = exponent == 31  ? (mantissa ? NAN : INFINITY)
                   : exponent == 0 ? std::ldexp(float(mantissa), -24)
                                   : std::ldexp(float(mantissa + 1024), exponent - 25);
   return bits >> 15 ? -x : x;
+}
+inline float from_f16(uint16_t bits) {
+  static std::vector<float> const table = [] {
+    std::vector<float> all(1 << 16);
+    for (int i = 0; i < 1 << 16; ++i) all[i] = computed_f16(uint16_t(i));
+    return all;
+  }();
+  return table[bits];
 }
 inline uint16_t to_f16(float x) {
   uint16_t best = 0x7e00;
@@ -68,7 +79,8 @@ inline int sm_count = 0;  // that plans are made for
 
 constexpr int kMost = 1024, kStack = 1 << 16;
 inline ucontext_t scheduler, threads[kMost];
-inline bool ended[kMost];
+inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
+inline bool started[kMost], ended[kMost];
 inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
 inline int present = 0, arrived = 0, barriers = 0;  // threads of a block, those at a barrier, barriers so far
@@ -76,19 +88,33 @@ inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
 inline void (*body)(void**);
 inline void** given;
 
+inline void pause() {
+  if (!_setjmp(paused[threadIdx.x])) _longjmp(scheduled, 1);
+}
 inline void wait() {
-  int const self = int(threadIdx.x);
-  ++rounds[self];
-  swapcontext(&threads[self], &scheduler);
+  ++rounds[threadIdx.x];
+  pause();
 }
 inline void whole() {
   body(given);
   ended[threadIdx.x] = true;
+  _longjmp(scheduled, 1);
 }
+inline void go_on(int t) {
+  threadIdx = {unsigned(t), 0, 0};
+  if (_setjmp(scheduled)) return;
+  if (started[t]) _longjmp(paused[t], 1);
+  started[t] = true;
+  setcontext(&threads[t]);
+}
+inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp that wait for the others
+inline int named[16], named_times[16];                      // threads at the barriers that have numbers
 inline void run_block(int count) {
   present = count, arrived = 0;
+  std::memset(gathered, 0, sizeof(gathered));
+  std::memset(named, 0, sizeof(named));
   for (int t = 0; t < count; ++t) {
-    ended[t] = false, rounds[t] = 0;
+    started[t] = ended[t] = false, rounds[t] = 0;
     getcontext(&threads[t]);
     threads[t].uc_stack.ss_sp = stacks.get() + size_t(t) * kStack;
     threads[t].uc_stack.ss_size = kStack;
@@ -99,8 +125,7 @@ inline void run_block(int count) {
     more = false;
     for (int t = 0; t < count; ++t) {
       if (ended[t]) continue;
-      threadIdx = {unsigned(t), 0, 0};
-      swapcontext(&scheduler, &threads[t]);
+      go_on(t);
       more = more || !ended[t];
     }
   }
@@ -194,7 +219,177 @@ inline bool __any_sync(unsigned, bool x) {
   return any;
 }
 
+namespace on_host {
+
+// ---- a warp's matrices --------------------------------------------------------------------------------------
+
+inline float from_bf16(uint16_t bits) { return __uint_as_float(uint32_t(bits) << 16); }
+
+inline void copy_piece(void* to, void const* from, bool wanted) {
+  if (wanted)
+    std::memcpy(to, from, 16);
+  else
+    std::memset(to, 0, 16);
+}
+
+// ldmatrix.x4: lane 8 * m + r names row r of matrix m.
+inline void matrices(uint32_t (&x)[4], void const* row, bool turned) {
+  int const self = int(threadIdx.x), parity = rounds[self] & 1, lane = self % 32;
+  passed[parity][self] = reinterpret_cast<uint64_t>(row);
+  wait();
+  for (int m = 0; m < 4; ++m) {
+    auto element = [&](int r, int c) {
+      uint16_t bits;
+      std::memcpy(&bits, reinterpret_cast<char const*>(passed[parity][self - lane + 8 * m + r]) + 2 * c, 2);
+      return uint32_t(bits);
+    };
+    int const r = lane / 4, c = lane % 4 * 2;
+    x[m] = turned ? element(c, r) | element(c + 1, r) << 16 : element(r, c) | element(r, c + 1) << 16;
+  }
+}
+
+// mma.sync m16n8k16, of which a lane has four words of the left operand and two of the right one.
+inline uint32_t words[2][kMost][6];
+inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
+  int const self = int(threadIdx.x), parity = rounds[self] & 1, lane = self % 32;
+  uint32_t const own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  std::memcpy(words[parity][self], own, sizeof(own));
+  wait();
+  auto half = [&](int from, int word, int k) {
+    return number(uint16_t(words[parity][self - lane + from][word] >> 16 * (k % 2)));
+  };
+  for (int i = 0; i < 4; ++i) {
+    int const row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k)
+      c[i] += half(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k) * half(column * 4 + k % 8 / 2, 4 + k / 8, k);
+  }
+}
+
+// ---- warpgroups, and the copy engine ------------------------------------------------------------------------
+
+// Shared memory is named by the distance from its start.
+alignas(1024) inline char dynamic[1 << 18];
+
+// Lets the lanes of a warp go on together, also where some of them have waited longer than others.
+inline void align() {
+  int const warp = int(threadIdx.x) / 32, before = aligned_times[warp];
+  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp];
+  do pause();
+  while (aligned_times[warp] == before);
+}
+
+struct Barrier {
+  int count, pending, bytes, phase;
+  void look() {
+    if (pending == 0 && bytes == 0) pending = count, ++phase;
+  }
+};
+inline std::map<uint32_t, Barrier> barriers_at;
+inline void start_barrier(uint32_t at, int count) { barriers_at[at] = {count, count, 0, 0}; }
+inline void expect(uint32_t at, int bytes) {
+  Barrier& barrier = barriers_at.at(at);
+  barrier.bytes += bytes;
+  --barrier.pending;
+  barrier.look();
+}
+inline void await(uint32_t at, int parity) {
+  while ((barriers_at.at(at).phase & 1) == parity) pause();
+}
+
+// bar.sync and bar.arrive of 256 threads.
+inline int named_arrive(int id) {
+  int const before = named_times[id];
+  if (++named[id] == 256) named[id] = 0, ++named_times[id];
+  return before;
+}
+inline void named_sync(int id) {
+  int const before = named_arrive(id);
+  while (named_times[id] == before) pause();
+}
+
+__attribute__((optimize("O2"))) inline uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
+
+// A tensor map; `box` are its first two axes, and axes beyond `rank` have one element.
+struct Map {
+  char const* data;
+  int64_t rank, extents[5], strides[5], box[2];
+};
+inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int element, int row, int const* leading) {
+  Map const& map = *static_cast<Map const*>(given);
+  char const* from = map.data;
+  for (int a = 2; a < map.rank; ++a) from += leading[a - 2] * map.strides[a] * 2;
+  for (int64_t r = 0; r < map.box[1]; ++r)
+    for (int64_t e = 0; e < map.box[0]; ++e) {
+      char* const into = dynamic + swizzled(uint32_t(to + r * 128 + 2 * e));
+      if (element + e < map.extents[0] && row + r < map.extents[1])
+        std::memcpy(into, from + 2 * ((row + r) * map.strides[1] + element + e), 2);
+      else
+        std::memset(into, 0, 2);
+    }
+  Barrier& at = barriers_at.at(barrier);
+  at.bytes -= int(map.box[0] * map.box[1] * 2);
+  at.look();
+}
+
+// Element (row, k) of an operand of wgmma that a descriptor names.
+__attribute__((optimize("O2"))) inline uint16_t operand(uint64_t d, int row, int k, bool turned) {
+  uint32_t const start = uint32_t(d & 0x3fff) << 4, next = uint32_t(d >> 16 & 0x3fff) << 4,
+                 step = uint32_t(d >> 32 & 0x3fff) << 4;
+  uint32_t const at = turned ? start + row / 64 * next + k / 8 * step + k % 8 * 128 + row % 64 * 2
+                             : start + row / 8 * step + row % 8 * 128 + k * 2;
+  uint16_t bits;
+  std::memcpy(&bits, dynamic + swizzled(at), 2);
+  return bits;
+}
+template <int kCount, class Left>
+__attribute__((optimize("O2"))) void add_products(float (*number)(uint16_t), float (&sum)[kCount], Left left, uint64_t b,
+                                                  int keeps, bool turned) {
+  int const thread = int(threadIdx.x) % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  float a[2][16];
+  for (int k = 0; k < 16; ++k)
+    for (int h = 0; h < 2; ++h) a[h][k] = number(left(row + 8 * h, k));
+  for (int i = 0; i < kCount; ++i)
+    if (!keeps) sum[i] = 0;
+  for (int i = 0; i < kCount; i += 4)
+    for (int c = 0; c < 2; ++c)
+      for (int k = 0; k < 16; ++k) {
+        float const x = number(operand(b, i * 2 + column + c, k, turned));
+        sum[i + c] += a[0][k] * x;
+        sum[i + 2 + c] += a[1][k] * x;
+      }
+}
+template <int kCount>
+void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint64_t a, uint64_t b, int keeps, bool turned) {
+  add_products(number, sum, [a](int row, int k) { return operand(a, row, k, false); }, b, keeps, turned);
+}
+template <int kCount>
+void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps, bool turned) {
+  int const self = int(threadIdx.x), lane = self % 32;
+  std::memcpy(words[0][self], a, sizeof(a));
+  align();
+  auto left = [&](int row, int k) {
+    return uint16_t(words[0][self - lane + row % 8 * 4 + k % 8 / 2][row % 16 / 8 + k / 8 * 2] >> 16 * (k % 2));
+  };
+  add_products(number, sum, left, b, keeps, turned);
+  align();
+}
+
+}  // namespace on_host
+
 namespace mucc {
+
+inline int map_tiles(Call const&, void* to, void const* data, bool, int rank, int64_t const* extents,
+                     int64_t const* strides, int columns, int rows) {
+  on_host::Map map{static_cast<char const*>(data), rank, {}, {}, {columns, rows}};
+  for (int a = 0; a < rank; ++a) {
+    map.extents[a] = extents[a], map.strides[a] = strides[a];
+    if (a > 0 && (strides[a] <= 0 || strides[a] % 8)) return fail("MU9001", "TMA cannot map axis %d", a);
+  }
+  if (reinterpret_cast<uintptr_t>(data) % 16) return fail("MU9001", "TMA cannot map the address");
+  static_assert(sizeof(map) <= 128);
+  std::memcpy(to, &map, sizeof(map));
+  return 0;
+}
 
 inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {
   on_host::body = on_host::entries().at(code.name);

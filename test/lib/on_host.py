@@ -44,8 +44,70 @@ _ON_HOST = (
     ("view.cuh", r'asm\("cvt\.rn\.bf16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_bf16(x);"),
     ("view.cuh", r'asm\("cvt\.rn\.f16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_f16(x);"),
     ("pack.cuh", r'asm volatile\("ld\.global.*?\)\);', "std::memcpy(to, from, 16);"),
+    ("attention.cuh", r"extern __shared__ [^;]*;\s*return dynamic_bytes;", "return on_host::dynamic;"),
+    (
+        "attention.cuh",
+        r"return uint32_t\(__cvta_generic_to_shared\(at\)\);",
+        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic);",
+    ),
+    ("attention.cuh", r'asm volatile\("cp\.async\.cg[^;]*;[^;]*;', "on_host::copy_piece(to, from, wanted);"),
+    ("attention.cuh", r'asm volatile\("cp\.async\.(commit|wait)_group[^;]*;[^;]*;', ""),
+    (
+        "attention.cuh",
+        r'asm volatile\("ldmatrix[^;]*x4\.shared[^;]*;[^;]*;',
+        "on_host::matrices(x, row, false);",
+    ),
+    (
+        "attention.cuh",
+        r'asm volatile\("ldmatrix[a-z.0-9]*x4\.trans[^;]*;[^;]*;',
+        "on_host::matrices(x, row, true);",
+    ),
+    (
+        "attention.cuh",
+        r'asm\("mma\.sync[a-z0-9.]*\.(b?f16)\.f32 [^;]*;[^;]*;',
+        r"on_host::multiply(on_host::from_\1, c, a, b0, b1);",
+    ),
+    (
+        "attention.cuh",
+        r'asm\("cvt\.rn\.(b?f16)x2[^;]*;[^;]*;',
+        r"both = on_host::to_\1(low) | uint32_t(on_host::to_\1(high)) << 16;",
+    ),
+    ("attention.cuh", r'asm\("ex2\.approx[^;]*;[^;]*;', "y = std::exp2(x);"),
+    (
+        "attention_wgmma.cuh",
+        r'asm volatile\("mbarrier\.init[^;]*;[^;]*;',
+        "on_host::start_barrier(barrier, arrivals);",
+    ),
+    (
+        "attention_wgmma.cuh",
+        r'asm volatile\("mbarrier\.arrive\.shared[^;]*;[^;]*;',
+        "on_host::expect(barrier, 0);",
+    ),
+    (
+        "attention_wgmma.cuh",
+        r'asm volatile\("mbarrier\.arrive\.expect[^;]*;[^;]*;',
+        "on_host::expect(barrier, bytes);",
+    ),
+    (
+        "attention_wgmma.cuh",
+        r'asm volatile\(\s*"\{\.reg \.pred done.*?\);',
+        "on_host::await(barrier, parity);",
+    ),
+    (
+        "attention_wgmma.cuh",
+        r'asm volatile\(\s*"cp\.async\.bulk\.tensor.*?: "memory"\);',
+        "on_host::copy_tile(to, &map, barrier, element, row, leading);",
+    ),
+    ("attention_wgmma.cuh", r'asm volatile\("(setmaxnreg|wgmma\.fence|wgmma\.commit)[^;]*;[^;]*;', ""),
+    ("attention_wgmma.cuh", r'asm volatile\("(fence\.mbarrier_init|" : "\+f)[^;]*;(" ::: "memory"\);)?', ";"),
+    ("attention_wgmma.cuh", r'asm volatile\("wgmma\.wait_group[^;]*;[^;]*;', "on_host::align();"),
+    ("attention_wgmma.cuh", r'asm volatile\("bar\.sync[^;]*;[^;]*;', "on_host::named_sync(1 + group);"),
+    ("attention_wgmma.cuh", r'asm volatile\("bar\.arrive[^;]*;[^;]*;', "on_host::named_arrive(1 + group);"),
 )
 """Instructions that only a GPU has, and what stands for them."""
+
+_WGMMA = r'asm volatile\("\{\.reg \.pred p;.*?k16\.f32\.(b?f16)\..*?(\d);\}".*?"r"\(keeps\)\);'
+"""A wgmma instruction: the dtype, and whether the columns of the right operand are contiguous."""
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 64
@@ -178,6 +240,9 @@ def _text(compilation: Compilation) -> str:
         source = re.sub(
             r"#include .*\n|extern \"C\" __global__[^{]*_wide\([^{]*\{[^}]*\}\n", "", image.source
         )
+        source = re.sub(
+            _WGMMA, r"on_host::wgmma(on_host::from_\1, sum, a, b, keeps, \2);", source, flags=re.DOTALL
+        )
         lines += [f"namespace image_{i} {{", source, "}"]
         for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
             call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"
@@ -218,7 +283,7 @@ class Program:
         for name, pattern, text in _ON_HOST:
             source = texts.get(name) or Path(header_path(name)).read_text(encoding="utf-8")
             texts[name], count = re.subn(pattern, text, source, flags=re.DOTALL)
-            assert count == 1, (name, pattern)
+            assert count, (name, pattern)
         for name, text in texts.items():
             (headers / name).write_text(text, encoding="utf-8")
         (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
@@ -307,10 +372,13 @@ class Place:
     start: int
 
     @staticmethod
-    def of(arg: Arg, shape: tuple[int, ...], rng: np.random.Generator) -> Place:
-        """As its layout says; axes of extent 1 and free strides are anything that the kernel takes."""
+    def of(arg: Arg, shape: tuple[int, ...], rng: np.random.Generator, align: int = 1) -> Place:
+        """As its layout says; axes of extent 1 and free strides are anything that the kernel takes.
+
+        Data and free strides are multiples of `align` bytes.
+        """
         item = DTYPES[arg.dtype][1] // 8
-        unit = max(1, arg.align // item)
+        unit = max(1, max(arg.align, align) // item)
         strides = _strides(arg.layout, shape, unit, rng)
         real = [s if e > 1 else 0 for s, e in zip(strides, shape, strict=True)]
         held = sum((e - 1) * s for e, s in zip(shape, real, strict=True)) + 1
@@ -362,10 +430,12 @@ def run(
     seed: int,
     floats: Sequence[float] = (),
     within: float = 0.0,
+    align: int = 1,
 ) -> None:
     """Run a kernel and compare with the interpreter: exactly, or `within` times the size of a number.
 
-    Its inputs are small integers, and floats are drawn from `floats` where these are given.
+    Its inputs are small integers, and floats are drawn from `floats` where these are given. Tensors begin at
+    multiples of `align` bytes.
     """
     rng = np.random.default_rng(seed)
     places: list[Place | None] = []
@@ -380,7 +450,7 @@ def run(
             places.append(None)
             continue
         shape = arg.extents(dims)
-        place = Place.of(arg, shape, rng)
+        place = Place.of(arg, shape, rng, align)
         if arg in info.inputs:
             if arg.indices:
                 values = np.array(draw_indices(arg, dims, random.Random(seed))).reshape(shape)

@@ -249,7 +249,7 @@ def _as_it_is(*args: Any, **options: Any) -> Any:
 
 def _decompositions() -> dict[Any, Any]:
     """Return torch's decompositions without attention, whose decomposition returns wrong strides."""
-    return {op: how for op, how in decomposition_table().items() if "attention" not in str(op)}
+    return {op: how for op, how in decomposition_table().items() if "_attention" not in str(op)}
 
 
 def _partition_function() -> Any:

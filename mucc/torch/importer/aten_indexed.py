@@ -163,6 +163,25 @@ def attention(
 ) -> Built:
     if dropout:
         raise Unsupported("random numbers: they come from torch's generator")
-    if enable_gqa:
-        raise Unsupported("attention with fewer heads of keys than of queries")
-    return b.add(AttentionOp(q, k, v, mask, causal, scale))
+    if not enable_gqa or len({dims_of(x)[-3:-2] for x in (q, k, v)}) == 1:
+        return b.add(AttentionOp(q, k, v, mask, causal, scale))
+    return _grouped_heads(b, q, k, v, mask, causal, scale)
+
+
+def _grouped_heads(
+    b: Builder, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None
+) -> SSAValue:
+    """Attention `[.., H, M, D]` with fewer heads of keys and values, over `[.., heads, H / heads, M, D]`."""
+    *lead, heads, rows, width = dims_of(q)
+    fewer = dims_of(k)[-3]
+    if dims_of(v)[-3] != fewer or not isinstance(heads, int) or not isinstance(fewer, int) or heads % fewer:
+        raise Unsupported("heads of keys and values that do not divide those of queries")
+    if mask is not None and (len(dims_of(mask)) > 2 and dims_of(mask)[-3] != 1):
+        raise Unsupported("a mask for each head, with fewer heads of keys than of queries")
+    groups = (*lead, fewer, heads // fewer)
+    query = reshaped(b, q, (*groups, rows, width))
+    key, value = (b.add(ExpandOp(b.value(x), [len(groups) - 1])) for x in (k, v))
+    if mask is not None and len(dims_of(mask)) > 2:
+        mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
+    result = b.add(AttentionOp(query, key, value, mask, causal, scale))
+    return reshaped(b, result, (*lead, heads, rows, dims_of(v)[-1]))

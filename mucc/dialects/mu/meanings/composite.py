@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import i1
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from mucc.dialects.mu.arrays import Arrays, wrapped
 from mucc.dialects.mu.meanings.base import Machine, Meaning
@@ -126,10 +126,15 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
         scores = xp.where(masks[0], scores, nothing)
     elif masks:
         scores = scores + masks[0]
-    if op.causal:
-        seen = xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
-        scores = xp.where(seen, scores, nothing)
-    return machine.narrowed(_weights(machine, scores), op.value.type) @ v
+    return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
+
+
+def attended(machine: Machine, scores: Any, value: Any, type: Attribute, *, causal: bool) -> Any:
+    """Multiply values with the softmax of scores, rounded to the dtype of the values."""
+    if causal:
+        seen = machine.arrays.xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
+        scores = machine.arrays.xp.where(seen, scores, machine.arrays.full((), -math.inf))
+    return machine.narrowed(_weights(machine, scores), type) @ value
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

@@ -50,6 +50,9 @@ struct Driver {
   using KernelGetFunction = CUresult(CUfunction*, CUkernel);
   using FuncSetAttribute = CUresult(CUfunction, CUfunction_attribute, int);
   using OccupancyMaxActiveClusters = CUresult(int*, CUfunction, CUlaunchConfig const*);
+  using TensorMapEncodeTiled = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, cuuint64_t const*,
+                                        cuuint64_t const*, cuuint32_t const*, cuuint32_t const*, CUtensorMapInterleave,
+                                        CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
   using LaunchKernelEx = CUresult(CUlaunchConfig const*, CUfunction, void**, void**);
 };
 
@@ -205,6 +208,24 @@ MUCC_SHARED int check_rows(Call const& c, int argument, int64_t rows, bool once)
   if (read_indices(c, argument, numbers)) return 1;
   std::vector<char> seen(numbers.empty() || !once ? 0 : size_t(rows), 0);
   return check_rows(*c.kernel, argument, numbers.data(), int64_t(numbers.size()), rows, once, seen.data());
+}
+
+MUCC_SHARED int map_tiles(Call const&, void* map, void const* data, bool is_bf16, int rank, int64_t const* extents,
+                          int64_t const* strides, int columns, int rows) {
+  constexpr int kMost = 5;
+  cuuint64_t sizes[kMost], bytes[kMost];
+  cuuint32_t box[kMost], steps[kMost];
+  for (int a = 0; a < rank; ++a) {
+    sizes[a] = cuuint64_t(extents[a]);
+    if (a > 0) bytes[a - 1] = cuuint64_t(strides[a]) * 2;
+    box[a] = a == 0 ? unsigned(columns) : a == 1 ? unsigned(rows) : 1;
+    steps[a] = 1;
+  }
+  return call_driver<Driver::TensorMapEncodeTiled>(
+      "cuTensorMapEncodeTiled", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
+      is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, cuuint32_t(rank),
+      const_cast<void*>(data), sizes, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 MUCC_SHARED int fill(Call const& c, float* data, float value, int64_t count, int64_t rows, int64_t pitch) {

@@ -70,6 +70,17 @@ def test_causal_attention_of_other_lengths():
         agrees(from_torch(module, (q, k, v), whole=True), q, k, v)
 
 
+@pytest.mark.parametrize("shape", [None, (1, 1, 5, 7), (5, 7)], ids=str)
+@pytest.mark.parametrize("whole", [False, True], ids=["compiled", "whole"])
+def test_heads_of_queries_may_share_keys(whole: bool, shape: tuple[int, ...] | None):
+    q, k, v = (torch.randn(n, dtype=torch.float16) for n in ((1, 6, 5, 8), (1, 2, 7, 8), (1, 2, 7, 16)))
+    mask = () if shape is None else (torch.randn(shape, dtype=torch.float16),)
+    shared = Applied(lambda *inputs: F.scaled_dot_product_attention(*inputs, enable_gqa=True))
+    made = from_torch(shared, (q, k, v, *mask), whole=whole)
+    assert made.program.kernels
+    agrees(made, q, k, v, *mask)
+
+
 def test_safe_softmax():
     x = torch.tensor([[1.0, 2.0, -INFINITY], [-INFINITY] * 3, [math.nan, 1.0, 2.0]])
     made = from_torch(Applied(lambda x: torch.ops.aten._safe_softmax(x, -1)), (x,), whole=True)

@@ -1,0 +1,211 @@
+"""C++ of attention kernels (mucc/attention.cuh, mucc/attention_wgmma.cuh)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.across import AcrossWork
+from mucc.codegen.kernel_code import LightCode
+from mucc.codegen.memory import VIEW_TYPES, Places
+from mucc.codegen.names import float_literal, words
+from mucc.codegen.pointwise import Parts
+from mucc.codegen.texts import Entry, Texts
+from mucc.dialects.cutlass.nodes import StoreOp
+from mucc.dialects.mu.types import Dims, Shaped, dtype_name
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.attention.tiles import Tile, tile_of, warpgroup_tile_of
+from mucc.kernels.attention.wgmma import wgmma
+
+WARPGROUPS = ("sm_90a",)
+"""The targets whose warpgroups multiply tiles that the copy engine loads."""
+
+
+class AttentionCode(LightCode):
+    """A kernel of mucc/attention.cuh; on Hopper also one of mucc/attention_wgmma.cuh."""
+
+    LAUNCH_HEADER = "mucc/attention_launch.h"
+
+    def __init__(self, op: AttentionKernelOp, places: Places):
+        self.op, self.places = op, places
+        self.has_warpgroups = places.program.target.data in WARPGROUPS
+
+    @property
+    def light_headers(self) -> tuple[str, ...]:
+        return (self.device_header,)
+
+    @property
+    def device_header(self) -> str:
+        return "mucc/attention_wgmma.cuh" if self.has_warpgroups else "mucc/attention.cuh"
+
+    def summary(self) -> str:
+        extents = ", ".join(map(str, self.op.extents))
+        return f"{'causal ' if self.op.is_causal else ''}attention over scores [{extents}]"
+
+    def texts(self, entry: str) -> Texts:
+        return AttentionWork(self.op, self.places, self.has_warpgroups).texts(entry)
+
+
+class AttentionWork(AcrossWork):
+    """The C++ of an attention kernel: the pointwise work on scores, and that on results."""
+
+    members = words(
+        """
+        query key value pairs score multiply_keys multiply_values sum a b keeps Element kBatch kWidth
+        kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns kScale kCausal kPlain
+        """
+    )
+
+    def __init__(self, op: AttentionKernelOp, places: Places, has_warpgroups: bool):
+        self.attention = op
+        self.has_warpgroups = has_warpgroups
+        self.batch = len(op.extents) - 2
+        self.width: int = _width(op.score.query)
+        self.result_width: int = _width(op.attend.value)
+        super().__init__(op, op.extents, len(op.extents) - 1, places)
+
+    def node(self, node: Operation) -> None:
+        super().node(node)
+        if isinstance(node, AttendOp):
+            # What follows is over the results.
+            self.space: Dims = self.attention.results_space
+
+    def merged(self) -> list[list[list[int]]]:
+        """Keep all axes apart: rows and columns are those of tiles."""
+        return [[[axis] for axis in range(len(self.space))]]
+
+    @property
+    def widest(self) -> int:
+        return 2
+
+    def _operand(self, value: SSAValue) -> str:
+        """Return the initializer of a `mucc::attention::Operand`: strides, and how far leading axes reach."""
+        dims = Shaped.of(value.type).dims
+        memory, axes = self.places.view(value, (*self.attention.extents[:-2], *dims[-2:]))
+        strides = self._strides(axes)
+        extents = [self.places.extent(a.extent) for a in axes]
+        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-2], strides[:-2], strict=True))
+        data = memory.data(VIEW_TYPES[memory.type.dtype])
+        return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
+
+    def _members(
+        self, axes: Sequence[Sequence[int]], fast: int, free_outputs: bool
+    ) -> tuple[list[str], list[str], list[str]]:
+        members, values, fitting = super()._members(axes, fast, free_outputs)
+        operands = {
+            "query": self.attention.score.query,
+            "key": self.attention.score.key,
+            "value": self.attention.attend.value,
+        }
+        members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in operands), *members]
+        members.append(
+            "bool pairs;  // whether results are written two at a time, which the launch finds out"
+        )
+        return members, [*map(self._operand, operands.values()), *values, "false"], fitting
+
+    def texts(self, entry: str) -> Texts:
+        """Return the C++ of the kernel in parts."""
+        element = VIEW_TYPES[_dtype(self.attention.attend.value)]
+        widths = (self.width, self.result_width)
+        tile = tile_of(*widths)
+        scale = float_literal(self.attention.score.scale.value.data)
+        wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=self.is_plain)
+        return self.assemble(
+            Parts(
+                fast=len(self.space) - 1,
+                constants=[
+                    f"using Element = {element};",
+                    f"static constexpr int kBatch = {self.batch}, kRank = {self.batch + 2}, kVector = 2;",
+                    f"static constexpr int kWidth = {self.width}, kResultWidth = {self.result_width};",
+                    f"static constexpr int kRows = {tile.rows}, kColumns = {tile.columns};",
+                    f"static constexpr int kThreads = {32 * tile.warps};",
+                    *self._warpgroup_constants(wide),
+                    f"static constexpr float kScale = {scale};",
+                    f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
+                    f"static constexpr bool kPlain = {_bool(self.is_plain)};",
+                ],
+                work=self._work(wide),
+                entries=self._entries(entry),
+                launcher="attention::launch",
+            )
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether scores are positive multiples of products: their order is that of the products."""
+        attend = self.attention.attend
+        return isinstance(attend.score.owner, ScoreOp) and self.attention.score.scale.value.data > 0
+
+    def _warpgroup_constants(self, tile: Tile) -> list[str]:
+        flag = f"static constexpr bool kWarpgroups = {_bool(self.has_warpgroups)};"
+        if not self.has_warpgroups:
+            return [flag]
+        return [
+            flag,
+            f"static constexpr int kGroups = {tile.warps // 4}, kStages = {tile.stages};",
+            f"static constexpr int kTileRows = {tile.rows}, kTileColumns = {tile.columns};",
+        ]
+
+    def _work(self, tile: Tile) -> list[str]:
+        attend = self.attention.attend
+        given = f"float {self.lanes[self.attention.score.result]}_s"
+        attended = f"mucc::Lanes<V> const& {self.lanes[attend.result]}"
+        score = self.lanes[self.attention.score.result]
+        lines = [
+            "  // The score of a query and a key, from their product.",
+            "  template <class P>",
+            f"  MUCC_DEVICE float score(P const& p, {given}) const {{",
+            "    constexpr int V = 1;",
+            f"    mucc::Lanes<V> const {score}({score}_s * kScale);",
+            *self.statements_for([attend.score]),
+            f"    return {self.lanes[attend.score]}.of[0];",
+            "  }",
+            "  template <int V, class P>",
+            f"  MUCC_DEVICE void store(P const& p, {attended}) const {{",
+            *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
+            *(
+                f"    mucc::store({o.member}, p, {result});"
+                for o, result in zip(self.outputs, self.results, strict=True)
+            ),
+            "  }",
+        ]
+        if self.has_warpgroups:
+            width = -(-self.result_width // 16) * 16
+            dtype = _dtype(self.attention.attend.value)
+            lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
+            lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
+        return lines
+
+    def _entries(self, entry: str) -> list[Entry]:
+        """Return the kernels in the order of `mucc::attention::Form`."""
+        given = "Work const op, mucc::Extents<Op::kRank> const extents"
+        entries = [
+            Entry(f"{entry}_{form}", given, f"mucc::attention::run<{pieces}>(op, extents)")
+            for form, pieces in (("elements", "false"), ("pieces", "true"))
+        ]
+        if self.has_warpgroups:
+            maps = "__grid_constant__ mucc::attention::Maps const maps"
+            entries.append(
+                Entry(
+                    f"{entry}_tiles",
+                    f"{given}, {maps}",
+                    "mucc::attention::run_tiles(op, extents, maps)",
+                    "128 * (Op::kGroups + 1), 1",
+                )
+            )
+        return entries
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _dtype(value: SSAValue) -> str:
+    return dtype_name(Shaped.of(value.type).element_type)
+
+
+def _width(value: SSAValue) -> int:
+    width = Shaped.of(value.type).dims[-1]
+    assert isinstance(width, int)
+    return width

@@ -1,0 +1,63 @@
+// What host and device know of attention kernels.
+#pragma once
+
+#include <mucc/view.h>
+
+namespace mucc::attention {
+
+// A leading axis of an operand: its extent, 1 where the operand is the same along the axis, and its stride.
+struct Leading {
+  int64_t extent, stride;
+};
+
+// Queries, keys or values: `count` rows, `row` elements apart, whose elements are `step` apart.
+template <class T, int kBatch>
+struct Operand {
+  T* data;
+  int64_t row, step, count;
+  Leading leading[kBatch];
+};
+template <class T>
+struct Operand<T, 0> {
+  T* data;
+  int64_t row, step, count;
+  struct {
+  } leading;
+};
+
+// The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by the copy engine.
+enum Form { kElements, kPieces, kTiles };
+
+// A tensor map of the CUDA driver.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+struct Maps {
+  TensorMap query, key, value;
+};
+
+template <class T>
+inline constexpr bool is_bf16 = false;
+template <>
+inline constexpr bool is_bf16<bf16> = true;
+
+MUCC_BOTH constexpr int rounded(int x, int to) { return (x + to - 1) / to * to; }
+
+// Bytes of shared memory of the kernels that use mma.sync: rows are 16 bytes longer than they need be, so that eight of
+// them lie in different banks.
+template <class Op>
+MUCC_BOTH constexpr int shared_bytes() {
+  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
+  return 2 * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
+}
+
+// Bytes of shared memory of the kernels that use wgmma: chunks of 64 elements (128 bytes) of each row, and barriers.
+constexpr int kChunk = 64, kBarrierBytes = 1024;
+template <class Op>
+MUCC_BOTH constexpr int tile_bytes() {
+  constexpr int kChunks = rounded(Op::kWidth, kChunk) / kChunk, kResultChunks = rounded(Op::kResultWidth, kChunk) / kChunk;
+  return kBarrierBytes + 128 * (Op::kTileRows * kChunks + Op::kStages * Op::kTileColumns * (kChunks + kResultChunks)) +
+         1024;
+}
+
+}  // namespace mucc::attention

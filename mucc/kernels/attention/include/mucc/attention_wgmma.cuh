@@ -1,0 +1,342 @@
+// Attention by Hopper's warpgroups.
+//
+// One warpgroup fills shared memory by the copy engine: queries of a tile, then keys and values step by step. Each of the
+// others has 64 queries. While the tensor cores multiply keys of one step and values of the step before, it computes the
+// weights of neither: it waits for the keys' product alone, and makes weights of it while the values' product is under way.
+// The warpgroups take turns at the tensor cores, so that one multiplies while another makes weights. Blocks stay for tile
+// after tile, and the next tile is loaded while the results of one are written.
+//
+// Of `Work` it wants, besides what attention.cuh says, `multiply_keys` and `multiply_values`: single wgmma instructions.
+#pragma once
+
+#include <mucc/attention.cuh>
+
+namespace mucc::attention {
+
+// ---- barriers and copies ------------------------------------------------------------------------------------
+
+MUCC_DEVICE void start_barrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+MUCC_DEVICE void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+MUCC_DEVICE void arrive_and_expect(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+MUCC_DEVICE void await(uint32_t barrier, int parity) {
+  asm volatile(
+      "{.reg .pred done;\n"
+      "AGAIN:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra DONE;\n"
+      "bra AGAIN;\n"
+      "DONE:}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+template <int kRank>
+MUCC_DEVICE void copy_tile(uint32_t to, TensorMap const& map, uint32_t barrier, int element, int row,
+                           int const (&leading)[3]) {
+  if constexpr (kRank == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(element), "r"(row)
+        : "memory");
+  else if constexpr (kRank == 3)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+            to),
+        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0])
+        : "memory");
+  else if constexpr (kRank == 4)
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+        "[%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "r"(leading[1])
+        : "memory");
+  else
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
+        "[%2];" ::"r"(to),
+        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "r"(leading[1]), "r"(leading[2])
+        : "memory");
+}
+
+template <int kRegisters>
+MUCC_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+MUCC_DEVICE void leave_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// ---- products -----------------------------------------------------------------------------------------------
+
+MUCC_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+MUCC_DEVICE void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kLeft>
+MUCC_DEVICE void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
+}
+
+// Keeps the compiler from moving what is done to these registers past a product.
+template <int kCount>
+MUCC_DEVICE void hold(float (&x)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+
+// Shared memory as wgmma reads it: chunks of 64 elements, whose rows are 128 bytes apart and swizzled as tensor maps of
+// that width do it. `next` is how far chunks are apart where the rows are those that are added up.
+MUCC_DEVICE uint64_t described(uint32_t at, int next) {
+  return uint64_t(at >> 4 & 0x3fff) | uint64_t(next >> 4) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+}
+
+// A warpgroup's turn at the tensor cores: barrier 1 + g is that of warpgroup g.
+MUCC_DEVICE void await_turn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory"); }
+MUCC_DEVICE void give_turn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(1 + group) : "memory"); }
+
+// ---- tiles --------------------------------------------------------------------------------------------------
+
+// Which tiles a block has, one after the other: those of `section` leading indices, the longest first, then further ones.
+// Such a section's keys and values stay in L2.
+struct Order {
+  int64_t tiles, batches, section;
+
+  MUCC_DEVICE bool at(int64_t index, int64_t& tile, int64_t& batch) const {
+    if (index >= tiles * batches) return false;
+    int64_t const first = index / (section * tiles) * section, rest = index - first * tiles;
+    int64_t const width = batches - first < section ? batches - first : section;
+    tile = tiles - 1 - rest / width;
+    batch = first + rest % width;
+    return true;
+  }
+};
+
+template <class Work>
+MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents) {
+  Order order{(extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows, 1, 1};
+#pragma unroll
+  for (int a = 0; a < Work::kBatch; ++a) order.batches *= extents.of[a];
+  if (Work::kCausal) {
+    int64_t const bytes = work.key.count * 2 * (Work::kWidth + Work::kResultWidth);
+    order.section = (int64_t(16) << 20) / bytes;
+    if (order.section < 1) order.section = 1;
+  }
+  return order;
+}
+
+// Barriers and tiles in shared memory, by address.
+template <class Work>
+struct Places {
+  static constexpr int kStages = Work::kStages;
+  static constexpr int kChunks = rounded(Work::kWidth, kChunk) / kChunk;
+  static constexpr int kResultChunks = rounded(Work::kResultWidth, kChunk) / kChunk;
+  static constexpr int kQueryChunk = 64 * 128, kStepChunk = Work::kTileColumns * 128;
+  static constexpr int kQueryBytes = Work::kGroups * kChunks * kQueryChunk;
+  static constexpr int kKeyBytes = kChunks * kStepChunk, kValueBytes = kResultChunks * kStepChunk;
+
+  uint32_t base;
+
+  MUCC_DEVICE Places() : base((shared_address(dynamic_shared()) + 1023) / 1024 * 1024) {}
+  MUCC_DEVICE uint32_t barrier(int i) const { return base + 8 * i; }
+  MUCC_DEVICE uint32_t query_full() const { return barrier(0); }
+  MUCC_DEVICE uint32_t query_empty() const { return barrier(1); }
+  MUCC_DEVICE uint32_t keys_full(int s) const { return barrier(2 + s); }
+  MUCC_DEVICE uint32_t keys_empty(int s) const { return barrier(2 + kStages + s); }
+  MUCC_DEVICE uint32_t values_full(int s) const { return barrier(2 + 2 * kStages + s); }
+  MUCC_DEVICE uint32_t values_empty(int s) const { return barrier(2 + 3 * kStages + s); }
+  MUCC_DEVICE uint32_t query(int group) const { return base + kBarrierBytes + group * kChunks * kQueryChunk; }
+  MUCC_DEVICE uint32_t keys(int s) const { return base + kBarrierBytes + kQueryBytes + s * kKeyBytes; }
+  MUCC_DEVICE uint32_t values(int s) const {
+    return base + kBarrierBytes + kQueryBytes + kStages * kKeyBytes + s * kValueBytes;
+  }
+};
+
+// Steps of the ring of keys and values, and the parity of their barriers.
+template <int kStages>
+struct Ring {
+  int place = 0, parity = 0;
+  MUCC_DEVICE void advance() {
+    if (++place == kStages) place = 0, parity ^= 1;
+  }
+};
+
+template <class T, int kBatch, class P>
+MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P const& p) {
+  if constexpr (kBatch > 0) {
+#pragma unroll
+    for (int a = 0; a < kBatch; ++a) to[a] = operand.leading[a].extent == 1 ? 0 : p.at[a];
+  }
+}
+
+template <class Work>
+MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps, Order const& order,
+                            Places<Work> const& at) {
+  using At = Places<Work>;
+  constexpr int kRank = Work::kBatch + 2;
+  Ring<Work::kStages> ring;
+  int64_t tile, batch;
+  for (int count = 0; order.at(blockIdx.x + int64_t(count) * gridDim.x, tile, batch); ++count) {
+    auto const position = leading_position<Work>(extents, batch);
+    int query[3] = {}, key[3] = {}, value[3] = {};
+    leading_of(query, work.query, position);
+    leading_of(key, work.key, position);
+    leading_of(value, work.value, position);
+    int const first_row = int(tile) * Work::kTileRows;
+    int const columns = columns_of(work, first_row, Work::kTileRows);
+    await(at.query_empty(), count & 1 ^ 1);
+    arrive_and_expect(at.query_full(), At::kQueryBytes);
+    for (int g = 0; g < Work::kGroups; ++g)
+      for (int i = 0; i < At::kChunks; ++i)
+        copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(), i * kChunk, first_row + 64 * g,
+                         query);
+    for (int column = (columns - 1) / Work::kTileColumns * Work::kTileColumns; column >= 0;
+         column -= Work::kTileColumns, ring.advance()) {
+      int const s = ring.place;
+      await(at.keys_empty(s), ring.parity ^ 1);
+      arrive_and_expect(at.keys_full(s), At::kKeyBytes);
+      for (int i = 0; i < At::kChunks; ++i)
+        copy_tile<kRank>(at.keys(s) + i * At::kStepChunk, maps.key, at.keys_full(s), i * kChunk, column, key);
+      await(at.values_empty(s), ring.parity ^ 1);
+      arrive_and_expect(at.values_full(s), At::kValueBytes);
+      for (int i = 0; i < At::kResultChunks; ++i)
+        copy_tile<kRank>(at.values(s) + i * At::kStepChunk, maps.value, at.values_full(s), i * kChunk, column, value);
+    }
+  }
+}
+
+template <class Work>
+MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& extents, Order const& order,
+                                Places<Work> const& at, int group) {
+  using At = Places<Work>;
+  using T = typename Work::Element;
+  constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, 16) / 16;
+  constexpr int kResults = rounded(Work::kResultWidth, 16) / 8;
+  int const thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  auto release = [&](uint32_t barrier) {
+    if (lane == 0) arrive(barrier);
+  };
+  float c[kColumns / 2], sum[4 * kResults];
+  uint32_t weights[kColumns / 16][4];
+
+  auto multiply_keys = [&](int s) {
+    uint64_t const a = described(at.query(group), 16), b = described(at.keys(s), 16);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i)
+      Work::multiply_keys(c, a + (i / 4 * At::kQueryChunk + i % 4 * 32) / 16, b + (i / 4 * At::kStepChunk + i % 4 * 32) / 16,
+                          i > 0);
+    end_products();
+  };
+  auto multiply_values = [&](int s, int keeps) {
+    uint64_t const b = described(at.values(s), At::kStepChunk);
+#pragma unroll
+    for (int i = 0; i < kColumns / 16; ++i) Work::multiply_values(sum, weights[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+    end_products();
+  };
+  auto pack = [&] {
+#pragma unroll
+    for (int s = 0; s < kColumns / 16; ++s)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[s][i] = packed(T{}, c[8 * s + 2 * i], c[8 * s + 2 * i + 1]);
+  };
+
+  if (Work::kGroups > 1 && group == Work::kGroups - 1) give_turn(0);
+  Ring<Work::kStages> ring;
+  int64_t tile, batch;
+  for (int count = 0; order.at(blockIdx.x + int64_t(count) * gridDim.x, tile, batch); ++count) {
+    auto const position = leading_position<Work>(extents, batch);
+    int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
+    int const row = own_row + thread / 32 * 16 + lane / 4;
+    int const columns = columns_of(work, first_row, Work::kTileRows);
+    int column = (columns - 1) / kColumns * kColumns;
+    Rows state;
+    float rescale[2];
+    auto weigh = [&] {
+      Corner const corner{row, column + lane % 4 * 2};
+      bool const whole = column + kColumns <= work.key.count && (!Work::kCausal || column + kColumns <= own_row + 1);
+      if (whole)
+        make_scores<false, kColumns / 8>(work, position, corner, int(work.key.count), c);
+      else
+        make_scores<true, kColumns / 8>(work, position, corner, int(work.key.count), c);
+      make_weights<Work>(state, c, rescale);
+    };
+
+    await(at.query_full(), count & 1);
+    await(at.keys_full(ring.place), ring.parity);
+    begin_products();
+    multiply_keys(ring.place);
+    wait_products<0>();
+    hold(c);
+    release(at.keys_empty(ring.place));
+    weigh();
+    pack();
+    int keeps = 0;
+    while (column > 0) {
+      Ring<Work::kStages> next = ring;
+      next.advance();
+      column -= kColumns;
+      await(at.keys_full(next.place), next.parity);
+      if (Work::kGroups > 1) await_turn(group);
+      begin_products();
+      multiply_keys(next.place);
+      await(at.values_full(ring.place), ring.parity);
+      begin_products();
+      multiply_values(ring.place, keeps);
+      if (Work::kGroups > 1) give_turn((group + 1) % Work::kGroups);
+      wait_products<1>();
+      hold(c);
+      release(at.keys_empty(next.place));
+      weigh();
+      wait_products<0>();
+      hold(sum);
+      release(at.values_empty(ring.place));
+#pragma unroll
+      for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
+      pack();
+      keeps = 1;
+      ring = next;
+    }
+    release(at.query_empty());
+    await(at.values_full(ring.place), ring.parity);
+    begin_products();
+    multiply_values(ring.place, keeps);
+    wait_products<0>();
+    hold(sum);
+    release(at.values_empty(ring.place));
+    ring.advance();
+    store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], work.pairs, state, sum);
+  }
+}
+
+template <class Work>
+MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps) {
+  Places<Work> const at;
+  if (threadIdx.x == 0) {
+    constexpr int kWarps = 4 * Work::kGroups;
+    start_barrier(at.query_full(), 1);
+    start_barrier(at.query_empty(), kWarps);
+    for (int s = 0; s < Work::kStages; ++s) {
+      start_barrier(at.keys_full(s), 1);
+      start_barrier(at.keys_empty(s), kWarps);
+      start_barrier(at.values_full(s), 1);
+      start_barrier(at.values_empty(s), kWarps);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  Order const order = order_of(work, extents);
+  int const group = int(threadIdx.x / 128) - 1;
+  if (group < 0) {
+    if constexpr (Work::kGroups > 1) leave_registers<Work::kGroups == 2 ? 24 : 32>();
+    if (threadIdx.x == 0) load_tiles(work, extents, maps, order, at);
+  } else {
+    if constexpr (Work::kGroups > 1) take_registers<Work::kGroups == 2 ? 240 : 160>();
+    multiply_tiles(work, extents, order, at, group);
+  }
+}
+
+}  // namespace mucc::attention

@@ -1,0 +1,72 @@
+"""The kind of attention kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import bf16, f16
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Shaped
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.interface import Kind, Meaning
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+MOST = 256
+"""The most elements of a query, key or value, which lie in registers and shared memory."""
+
+LEADING = 3
+"""The most leading axes: as many as tensor maps have, besides the rows and the elements of a row."""
+
+
+class AttentionKind(Kind[AttentionKernelOp]):
+    """Kernels that compute attention without its scores in memory.
+
+    Masks and biases are computed on the way, from tensors and from the indices of a score.
+    """
+
+    name = "attention"
+    op = AttentionKernelOp
+    nodes = (ScoreOp, AttendOp)
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        """Claim 16-bit attention whose rows have at most `MOST` elements; other attention is decomposed."""
+        if not isinstance(anchor, AttentionOp) or len(anchor.space) > LEADING + 2:
+            return False
+        query, value = Shaped.of(anchor.query.type), Shaped.of(anchor.value.type)
+        widths = (query.dims[-1], value.dims[-1])
+        return query.element_type in (bf16, f16) and all(isinstance(w, int) and w <= MOST for w in widths)
+
+    def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        assert isinstance(anchor, AttentionOp)
+        return (anchor.query, anchor.key, anchor.value)
+
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        from mucc.kernels.attention.lower import lower_attention
+
+        lower_attention(builder, stage)
+
+    def reads(self, op: AttentionKernelOp) -> Sequence[SSAValue]:
+        return (op.score.query, op.score.key, op.attend.value)
+
+    def interpret(self, functions: CutlassFunctions, op: AttentionKernelOp, args: tuple[Any, ...]) -> None:
+        functions.begin(op.extents)
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        from mucc.kernels.attention.meaning import attend, score
+
+        return {ScoreOp: score, AttendOp: attend}
+
+    def code(self, op: AttentionKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.attention.emission import AttentionCode
+
+        return AttentionCode(op, places)

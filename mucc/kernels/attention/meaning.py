@@ -1,0 +1,26 @@
+"""Interpreter of the nodes of attention kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mucc.dialects.mu.meanings.composite import attended
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.interpreter import CutlassFunctions
+
+
+def score(functions: CutlassFunctions, op: ScoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Multiply queries and keys."""
+    query, key = map(functions.read, args)
+    product = query @ functions.arrays.xp.swapaxes(key, -1, -2)
+    return (functions.over_space(op.scale.value.data * product),)
+
+
+def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Multiply values with the softmax of the scores; from here on nodes are over the results."""
+    kernel = op.parent_op()
+    assert isinstance(kernel, AttentionKernelOp)
+    scores, value = functions.over_space(args[0]), functions.read(args[1])
+    result = attended(functions, scores, value, op.value.type, causal=op.causal is not None)
+    functions.begin(kernel.results_space)
+    return (functions.over_space(result),)

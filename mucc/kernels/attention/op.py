@@ -1,0 +1,118 @@
+"""`cutlass.attention`: the op of an attention kernel, and its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ArrayAttr, Float32Type, FloatAttr, IntAttr, StringAttr, UnitAttr, f32
+from xdsl.ir import Region, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.utils.exceptions import VerifyException
+
+from mucc.dialects.cutlass.attributes import dims_attr, dims_of
+from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
+from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+
+
+@irdl_op_definition
+class ScoreOp(ValueNode):
+    """The score of a query and a key: `scale` times their dot product."""
+
+    name = "cutlass.score"
+
+    scale = prop_def(FloatAttr)
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$query `,` $key `scale` $scale attr-dict `:` type($query) `,` type($key)"
+
+    def __init__(self, query: SSAValue, key: SSAValue, scale: FloatAttr):
+        super().__init__(operands=[query, key], result_types=[f32], properties={"scale": scale})
+
+    @property
+    def holds_bits(self) -> bool:
+        return False
+
+
+@irdl_op_definition
+class AttendOp(ValueNode):
+    """The mean of the values `[.., N, E]`, weighted by the softmax of a row's scores.
+
+    The nodes before it are over the scores `[.., M, N]`, those behind it over the results `[.., M, E]`.
+    With `causal` row i has columns 0 to i. A row without any column with a score above -infinity gets 0.
+    """
+
+    name = "cutlass.attend"
+
+    causal = opt_prop_def(UnitAttr)
+    score = operand_def(Float32Type)
+    value = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$score `,` $value (`causal` $causal^)? attr-dict `:` type($value)"
+
+    def __init__(self, score: SSAValue, value: SSAValue, *, causal: bool):
+        super().__init__(
+            operands=[score, value],
+            result_types=[f32],
+            properties={"causal": UnitAttr() if causal else None},
+        )
+
+    @property
+    def holds_bits(self) -> bool:
+        return False
+
+
+@irdl_op_definition
+class AttentionKernelOp(DeviceKernelOp):
+    """Attention over `space`, the extents of the scores: leading axes, queries, keys.
+
+    Leading axes of queries, keys and values are those of the space, or have extent 1.
+    """
+
+    name = "cutlass.attention"
+
+    space = prop_def(ArrayAttr[IntAttr | StringAttr])
+
+    FORMAT: ClassVar[str] = "$stage `space` $space $body attr-dict"
+
+    def __init__(self, stage: str, space: Sequence[Dim], body: Region):
+        super().__init__(
+            properties={"stage": StringAttr(stage), "space": dims_attr(space)},
+            regions=[body],
+        )
+
+    @property
+    def extents(self) -> Dims:
+        """The extents of the scores."""
+        return dims_of(self.space)
+
+    @property
+    def results_space(self) -> Dims:
+        """The extents of the results."""
+        return (*self.extents[:-1], Shaped.of(self.attend.value.type).dims[-1])
+
+    @property
+    def score(self) -> ScoreOp:
+        """The node of the first product."""
+        return next(op for op in self.nodes if isinstance(op, ScoreOp))
+
+    @property
+    def attend(self) -> AttendOp:
+        """The node of softmax and second product."""
+        return next(op for op in self.nodes if isinstance(op, AttendOp))
+
+    @property
+    def is_causal(self) -> bool:
+        return self.attend.causal is not None
+
+    def verify_(self) -> None:
+        self.verify_nodes((*READS, ScoreOp, AttendOp, StoreOp))
+        for kind in (ScoreOp, AttendOp):
+            if (count := sum(isinstance(op, kind) for op in self.nodes)) != 1:
+                raise VerifyException(f"a {self.name} has one {kind.name}, not {count}")
+        rows, columns = self.extents[-2:]
+        query, key, value = (Shaped.of(v.type) for v in (self.score.query, self.score.key, self.attend.value))
+        if query.dims[-2] != rows or key.dims[-2] != columns or value.dims[-2] != columns:
+            raise VerifyException(f"queries {query}, keys {key} and values {value} of scores {self.extents}")

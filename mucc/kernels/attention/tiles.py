@@ -1,0 +1,35 @@
+"""Tiles of attention kernels: how many queries and keys a block works on at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Tile(NamedTuple):
+    """Queries of a block, keys of one of its steps, the warps that multiply, and steps in shared memory."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+def tile_of(width: int, result_width: int) -> Tile:
+    """Return the tile of kernels on mma.sync: what two steps of keys and values leave room for in 99 KB."""
+    return Tile(64, 64 if max(width, result_width) <= 128 else 32, 4, 2)
+
+
+def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: bool) -> Tile:
+    """Return the tile of kernels on wgmma.
+
+    A warpgroup has 64 queries. Its registers hold their scores, the weights of the step before, and results;
+    where scores are computed (not `plain`), they need room for that, too.
+    """
+    widest = max(width, result_width)
+    if widest <= 64:
+        return Tile(192, 128, 12, 2) if plain else Tile(128, 128, 8, 2)
+    if widest <= 128:
+        return Tile(128, 176 if plain and not causal else 128, 8, 2)
+    if widest <= 192:
+        return Tile(128, 96, 8, 2)
+    return Tile(128, 80, 8, 2)
