@@ -63,7 +63,7 @@ class AttentionWork(AcrossWork):
         self.batch = len(op.extents) - 2
         self.width: int = _width(op.score.query)
         self.result_width: int = _width(op.attend.value)
-        super().__init__(op, op.extents, len(op.extents) - 1, places)
+        super().__init__(op, op.extents, (len(op.extents) - 1,), places)
 
     def node(self, node: Operation) -> None:
         super().node(node)
@@ -89,10 +89,8 @@ class AttentionWork(AcrossWork):
         data = memory.data(VIEW_TYPES[memory.type.dtype])
         return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
 
-    def _members(
-        self, axes: Sequence[Sequence[int]], fast: int, free_outputs: bool
-    ) -> tuple[list[str], list[str], list[str]]:
-        members, values, fitting = super()._members(axes, fast, free_outputs)
+    def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
+        members, values, fitting = super()._members(axes, parts)
         operands = {
             "query": self.attention.score.query,
             "key": self.attention.score.key,

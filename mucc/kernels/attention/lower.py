@@ -10,6 +10,7 @@ from xdsl.ir import Region, SSAValue
 from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, SelectOp
+from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
@@ -26,7 +27,10 @@ class AttentionBody(Body):
         super().__init__(program, stage)
         self.op = op
         query, key, value = (contiguous_rows(program, stage, v) for v in (op.query, op.key, op.value))
-        self.add(product := ScoreOp(query, key, op.scale), op)
+        width = Shaped.of(op.query.type).dims[-1]
+        assert isinstance(width, int)
+        scale = number(1 / math.sqrt(width)) if op.scale is None else op.scale
+        self.add(product := ScoreOp(query, key, scale), op)
         score = product.result if op.mask is None else self._masked(product.result, op.mask)
         self.add(attend := AttendOp(score, value, causal=op.causal is not None), op)
         self.attended = attend.result

@@ -197,7 +197,7 @@ def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
     """Whether an operation could be a kernel by itself."""
     if (found := attempt(graph, node)) is not None:
         return not isinstance(found, str)
-    parts = list(filter(is_part, node.users))
+    parts: list[Node] = [user for user in node.users if is_part(user)]
     leaving = [n.name for n in parts or [node]]
     return judge is None or _judged(graph, Piece([node, *parts]), judge, leaving) is None
 
