@@ -22,7 +22,7 @@ from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.rules import TypeRuleError, broadcast
 from mucc.dialects.mu.types import DTYPES, Dim, Dims, LayoutAttr, Shaped, TensorType
-from mucc.kernels.reduce.kind import REDUCTIONS
+from mucc.kernels.reduce.claims import REDUCTIONS
 
 SIZES = {"B": 2, "H": 2, "M": 3, "N": 5, "K": 4}
 """The run-time dims of every random kernel, with the sizes that tests run them with."""
