@@ -61,9 +61,19 @@ for _name, _cls in _UNARY.items():
     LOWERINGS[getattr(aten, _name).default] = _unary(_cls)
 
 
+def _counted(b: Builder, operand: Any) -> Any:
+    """Return an operand of arithmetic: a bool as 0 or 1 where the result is a number."""
+    if not isinstance(operand, SSAValue):
+        return operand
+    value = b.value(operand)
+    if dtype_of(value) != "bool" or b.result.dtype == "bool":
+        return value
+    return b.cast(value, MU_DTYPES[b.result.dtype] if b.result.is_float else "s32")
+
+
 def _binary(cls: Callable[..., Operation]) -> Callable[..., Built]:
     def build(b: Builder, x: Any, y: Any) -> Built:
-        return b.call(cls, x, y)
+        return b.call(cls, _counted(b, x), _counted(b, y))
 
     return build
 
@@ -82,7 +92,7 @@ for _overload, _cls in (
 @lowers(aten.div.Tensor, aten.div.Scalar)
 def quotient(b: Builder, x: Any, y: Any) -> Built:
     """`x / y`, which is a float where both are integers."""
-    values = [b.value(v) for v in (x, y)]
+    values = [b.value(_counted(b, v)) for v in (x, y)]
     return b.call(e.DivOp, *(b.cast(v, "f32") if dtype_of(v) == "s32" else v for v in values))
 
 
@@ -92,17 +102,17 @@ def _scaled(b: Builder, value: Any, alpha: float) -> SSAValue:
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def add(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
-    return b.call(e.AddOp, x, _scaled(b, y, alpha))
+    return b.call(e.AddOp, _counted(b, x), _scaled(b, _counted(b, y), alpha))
 
 
 @lowers(aten.sub.Tensor, aten.sub.Scalar)
 def sub(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
-    return b.call(e.SubOp, x, _scaled(b, y, alpha))
+    return b.call(e.SubOp, _counted(b, x), _scaled(b, _counted(b, y), alpha))
 
 
 @lowers(aten.rsub.Scalar, aten.rsub.Tensor)
 def rsub(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
-    return b.call(e.SubOp, y, _scaled(b, x, alpha))
+    return b.call(e.SubOp, _counted(b, y), _scaled(b, _counted(b, x), alpha))
 
 
 @lowers(aten.reciprocal.default)

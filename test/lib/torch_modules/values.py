@@ -163,3 +163,16 @@ def masked_fills(self: Any, x: Any, m: Any) -> Any:
 @odd("4,5")
 def numbers_of_python(self: Any, x: Any) -> Any:
     return x * 1e10 * 1e-10, x + 1e-30, x / 3, 1 / (x.abs() + 1), x * (1 << 30), x * math.pi, x - -0.0
+
+
+@odd("3,4", "bool:3,4", "s32:3,4", "f16:3,4")
+def arithmetic_with_bools(self: Any, x: Any, keep: Any, n: Any, h: Any) -> Any:
+    return (
+        x * keep,
+        keep / (x * x + 1),
+        torch.cumsum(h * keep, 1),
+        n + keep,
+        keep + x,
+        keep * keep,
+        2 - x * ~keep,
+    )
