@@ -214,6 +214,10 @@ def pool(
     return Bounded(value, plain + F32 * (2 + math.sqrt(math.prod(size)) / 8) * sizes)
 
 
+SMALLEST = 2.0**-149
+"""The smallest f32 above 0."""
+
+
 def scan(x: Bounded, axis: int, *, product: bool, reverse: bool, exclusive: bool) -> Bounded:
     """Running sums or products along an axis, in f32. Products are of factors that are not near 0."""
     value, error = (t.flip(axis) if reverse else t for t in x)
@@ -221,6 +225,9 @@ def scan(x: Bounded, axis: int, *, product: bool, reverse: bool, exclusive: bool
     if product:
         found = value.cumprod(axis)
         bound = found.abs() * (2 * (error / value.abs()).cumsum(axis) + F32 * (2 + count))
+        # Numbers below the normal ones are rounded to multiples of the smallest, at each step.
+        size = found.abs().clamp_min(1e-300)
+        bound = bound + SMALLEST * size * (1 / size).cumsum(axis)
     else:
         found = value.cumsum(axis)
         spread = (error * error).cumsum(axis).sqrt()
