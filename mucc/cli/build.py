@@ -39,13 +39,13 @@ NVCC_KINDS: dict[str, Kind] = {"ptx": "ptx", "cubin": "cubin", "so": "so"}
 EMIT = {**TEXT_KINDS, "ptx": "PTX", "cubin": "machine code of the GPU", "so": "the loadable library"}
 
 BY_SUFFIX = {
-    ".dot": "graph",
-    ".svg": "graph",
     ".cu": "cu",
     ".ptx": "ptx",
     ".cubin": "cubin",
     ".h": "header",
     ".so": "so",
+    ".dot": "graph",
+    ".svg": "graph",
 }
 """The kind of output by the suffix of `-o NAME`, where --emit is not given."""
 

@@ -12,7 +12,6 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
-from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
@@ -185,8 +184,11 @@ class WholeWindow(RewritePattern):
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, PoolOp):
+        if op.name != "mu.pool":
             return
+        from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
+
+        assert isinstance(op, PoolOp)
         dims = Shaped.of(op.operand.type).dims
         moving = {axis: w for axis, w in enumerate(op.windows, 2) if (w.size, w.stride, w.pad) != (1, 1, 0)}
         if not moving and op.divides_by not in (None, 1):

@@ -182,7 +182,7 @@ def test_messages_that_nobody_gets(form: str, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     ("argv", "code", "part"),
     [
-        (["k.mcu", "-o", "x.txt"], "MU5001", "let its name end in .cu, .ptx, .cubin, .h, .so"),
+        (["k.mcu", "-o", "x.txt"], "MU5001", "let its name end in .cu, .ptx, .cubin, .h, .so, .dot, .svg"),
         (["k.mcu", "-o", ""], "MU5001", "empty name"),
         (["k.mcu", "-o", "", "--emit=cu"], "MU5001", "empty name"),
         (["fmt", "/dev/zero"], "MU5011", "the most that is read"),

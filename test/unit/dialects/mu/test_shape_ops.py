@@ -185,7 +185,7 @@ def test_decomposition_and_stages_keep_the_meaning(body: str) -> None:
 def test_what_has_no_kernel_is_an_error_when_compiled_or_checked() -> None:
     source = Source(
         "f.mcu",
-        "kernel f(x: f32[4, 6, 6], y: f32[4, 1]) -> (a: f32[4, 6, 3], b: f32[4]) {"
+        "kernel f(x: s32[4, 6, 6], y: f32[4, 1]) -> (a: s32[4, 6, 3], b: f32[4]) {"
         " return max_pool(x, 2), var(y, 1) }",
     )
     for deep in (True, False):

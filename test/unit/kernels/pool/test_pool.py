@@ -144,7 +144,7 @@ def kinds(text: str) -> list[str]:
     [
         ("return relu(max_pool(2 * x, 2) + b[:, None, None])", ["pool"]),
         ("return max_pool(max_pool(x, 3, stride=1, pad=1), 2)", ["pool", "pool"]),
-        ("y = max_pool(x, 2) return y - max(y, axis=(2, 3))[:, :, None, None]", ["pool", "reduce", "map"]),
+        ("y = max_pool(x, 2) return y - max(y, axis=(2, 3))[:, :, None, None]", ["pool", "normalize"]),
         ("stage y = avg_pool(x, 2) return relu(y)", ["pool", "map"]),
         ("return max_pool(x, 2) + avg_pool(x, 2)", ["pool", "pool"]),
         ("return max_pool(x, 1)[:, :, ::2, ::2]", ["map"]),

@@ -125,7 +125,7 @@ def kernels(text: str) -> list[str]:
         ("return sum(x, axis=1) / max(y, axis=1)", ["reduce", "reduce"]),
         ("return sum(x * y, axis=1) / (sum(x * x, axis=1) * sum(y * y, axis=1))", ["reduce"]),
         ("return sum(x, axis=1) + sum(x, axis=0)", ["reduce", "reduce"]),
-        ("m = max(x, axis=1) return sum(x - m[:, None], axis=1) + m", ["reduce", "reduce"]),
+        ("m = max(x, axis=1) return sum(x - m[:, None], axis=1) + m", ["normalize"]),
         ("return cast(argmax(x, axis=1), f32) + max(x, axis=1)", ["reduce"]),
         ("return sum(x @ y, axis=1) * 2", ["gemm", "map"]),
         ("return cast(any(x > 0, axis=1), f32)", ["reduce"]),
