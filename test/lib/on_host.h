@@ -77,7 +77,8 @@ inline int sm_count = 0;  // that plans are made for
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-constexpr int kMost = 1024, kStack = 1 << 16;
+constexpr int kMost = 1024, kStack = 1 << 17;
+constexpr uint64_t kUntouched = 0xA5A5A5A5A5A5A5A5;  // the lowest word of a stack
 inline ucontext_t scheduler, threads[kMost];
 inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
 inline bool started[kMost], ended[kMost];
@@ -85,6 +86,7 @@ inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
 inline int present = 0, arrived = 0, barriers = 0;  // threads of a block, those at a barrier, barriers so far
 inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
+inline char* stack(int t) { return stacks.get() + size_t(t) * kStack; }
 inline void (*body)(void**);
 inline void** given;
 
@@ -116,7 +118,8 @@ inline void run_block(int count) {
   for (int t = 0; t < count; ++t) {
     started[t] = ended[t] = false, rounds[t] = 0;
     getcontext(&threads[t]);
-    threads[t].uc_stack.ss_sp = stacks.get() + size_t(t) * kStack;
+    std::memcpy(stack(t), &kUntouched, sizeof(kUntouched));
+    threads[t].uc_stack.ss_sp = stack(t);
     threads[t].uc_stack.ss_size = kStack;
     threads[t].uc_link = &scheduler;
     makecontext(&threads[t], whole, 0);
@@ -129,6 +132,8 @@ inline void run_block(int count) {
       more = more || !ended[t];
     }
   }
+  for (int t = 0; t < count; ++t)
+    if (std::memcmp(stack(t), &kUntouched, sizeof(kUntouched))) std::abort();  // it needs more than kStack bytes
 }
 
 // ---- kernels and contractions -----------------------------------------------------------------------------

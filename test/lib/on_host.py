@@ -288,7 +288,10 @@ class Program:
             (headers / name).write_text(text, encoding="utf-8")
         (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
         includes = [f"-I{path}" for path in (folder, HERE, *INCLUDES)]
-        flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", "-ffp-contract=off"]
+        # Libraries of one process would share inline variables and static ones of templates, by their names:
+        # entries of other programs, and shared memory of other sizes.
+        hidden = "-fvisibility=hidden"
+        flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", hidden, "-ffp-contract=off"]
         command = [gxx, *flags, *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr[:4000]
