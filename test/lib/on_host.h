@@ -77,7 +77,7 @@ inline int sm_count = 0;  // that plans are made for
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-constexpr int kMost = 1024, kStack = 1 << 17;
+constexpr int kMost = 1024, kStack = 1 << 16;
 constexpr uint64_t kUntouched = 0xA5A5A5A5A5A5A5A5;  // the lowest word of a stack
 inline ucontext_t scheduler, threads[kMost];
 inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
