@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
-from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import is_slice
 from mucc.dialects.mu.rules import HALVES
 from mucc.dialects.mu.types import Dim, Dims, Shaped
 from mucc.kernels.registry import claimant
 from mucc.passes.stored_forms import FULL
+
+if TYPE_CHECKING:
+    from mucc.dialects.mu.ops.shape import SliceOp
 
 MOST_RANGES = 4
 """More ranges of one product's columns are left in one matrix."""
@@ -34,7 +38,7 @@ def ranges_of(value: SSAValue) -> list[SliceOp] | None:
     parts: list[SliceOp] = []
     for use in value.uses:
         part = use.operation
-        if not isinstance(part, SliceOp) or part.axis.value.data != axis or part.range[2] != 1:
+        if not is_slice(part) or part.axis.value.data != axis or part.range[2] != 1:
             return None
         parts.append(part)
     return parts if len(parts) <= MOST_RANGES and _are_apart(parts) else None
@@ -126,7 +130,7 @@ def _needs_more(value: SSAValue) -> bool:
             if isinstance(op, ReturnOp):
                 if is_half and Shaped.of(op.operands[use.index].type).element_type in FULL:
                     return True
-            elif isinstance(op, PinOp) or (first and isinstance(op, SliceOp)):
+            elif isinstance(op, PinOp) or (first and is_slice(op)):
                 return True
             else:
                 pending += op.results

@@ -14,8 +14,8 @@ from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp, ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import is_slice
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_bytes
 from mucc.kernels.gemm.axes import lhs_access, matmul_dims, rhs_access
 from mucc.kernels.gemm.bodies import EpilogueBody
@@ -114,7 +114,7 @@ def first_column(stored: SSAValue, stage: StageOp) -> Dim | None:
         if (value := pending.pop()) in seen:
             continue
         seen.add(value)
-        if isinstance(part := part_in_flight(value, stage), SliceOp):
+        if is_slice(part := part_in_flight(value, stage)):
             return part.range[0]
         if is_inside(value, stage) and isinstance(op := value.owner, ElementwiseOp):
             pending += op.operands

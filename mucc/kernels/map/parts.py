@@ -6,12 +6,13 @@ that it reads them once, and chooses nothing by the index.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
@@ -30,6 +31,8 @@ from mucc.kernels.lowering.access import (
     through_views,
 )
 from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.map.op import MapOp
 from mucc.library.extents import add, quotient
 
 MOST_PARTS = 4
@@ -65,8 +68,6 @@ def equal_parts(stage: StageOp) -> list[Part] | None:
 
     They lie along the axis of a concatenation, and everything is read from memory by such parts as well.
     """
-    if not any(isinstance(op, InsideOp) for op in stage.body.block.ops):
-        return None
     try:
         parts = _parts(stage)
         for part in parts:
@@ -229,3 +230,22 @@ def _known_view(body: Body, view: SliceOp) -> SSAValue | None:
     users: list[Operation] = [use.operation for use in view.operand.uses]
     same = [op for op in body.program.block.ops if op in users and isinstance(op, SliceOp) and op is not view]
     return next((op.result for op in same if key(op) == key(view)), None)
+
+
+def lower_parts(
+    builder: ProgramBuilder, stage: StageOp, body: Body, name: str, parts: Sequence[Part]
+) -> None:
+    """Append a map over one of several equal parts of a space, which stores an element of each."""
+    places = [builder.destinations(r) for r in stage.outputs]
+    for part in parts:
+        of_part = PartBody(body, part)
+        for root, targets in zip(pointwise_roots(stage), places, strict=True):
+            axes = root_axes(root, stage)
+            if part.axis not in axes and part.number:
+                continue
+            value = of_part.scalar(root, axes)
+            where = (axes.index(part.axis), part.low) if part.axis in axes else None
+            for target in targets:
+                to = builder.regrouped(target, root)
+                of_part.add(StoreOp(of_part.without_cast(value, target), to, where))
+    builder.block.add_op(MapOp(name, parts[0].space(stage), Region(body.block)))

@@ -10,7 +10,7 @@ from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import Places
 from mucc.codegen.pointwise import THREADS, Operand, Parts, Space
 from mucc.codegen.texts import INDICES, Entry, Texts
-from mucc.dialects.mu.ops.pooling import Pooling
+from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.kernels.pool.op import PoolKernelOp
 
 TILE = 4096

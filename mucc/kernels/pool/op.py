@@ -14,7 +14,7 @@ from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.ops.base import Ints, integer, ints
-from mucc.dialects.mu.ops.pooling import Pooling, PoolingAttr
+from mucc.dialects.mu.pooling_kinds import Pooling, PoolingAttr
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.mu.window_rules import windows
 from mucc.dialects.mu.windows import Window
