@@ -173,25 +173,8 @@ class PoolWork(AcrossWork):
         ]
 
     def _work(self) -> list[str]:
-        node = self.pool.pooled
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
-        ]
-        return [
-            f"  using Kind = mucc::{'Max' if self.pool.kind.data is Pooling.MAX else 'Sum'};",
-            "",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
-            *self.statements_for([node.value]),
-            f"    return {self.lanes[node.value]};",
-            "  }",
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[node.result]}) const {{",
-            *self.statements_for([store.value for store in self.op.stores]),
-            *stores,
-            "  }",
-        ]
+        node, kind = self.pool.pooled, "Max" if self.pool.kind.data is Pooling.MAX else "Sum"
+        return [f"  using Kind = mucc::{kind};", "", *self.values_and_store(node.value, [node.result])]
 
 
 def _list(values: Sequence[int | bool]) -> str:

@@ -110,10 +110,6 @@ class ReduceWork(AcrossWork):
             f"    mucc::Lanes<V> const {self.lanes[op.result]}(result[{k}]);"
             for k, op in enumerate(reductions)
         ]
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
-        ]
         count = len(reductions)
         return [
             f"  using Kinds = mucc::Reductions<{kinds}>;",
@@ -127,8 +123,7 @@ class ReduceWork(AcrossWork):
             f"  MUCC_DEVICE void store(P const& p, float const (&result)[{count}]) const {{",
             "    constexpr int V = 1;",
             *results,
-            *self.statements_for([store.value for store in self.op.stores]),
-            *stores,
+            *self.storing,
             "  }",
         ]
 
