@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
@@ -9,6 +11,7 @@ from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, Reduction
 from mucc.dialects.mu.ops.views import VIEWS
 from mucc.dialects.mu.types import Shaped
+from mucc.dialects.walk import postorder
 
 REDUCTIONS = (Reduction.SUM, Reduction.PROD, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
 
@@ -35,19 +38,15 @@ def shares_pass(one: AnchorOp, other: AnchorOp) -> bool:
         return False
     if not (axes := reduced_axes(one)) or axes != reduced_axes(other):
         return False
-    return bool(_read(one.operand) & _read(other.operand))
+    return bool(_inputs(one.operand) & _inputs(other.operand))
 
 
-def _read(value: SSAValue) -> set[SSAValue]:
-    """Return the tensors as large as a value from which it is computed point by point."""
-    size, found = len(Shaped.of(value.type).dims), set[SSAValue]()
-    seen, pending = set[SSAValue](), [value]
-    while pending:
-        if (value := pending.pop()) in seen:
-            continue
-        seen.add(value)
-        if isinstance(owner := value.owner, (ElementwiseOp, *VIEWS)):
-            pending += owner.operands
-        elif len(Shaped.of(value.type).dims) >= size:
-            found.add(value)
-    return found
+def _inputs(value: SSAValue) -> set[SSAValue]:
+    """Return the inputs of a value's pointwise work, without those of lower rank, which are broadcast."""
+    pointwise, rank = (ElementwiseOp, *VIEWS), len(Shaped.of(value.type).dims)
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        return value.owner.operands if isinstance(value.owner, pointwise) else ()
+
+    inputs = (v for v in postorder(value, operands) if not isinstance(v.owner, pointwise))
+    return {v for v in inputs if len(Shaped.of(v.type).dims) >= rank}
