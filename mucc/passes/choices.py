@@ -15,6 +15,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops import shape as s
+from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
 from mucc.dialects.mu.ops.views import BroadcastOp
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.dialects.rewriting import Emit
@@ -37,11 +38,11 @@ def _concat(b: Emit, parts: Sequence[SSAValue], axis: int, extent: Dim) -> SSAVa
         return parts[0]
     counts = [dims_of(part)[axis] for part in parts]
     lows = list(accumulate(counts[:-1], add, initial=0))
-    placed = [b(s.PlaceOp(p, axis, low, extent)) for p, low in zip(parts, lows, strict=True)]
+    placed = [b(PlaceOp(p, axis, low, extent)) for p, low in zip(parts, lows, strict=True)]
     result, rank = placed[-1], len(dims_of(parts[0]))
     for part, low, count in reversed(list(zip(placed, lows, counts, strict=True))[:-1]):
         # Choices go from the first part to the last, so that an upper end is enough.
-        is_here = b(s.InsideOp(rank, axis, extent, 0, add(low, count)))
+        is_here = b(InsideOp(rank, axis, extent, 0, add(low, count)))
         result = _choice(b, is_here, part, result)
     return result
 
@@ -89,8 +90,8 @@ class Pad(RewritePattern):
             if not low and not high:
                 continue
             if op.mode.data is s.Padding.CONSTANT:
-                placed = b(s.PlaceOp(x, axis, low, whole))
-                is_here = b(s.InsideOp(len(dims_of(x)), axis, whole, low, extent))
+                placed = b(PlaceOp(x, axis, low, whole))
+                is_here = b(InsideOp(len(dims_of(x)), axis, whole, low, extent))
                 x = _choice(b, is_here, placed, b.number(op.value.value.data))
             else:
                 x = _concat(b, _padded(b, op.mode.data, x, axis, extent, low, high), axis, whole)
@@ -149,7 +150,7 @@ class KnownChoice(RewritePattern):
     """`inside ? a : b` for all indices -> a, for none -> b."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, e.SelectOp) or not isinstance(inside := op.condition.owner, s.InsideOp):
+        if not isinstance(op, e.SelectOp) or not isinstance(inside := op.condition.owner, InsideOp):
             return
         extent = dims_of(inside.result)[inside.axis.value.data]
         low, count = inside.range

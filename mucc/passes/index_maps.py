@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops import shape as s
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.indexed import GatherOp, PickOp
+from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
 from mucc.dialects.mu.ops.views import (
     BroadcastOp,
     ExpandOp,
@@ -42,8 +43,8 @@ def _again(op: IndexMapOp, value: SSAValue, axis: int) -> IndexMapOp:
             return s.SliceOp(value, axis, *op.range)
         case s.FlipOp():
             return s.FlipOp(value, (axis,))
-        case s.PlaceOp():
-            return s.PlaceOp(value, axis, op.low.data, dims_of(op.result)[op.axis.value.data])
+        case PlaceOp():
+            return PlaceOp(value, axis, op.low.data, dims_of(op.result)[op.axis.value.data])
         case _:
             raise AssertionError(f"{op.name} is no index map")
 
@@ -71,7 +72,7 @@ class WholeSlice(RewritePattern):
         match op:
             case s.SliceOp():
                 is_whole = dims_of(op.operand) == dims_of(op.result) and op.range[0] == 0 and op.range[2] == 1
-            case s.PlaceOp():
+            case PlaceOp():
                 is_whole = dims_of(op.operand) == dims_of(op.result)
             case s.FlipOp():
                 is_whole = all(dims_of(op.operand)[axis] == 1 for axis in op.axes.get_values())
@@ -111,21 +112,21 @@ def _numbers(op: IndexMapOp) -> int | None:
     It is the start of a slice, the index at which an operand is placed, and 0 for flips.
     """
     axis = _axis(op)
-    moved = op.range[0] if isinstance(op, s.SliceOp) else op.low.data if isinstance(op, s.PlaceOp) else 0
+    moved = op.range[0] if isinstance(op, s.SliceOp) else op.low.data if isinstance(op, PlaceOp) else 0
     extents = (dims_of(op.operand)[axis], dims_of(op.result)[axis])
     return moved if isinstance(moved, int) and all(isinstance(extent, int) for extent in extents) else None
 
 
-def _can_move(op: IndexMapOp, inside: s.InsideOp) -> bool:
+def _can_move(op: IndexMapOp, inside: InsideOp) -> bool:
     """Whether an index map of a condition on the index is another condition whose bounds are numbers."""
     return _numbers(op) is not None and all(isinstance(bound, int) for bound in inside.range)
 
 
-def _insides(value: SSAValue, axis: int) -> list[s.InsideOp]:
+def _insides(value: SSAValue, axis: int) -> list[InsideOp]:
     """Return the conditions on the index along an axis that a pointwise value depends on."""
     rank = len(dims_of(value))
     owners = [found.owner for found in postorder(value, _pointwise_operands)]
-    found = [owner for owner in owners if isinstance(owner, s.InsideOp)]
+    found = [owner for owner in owners if isinstance(owner, InsideOp)]
     return [i for i in found if i.axis.value.data + rank - len(dims_of(i.result)) == axis]
 
 
@@ -182,7 +183,7 @@ class ThroughView(RewritePattern):
                 kept = [i for i in range(len(dims_of(inner.operand))) if i not in inner.axes.get_values()]
                 moved = _again(op, inner.operand, kept[axis])
                 new = [moved, SqueezeOp(moved, inner.axes.get_values())]
-            case GatherOp() if not isinstance(op, s.PlaceOp):
+            case GatherOp() if not isinstance(op, PlaceOp):
                 count = len(dims_of(inner.rows))
                 x, rows = inner.operand, inner.rows
                 moved = _again(op, rows, axis) if axis < count else _again(op, x, axis - count + 1)
@@ -254,19 +255,19 @@ class Combined(RewritePattern):
                 last = by + (outer - 1) * step
                 value = b(s.SliceOp(inner.operand, axis, count - 1 - last, count - by, step))
                 value = b(s.FlipOp(value, (axis,)))
-            case s.SliceOp(), s.PlaceOp():
+            case s.SliceOp(), PlaceOp():
                 value = _slice_of_placed(b, op, inner, by, first)
-            case s.FlipOp(), s.PlaceOp():
+            case s.FlipOp(), PlaceOp():
                 flipped = b(s.FlipOp(inner.operand, (axis,)))
-                value = b(s.PlaceOp(flipped, axis, middle - first - count, middle))
-            case s.PlaceOp(), s.PlaceOp():
-                value = b(s.PlaceOp(inner.operand, axis, by + first, outer))
+                value = b(PlaceOp(flipped, axis, middle - first - count, middle))
+            case PlaceOp(), PlaceOp():
+                value = b(PlaceOp(inner.operand, axis, by + first, outer))
             case _:
                 return  # the others are read as they are
         rewriter.replace(op, b.ops, [value])
 
 
-def _slice_of_placed(b: Emit, op: s.SliceOp, inner: s.PlaceOp, start: int, low: int) -> SSAValue:
+def _slice_of_placed(b: Emit, op: s.SliceOp, inner: PlaceOp, start: int, low: int) -> SSAValue:
     axis, step = _axis(op), op.range[2]
     count, outer = (int(dims_of(v)[axis]) for v in (inner.operand, op.result))
     first, end = (_clipped(-(-(edge - start) // step), outer) for edge in (low, low + count))
@@ -275,7 +276,7 @@ def _slice_of_placed(b: Emit, op: s.SliceOp, inner: s.PlaceOp, start: int, low: 
         return converted(b, b(BroadcastOp(zero, dims_of(op.result))), op.result)
     begin = start + first * step - low
     part = b(s.SliceOp(inner.operand, axis, begin, begin + (end - 1 - first) * step + 1, step))
-    return b(s.PlaceOp(part, axis, first, outer))
+    return b(PlaceOp(part, axis, first, outer))
 
 
 def _clipped(index: int, extent: int) -> int:
@@ -302,16 +303,16 @@ class OfGenerated(RewritePattern):
                         value = b(e.AddOp(scaled, b.number(first)))
                     case s.FlipOp() if isinstance(extent, int):
                         value = b(e.SubOp(b.number(extent - 1), numbers))
-                    case s.PlaceOp() if isinstance(low := op.low.data, int):
+                    case PlaceOp() if isinstance(low := op.low.data, int):
                         value = b(e.SubOp(numbers, b.number(low)))
                     case _:
                         return
-            case s.InsideOp() if source.axis.value.data != axis:
+            case InsideOp() if source.axis.value.data != axis:
                 value = b(BroadcastOp(source.result, dims))
-            case s.InsideOp() if (moved := _numbers(op)) is not None and _can_move(op, source):
+            case InsideOp() if (moved := _numbers(op)) is not None and _can_move(op, source):
                 low, size = (int(number) for number in source.range)
                 first, end = _inside_of(op, moved, low, low + size)
-                value = b(s.InsideOp(len(dims), axis, dims[axis], first, end - first))
+                value = b(InsideOp(len(dims), axis, dims[axis], first, end - first))
             case _:
                 return
         rewriter.replace(op, b.ops, [value])
@@ -373,7 +374,7 @@ class MovedPicks(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, IndexMapOp) or not isinstance(inner := op.operand.owner, PickOp):
             return
-        if isinstance(op, s.PlaceOp) or not isinstance(inner, GatherOp):
+        if isinstance(op, PlaceOp) or not isinstance(inner, GatherOp):
             _stored(op, rewriter)
 
 

@@ -16,7 +16,8 @@ from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
-from mucc.dialects.mu.ops.shape import InsideOp, PlaceOp, SliceOp
+from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
+from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
