@@ -21,7 +21,7 @@ from xdsl.interpreter import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mucc.dialects.mu import rules
+from mucc.dialects.mu import rules, scale_rules
 from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked, wrapped
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.elementwise import RULES
@@ -128,7 +128,7 @@ class MuFunctions(InterpreterFunctions):
         if blocks is None:
             return a @ b
         repeated = [
-            self.arrays.repeat(self.arrays.repeat(s, rows, 0), rules.BLOCK, 1)
+            self.arrays.repeat(self.arrays.repeat(s, rows, 0), scale_rules.BLOCK, 1)
             for s, rows in zip(scales, blocks, strict=True)
         ]
         return (a * repeated[0]) @ (b * self.arrays.xp.swapaxes(repeated[1], -1, -2))
