@@ -101,7 +101,7 @@ class Pad(RewritePattern):
 def _padded(
     b: Emit, mode: s.Padding, x: SSAValue, axis: int, extent: Dim, low: int, high: int
 ) -> list[SSAValue]:
-    """Return the parts of an axis that is padded by what it holds."""
+    """Return what is concatenated along an axis that is padded with elements of its own."""
 
     def part(start: Dim, stop: Dim) -> SSAValue:
         return b(s.SliceOp(x, axis, start, stop))

@@ -39,7 +39,7 @@ def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) ->
 
 
 def row_numbers(stage: StageOp) -> Iterator[SSAValue | None]:
-    """For each value that a stage stores, the tensor that says where its rows go; None where they stay."""
+    """Yield, for each stored value, the tensor with the new numbers of its rows; None without a scatter."""
     for value in stage.stored:
         scatter = value.owner if is_inside(value, stage) else None
         yield scatter.rows if isinstance(scatter, ScatterOp) else None

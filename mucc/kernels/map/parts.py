@@ -61,13 +61,13 @@ class Part(NamedTuple):
 
 
 class _NotDivided(Exception):
-    """What a stage computes depends on the index otherwise than by parts."""
+    """What a stage computes depends on more of the index than the part that it is in."""
 
 
 def equal_parts(stage: StageOp) -> list[Part] | None:
-    """Return the parts of equal extents in which a map stage computes one thing each; None if it does not.
+    """Return equal parts of an axis, in each of which a map stage computes one expression; None for others.
 
-    They lie along the axis of a concatenation, and everything is read from memory by such parts as well.
+    They are the parts of a concatenation, and tensors in memory are read by the same parts.
     """
     try:
         parts = _parts(stage)
@@ -155,7 +155,7 @@ def _chosen(element: Element, stage: StageOp, part: Part) -> Element | None:
 
 
 def _check_memory(value: SSAValue, axis: int, part: Part) -> None:
-    """Raise _NotDivided unless a part of a tensor's axis is one of memory, or the operand placed there."""
+    """Raise _NotDivided unless a part of an axis is a part of memory, or an operand that is placed there."""
     if _placed(value, axis, part) is not None:
         return
     while isinstance(op := value.owner, IndexMapOp):
@@ -167,7 +167,7 @@ def _check_memory(value: SSAValue, axis: int, part: Part) -> None:
 
 
 def _placed(value: SSAValue, axis: int, part: Part) -> SSAValue | None:
-    """Return the tensor of which a value has the elements in a part of an axis, if it is one placed there."""
+    """Return the tensor that is placed exactly in a part of a value's axis; None if there is none."""
     op = value.owner
     if not isinstance(op, PlaceOp) or op.axis.value.data != axis or op.low.data != part.low:
         return None
@@ -217,13 +217,13 @@ class PartBody(Body):
 
 
 def _one_view(body: Body, value: SSAValue) -> SSAValue:
-    """Return the first of the views that are equal to a slice; other values as they are."""
+    """Return the first slice of the program that equals this one; return other values as they are."""
     known = _known_view(body, value.owner) if isinstance(value.owner, SliceOp) else None
     return value if known is None else known
 
 
 def _known_view(body: Body, view: SliceOp) -> SSAValue | None:
-    """Return the first slice of a program that is equal to one."""
+    """Return the first other slice of the program that equals this one; None if there is none."""
 
     def key(op: SliceOp) -> tuple[SSAValue, int, tuple[Dim, Dim, int]]:
         return op.operand, op.axis.value.data, op.range

@@ -30,7 +30,7 @@ def _pools(op: Operation | None) -> TypeGuard[PoolOp]:
 class PoolKind(Kind[PoolKernelOp]):
     """Kernels that reduce windows of elements, in one pass over memory.
 
-    What is pooled may be computed on the way in, and what is stored on the way out.
+    Pointwise work on the operand and on the result runs in the kernel.
     """
 
     name = "pool"

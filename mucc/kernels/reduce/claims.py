@@ -17,7 +17,7 @@ REDUCTIONS = (Reduction.SUM, Reduction.PROD, Reduction.MAX, Reduction.MIN, Reduc
 
 
 def claims(anchor: AnchorOp | None) -> bool:
-    """Whether a reduction kernel computes an operation; what is left `decompose` rewrites into such ones."""
+    """Whether a reduction kernel computes an operation; `decompose` rewrites other reductions into such."""
     match anchor:
         case ReduceOp():
             return anchor.kind.data in REDUCTIONS
@@ -31,7 +31,7 @@ def reduced_axes(anchor: ReduceOp | ArgReduceOp) -> tuple[int, ...]:
 
 
 def shares_pass(one: AnchorOp, other: AnchorOp) -> bool:
-    """Whether two reductions are over the same axes of equal spaces, and read a tensor of that shape both."""
+    """Whether two reductions are over the same axes of equal extents, and have an input in common."""
     if not (isinstance(one, ReduceOp | ArgReduceOp) and isinstance(other, ReduceOp | ArgReduceOp)):
         return False
     if Shaped.of(one.operand.type).dims != Shaped.of(other.operand.type).dims:

@@ -56,7 +56,7 @@ class PositionOp(ValueNode):
 class SortKernelOp(SpaceKernelOp):
     """Sort along `axis` of a space, with pointwise work before and behind it.
 
-    With `count` the first so many sorted elements of each row are stored.
+    With `count`, only the first `count` sorted elements of each row are stored.
     """
 
     name = "cutlass.sort"
