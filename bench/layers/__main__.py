@@ -36,7 +36,7 @@ FORMS: tuple[Form, ...] = (*level1.FORMS, *level2.FORMS, *blocks.FORMS, *pools.F
 
 @dataclass(frozen=True)
 class Options:
-    """What libraries are built for, how many jobs run at once, and seconds for one."""
+    """The target of libraries, the number of jobs at a time, and the time limit of each in seconds."""
 
     target: str
     jobs: int

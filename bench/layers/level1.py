@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.layers.forms import Form, Input, tensor
+from bench.layers.pools import Pool
 
 GROUP = "level1"
 
@@ -187,54 +188,19 @@ def _losses() -> Iterator[Form]:
     )
 
 
-def _pools() -> Iterator[Form]:
-    def pool(name: str, shape: tuple[int, ...], to: tuple[int, ...], expr: str, reference: str) -> Form:
-        x = Input("x", "f32", shape)
-        result = tensor("f32", *shape[:2], *to)
-        return Form(GROUP, name, (x,), result, f"return {expr}", reference)
+POOLS: dict[str, Pool] = {
+    "max_pool1d": Pool("max", (64, 192, 65536), 8, stride=1, pad=4, dilation=3),
+    "max_pool2d": Pool("max", (32, 64, 512, 512), 4, stride=1, pad=1),
+    "max_pool3d": Pool("max", (16, 32, 128, 128, 128), 3, stride=2, pad=1, dilation=3),
+    "avg_pool1d": Pool("avg", (64, 128, 65536), 8, stride=1, pad=4),
+    "avg_pool2d": Pool("avg", (16, 64, 2048, 2048), 11),
+    "avg_pool3d": Pool("avg", (16, 32, 128, 128, 256), 3, stride=2, pad=1),
+}
 
-    yield pool(
-        "max_pool1d",
-        (64, 192, 65536),
-        (65523,),
-        "max_pool(x, 8, stride=1, pad=4, dilation=3)",
-        "F.max_pool1d(x, 8, 1, 4, 3)",
-    )
-    yield pool(
-        "max_pool2d",
-        (32, 64, 512, 512),
-        (511, 511),
-        "max_pool(x, 4, stride=1, pad=1)",
-        "F.max_pool2d(x, 4, 1, 1)",
-    )
-    yield pool(
-        "max_pool3d",
-        (16, 32, 128, 128, 128),
-        (62, 62, 62),
-        "max_pool(x, 3, stride=2, pad=1, dilation=3)",
-        "F.max_pool3d(x, 3, 2, 1, 3)",
-    )
-    yield pool(
-        "avg_pool1d",
-        (64, 128, 65536),
-        (65537,),
-        "avg_pool(x, 8, stride=1, pad=4)",
-        "F.avg_pool1d(x, 8, 1, 4)",
-    )
-    yield pool(
-        "avg_pool2d",
-        (16, 64, 2048, 2048),
-        (186, 186),
-        "avg_pool(x, 11)",
-        "F.avg_pool2d(x, 11)",
-    )
-    yield pool(
-        "avg_pool3d",
-        (16, 32, 128, 128, 256),
-        (64, 64, 128),
-        "avg_pool(x, 3, stride=2, pad=1)",
-        "F.avg_pool3d(x, 3, 2, 1)",
-    )
+
+def _pools() -> Iterator[Form]:
+    for name, pool in POOLS.items():
+        yield pool.form(GROUP, name, "f32")
 
 
 FORMS = (*_activations(), *_norms(), *_reductions(), *_scans(), *_losses(), *_pools())

@@ -53,6 +53,34 @@ class AcrossWork(Pointwise):
                 found |= dict.fromkeys(postorder(value.owner, operands))
         return [op for op in self.lines if op in found]
 
+    @property
+    def storing(self) -> list[str]:
+        """The C++ statements that compute what the kernel stores from value nodes, and store it."""
+        stores = [
+            f"    mucc::store({output.member}, p, {result});"
+            for output, result in zip(self.outputs, self.results, strict=True)
+        ]
+        return [*self.statements_for([store.value for store in self.op.stores]), *stores]
+
+    def values_and_store(self, value: SSAValue, results: Sequence[SSAValue | None]) -> list[str]:
+        """Return the C++ of `values`, which computes `value`, and of `store`, which is given `results`.
+
+        None stands for a result that no node reads: its parameter has no name.
+        """
+        names = ["" if result is None else self.lanes[result] for result in results]
+        given = ", ".join(f"mucc::Lanes<V> const& {name}".rstrip() for name in names)
+        return [
+            "  template <int V, class P>",
+            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
+            *self.statements_for([value]),
+            f"    return {self.lanes[value]};",
+            "  }",
+            "  template <int V, class P>",
+            f"  MUCC_DEVICE void store(P const& p, {given}) const {{",
+            *self.storing,
+            "  }",
+        ]
+
     def loads_for(self, wanted: Sequence[SSAValue]) -> list[Operand]:
         """Return the tensors that are read to compute `wanted`."""
         return [operand for op in self.nodes_for(wanted) for operand in self.read.get(op, ())]

@@ -31,13 +31,14 @@ from mucc.dialects.mu.surface import (
     Option,
     Parameter,
 )
-from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped
+from mucc.dialects.mu.types import DTYPES, Dim, Dims
 from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, type_text
 from mucc.frontend.expressions import MAX_HEIGHT
 from mucc.frontend.extents import as_extent, lower_extent, names_in
 from mucc.frontend.functions import FUNCTIONS, choose
 from mucc.frontend.indexing import lower_index
+from mucc.frontend.operand_fixes import operand_fixes
 
 if TYPE_CHECKING:
     from mucc.frontend.inlining import Inliner
@@ -231,7 +232,7 @@ class ExprGen:
                 return e.CmpOp(relation, lhs, rhs)
             return _ARITHMETIC[expr.op](lhs, rhs)
 
-        return self.add(expr.span, build, expr.op_span, labels, lambda: _operand_fixes(expr, lhs, rhs))
+        return self.add(expr.span, build, expr.op_span, labels, lambda: operand_fixes(expr, lhs, rhs))
 
     # Calls
 
@@ -475,39 +476,5 @@ def _names(expr: ast.Expr | ast.List) -> tuple[str, ...]:
             return ()
 
 
-def _operand_fixes(expr: ast.Binary, lhs: SSAValue, rhs: SSAValue) -> tuple[Fix, ...]:
-    """Suggest an edit of one operand that makes the shapes of an operator fit."""
-    if expr.op == "@":
-        if isinstance(expr.rhs, ast.Name) and _fits(
-            lambda: rules.matmul(lhs.type, rules.transpose(rhs.type))
-        ):
-            return (_insertion(expr.rhs, ".T"),)
-        if isinstance(expr.lhs, ast.Name) and _fits(
-            lambda: rules.matmul(rules.transpose(lhs.type), rhs.type)
-        ):
-            return (_insertion(expr.lhs, ".T"),)
-        return ()
-    if _fits(lambda: rules.elementwise([lhs.type, rhs.type])):
-        return ()
-    for operand, value, other in ((expr.rhs, rhs, lhs), (expr.lhs, lhs, rhs)):
-        if isinstance(operand, ast.Name) and len(Shaped.of(value.type).dims) == 1:
-            column = rules.expand(value.type, [1])
-            if _fits(lambda: rules.elementwise([other.type, column])):  # noqa: B023
-                return (_insertion(operand, "[:, None]"),)
-    return ()
-
-
-def _fits(rule: Callable[[], object]) -> bool:
-    try:
-        rule()
-    except rules.TypeRuleError:
-        return False
-    return True
-
-
 def _is_within(inner: Span, outer: Span) -> bool:
     return outer.start <= inner.start and inner.end <= outer.end
-
-
-def _insertion(expr: ast.Expr, text: str) -> Fix:
-    return Fix(Span(expr.span.end, expr.span.end), text, f"write `{text}`")

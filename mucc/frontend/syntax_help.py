@@ -9,7 +9,7 @@ from mucc.frontend import foreign
 from mucc.frontend.lexer import Comment, Token
 
 Advice = tuple[tuple[str, ...], tuple[Fix, ...]]
-"""Helps and fixes of a diagnostic."""
+"""The help texts and the fixes that go into a diagnostic."""
 
 CHOICE = "write `where(condition, a, b)` to choose"
 NAMED_RESULTS = "several results have names: `-> (y: bf16[M, N], s: f32[M])`"

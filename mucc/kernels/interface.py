@@ -160,10 +160,7 @@ class Kind(ABC, Generic[Op]):
         return False
 
     def stores_regrouped(self, anchor: AnchorOp) -> bool:
-        """Whether a kernel around an anchor can store what it computes as a result of other extents.
-
-        The elements are in the same order; see `RegroupOp`.
-        """
+        """Whether a kernel around an anchor can store its result with other extents, as by `RegroupOp`."""
         return False
 
     def space(self, anchor: AnchorOp) -> Dims:

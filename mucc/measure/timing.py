@@ -20,7 +20,7 @@ CYCLES_PER_US = 1_800
 """Of a GPU's clock, about."""
 
 LEAD_US = 500
-"""For how long the GPU is kept busy before a call whose launches are measured one by one."""
+"""Microseconds of work on the GPU before each measured call, while the host queues the call's launches."""
 
 
 def interleaved_us(

@@ -130,7 +130,7 @@ class BroadcastSum:
     def of(op: ReduceOp, any_use: bool = False, dtypes: Sequence[str] = FLOATS) -> BroadcastSum | None:
         """Return the sum of products that a reduction computes; None if it computes another.
 
-        Nobody else may read the product of its factors, unless with `any_use`.
+        Without `any_use`, None also if other operations read the product of its factors.
         """
         if op.kind.data not in (Reduction.SUM, Reduction.MEAN):
             return None
@@ -192,7 +192,7 @@ class BroadcastSum:
     def contraction(self, compute: ComputeAttr) -> Emit:
         """Return the operations that compute the sum as a product of matrices, the result last.
 
-        Raises TypeRuleError where a factor cannot be looked at as an operand.
+        Raises TypeRuleError where no views make an operand of a factor.
         """
         emit = Emit()
         row, column = self.rows[-1], self.columns[-1]

@@ -19,7 +19,7 @@ WAITS = "an operand comes from a kernel that waits for this one"
 
 
 def taken(values: Values, stage: Stage, op: AnchorOp, needs: Needs) -> Candidate:
-    """Return the stage that has the operand of a further anchor in flight as a candidate for the anchor."""
+    """Return, as a candidate for a further anchor, a stage that has the anchor's operand in flight."""
     if op.operands[0] in values.ranges:
         return refused(stage, "its operand is a range of the columns that the kernel has")
     if wait(needs, stage):
@@ -28,7 +28,7 @@ def taken(values: Values, stage: Stage, op: AnchorOp, needs: Needs) -> Candidate
 
 
 def beside(values: Values, stage: Stage, op: AnchorOp) -> Candidate:
-    """Return the stage whose kernel has a further anchor's result, too, as a candidate for the anchor."""
+    """Return, as a candidate for a further anchor, a stage whose kernel can compute that result, too."""
     needs = values.needs(op.operands[0])
     if wait(needs, stage):
         return refused(stage, WAITS)
@@ -60,13 +60,13 @@ def computed(values: Values, stage: Stage, op: ElementwiseOp, alone: Traffic) ->
 
 
 def range_of(values: Values, stage: Stage, op: ElementwiseOp) -> Operation | None:
-    """Return the range of a stage's columns that an operation has as an operand in flight there, if any."""
+    """Return the range of a stage's columns that an operation reads in flight; None if it reads none."""
     found = (values.ranges[v] for v in op.operands if values.home.get(v) is stage and v in values.ranges)
     return next(found, None)
 
 
 def _not_of_range(values: Values, stage: Stage, op: ElementwiseOp, part: Operation) -> str | None:
-    """Why pointwise work on a range of a stage's columns is not stored in their place; None if it is."""
+    """Return why pointwise work on a range of columns cannot be stored in place of these; None if it can."""
     if Shaped.of(op.result.type) != Shaped.of(part.results[0].type):
         return "ranges of the kernel's columns are stored in one dtype, and none has other extents"
     for operand in op.operands:

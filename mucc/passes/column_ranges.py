@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
-from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import is_slice
 from mucc.dialects.mu.rules import HALVES
 from mucc.dialects.mu.types import Dim, Dims, Shaped
+from mucc.dialects.walk import postorder
 from mucc.kernels.registry import claimant
 from mucc.passes.stored_forms import FULL
+
+if TYPE_CHECKING:
+    from mucc.dialects.mu.ops.shape import SliceOp
 
 MOST_RANGES = 4
 """More ranges of one product's columns are left in one matrix."""
@@ -34,7 +39,7 @@ def ranges_of(value: SSAValue) -> list[SliceOp] | None:
     parts: list[SliceOp] = []
     for use in value.uses:
         part = use.operation
-        if not isinstance(part, SliceOp) or part.axis.value.data != axis or part.range[2] != 1:
+        if not is_slice(part) or part.axis.value.data != axis or part.range[2] != 1:
             return None
         parts.append(part)
     return parts if len(parts) <= MOST_RANGES and _are_apart(parts) else None
@@ -64,7 +69,7 @@ def is_stored_by_ranges(value: SSAValue, target: str | None) -> bool:
     parts = ranges_of(value)
     if product is None or parts is None or len(parts) < 2 or _meet(parts):
         return False
-    if any(_needs_more(part.result) for part in parts):
+    if any(_needs_more(part) for part in parts):
         return False
     kind = claimant(product, target)
     return kind is not None and kind.stores_ranges(product, [part.result.type for part in parts], target)
@@ -99,36 +104,35 @@ def _is_whole(value: SSAValue, dims: Dims) -> bool:
 
 def _meet(parts: Sequence[SliceOp]) -> bool:
     """Whether pointwise work is computed of more than one range."""
-    reached: dict[Operation, SliceOp] = {}
+    reached: set[Operation] = set()
     for part in parts:
-        pending: list[SSAValue] = [part.result]
-        while pending:
-            for use in pending.pop().uses:
-                if not isinstance(op := use.operation, ElementwiseOp):
-                    continue
-                if reached.setdefault(op, part) is not part:
-                    return True
-                pending += op.results
+        found = {op for op in postorder(part, _pointwise_users) if op is not part}
+        if found & reached:
+            return True
+        reached |= found
     return False
 
 
-def _needs_more(value: SSAValue) -> bool:
+def _pointwise_users(op: Operation) -> list[Operation]:
+    return [user for user in _users(op) if isinstance(user, ElementwiseOp)]
+
+
+def _users(op: Operation) -> list[Operation]:
+    return [use.operation for result in op.results for use in result.uses]
+
+
+def _needs_more(part: SliceOp) -> bool:
     """Whether a range is pinned, sliced again, or read for a result of 32 bits while it has 16 itself."""
-    is_half = Shaped.of(value.type).element_type in HALVES
-    pending, seen = [value], set[SSAValue]()
-    first = True
-    while pending:
-        if (found := pending.pop()) in seen:
-            continue
-        seen.add(found)
-        for use in found.uses:
-            op = use.operation
-            if isinstance(op, ReturnOp):
-                if is_half and Shaped.of(op.operands[use.index].type).element_type in FULL:
-                    return True
-            elif isinstance(op, PinOp) or (first and isinstance(op, SliceOp)):
-                return True
-            else:
-                pending += op.results
-        first = False
-    return False
+    if any(is_slice(user) for user in _users(part)):
+        return True
+    is_half = Shaped.of(part.result.type).element_type in HALVES
+
+    def is_wider(value: SSAValue) -> bool:
+        return is_half and Shaped.of(value.type).element_type in FULL
+
+    return any(
+        isinstance(user, PinOp) or (isinstance(user, ReturnOp) and is_wider(value))
+        for op in postorder(part, _users)
+        for value in op.results
+        for user in {use.operation for use in value.uses}
+    )

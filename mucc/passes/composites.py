@@ -103,7 +103,7 @@ class Variance(RewritePattern):
 
 
 def _in_order(value: SSAValue) -> bool:
-    """Return whether a value's elements lie in memory in row-major order, or will."""
+    """Whether a value is in row-major order in memory, or will be when it is stored."""
     match value.owner:
         case ExpandOp() | SqueezeOp() | RegroupOp() as view:
             return _in_order(view.operand)

@@ -55,8 +55,8 @@ class ContractSums(Pass):
     ```
 
     Products are exact f32, as they are in a reduction. Sums over one operand only, and those of factors of
-    one shape, stay: these are bound by memory. So do integers, and products that others read. With `always`
-    all are contracted, by the fastest arithmetic that is as exact: what bounds are about.
+    one shape, stay: these are bound by memory. So do integers, and products that others read. With `always`,
+    for bounds, all are contracted, by the fastest arithmetic that is as exact.
     """
 
     name = "contract-sums"

@@ -55,7 +55,7 @@ class _StageBuilder:
         return value
 
     def captured(self, value: SSAValue) -> SSAValue | None:
-        """Return the value that the stage reads from another for a settled one; None if it reads none."""
+        """Return the value from outside that the stage reads for a settled one; None if it computes that."""
         wide = self.partition.forms.wide.get(value)
         if wide is not None and wide in self.stage.reads and not self.is_narrow:
             return self.outer[wide]
@@ -154,7 +154,7 @@ def _stored_type(value: SSAValue) -> TensorType:
 
 
 def _locations(stage: Stage) -> Iterator[LocationAttr]:
-    """Places in the source that stand for a stage, the best first."""
+    """Yield source locations for a stage, the best first."""
     owners = [stage.anchor, *(v.owner for v in stage.stored)]
     for op in owners:
         if isinstance(op, Operation) and not isinstance(op.location, UnknownLoc):

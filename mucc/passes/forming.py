@@ -38,7 +38,7 @@ class Stage:
     """Where the values that it has in flight lie in the space."""
 
     def waits_for(self, other: Stage) -> bool:
-        """Whether this stage is, or reads directly or indirectly what is written by, the other."""
+        """Whether this stage is the other one, or depends on values that the other one writes."""
         seen: set[Stage] = set()
         pending: list[Stage] = [self]
         while pending:
@@ -55,7 +55,7 @@ class Stage:
             self.stored.append(value)
 
     def read(self, needs: Needs) -> None:
-        """Read values that other stages write."""
+        """Note that the stage reads values that other stages write."""
         for value, stage in needs.items():
             if stage is not self:
                 stage.store(value)
@@ -67,7 +67,7 @@ Needs = dict[SSAValue, Stage]
 
 
 def wait(needs: Needs, stage: Stage) -> bool:
-    """Whether a value that is needed comes from a stage that waits for this one."""
+    """Whether a needed value is written by a stage that depends on this one."""
     return any(writer.waits_for(stage) for writer in needs.values())
 
 

@@ -1,8 +1,7 @@
-"""Rewrite patterns for operations that move elements: into views that kernels read in place, and choices.
+"""Rewrite patterns that sink index maps: slices, flips and placed operands.
 
-`concat`, `pad`, `roll`, `tril` and `triu` become choices (`mu.select`) between operands that are placed in
-the result's shape. Slices, flips and placed operands then sink through pointwise work and other views to what
-lies in memory, so that the kernel that needs the elements reads them where they are.
+They sink through pointwise work and other views to what lies in memory, so that the kernel that needs the
+elements reads them where they are.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
-from xdsl.dialects.builtin import i1
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -21,6 +18,7 @@ from mucc.dialects.mu.ops import shape as s
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.indexed import GatherOp, PickOp
+from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
 from mucc.dialects.mu.ops.views import (
     BroadcastOp,
     ExpandOp,
@@ -29,145 +27,13 @@ from mucc.dialects.mu.ops.views import (
     SqueezeOp,
     TransposeOp,
 )
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits
 from mucc.dialects.rewriting import Emit
 from mucc.dialects.walk import postorder
-from mucc.library.extents import add, subtract
+from mucc.passes.choices import CHOICES, KnownChoice
 from mucc.passes.column_ranges import is_stored_by_ranges, ranges_of
-
-
-def _dims(value: SSAValue) -> Dims:
-    return Shaped.of(value.type).dims
-
-
-def _retyped(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
-    wanted = Shaped.of(like.type).element_type
-    return value if Shaped.of(value.type).element_type == wanted else b(e.RetypeOp(value, wanted))
-
-
-def _choice(b: Emit, condition: SSAValue, on_true: SSAValue, on_false: SSAValue) -> SSAValue:
-    """Choose between two values of one dtype, or bools."""
-    if Shaped.of(on_true.type).element_type != i1:
-        return b(e.SelectOp(condition, on_true, on_false))
-    chosen = b(e.AndOp(condition, on_true))
-    return b(e.OrOp(chosen, b(e.AndOp(b(e.NotOp(condition)), on_false))))
-
-
-def _concat(b: Emit, parts: Sequence[SSAValue], axis: int, extent: Dim) -> SSAValue:
-    """Concatenate values of known extents along an axis, with a result of `extent`."""
-    if len(parts) == 1:
-        return parts[0]
-    counts = [_dims(part)[axis] for part in parts]
-    lows = list(accumulate(counts[:-1], add, initial=0))
-    placed = [b(s.PlaceOp(p, axis, low, extent)) for p, low in zip(parts, lows, strict=True)]
-    result, rank = placed[-1], len(_dims(parts[0]))
-    for part, low, count in reversed(list(zip(placed, lows, counts, strict=True))[:-1]):
-        # Choices go from the first part to the last, so that an upper end is enough.
-        is_here = b(s.InsideOp(rank, axis, extent, 0, add(low, count)))
-        result = _choice(b, is_here, part, result)
-    return result
-
-
-class Concat(RewritePattern):
-    """`concat(a, b)` -> `inside ? place(a) : place(b)`."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, s.ConcatOp):
-            return
-        axis, b = op.axis.value.data, Emit()
-        parts = [_retyped(b, v, op.result) for v in op.inputs]
-        result = _retyped(b, _concat(b, parts, axis, _dims(op.result)[axis]), op.result)
-        rewriter.replace(op, b.ops, [result])
-
-
-class Roll(RewritePattern):
-    """`roll(x, n)` -> `concat(x[-n:], x[:-n])`."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, s.RollOp):
-            return
-        axis, x = op.axis.value.data, op.operand
-        extent = _dims(x)[axis]
-        if not isinstance(extent, int):
-            return
-        shift = op.shift.value.data % extent
-        if not shift:
-            rewriter.replace(op, [], [x])
-            return
-        b = Emit()
-        ends = b(s.SliceOp(x, axis, extent - shift, extent)), b(s.SliceOp(x, axis, 0, extent - shift))
-        rewriter.replace(op, b.ops, [_retyped(b, _concat(b, ends, axis, extent), x)])
-
-
-class Pad(RewritePattern):
-    """`pad(x)` -> a choice between x and a number, or a concatenation of x with slices of it."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, s.PadOp):
-            return
-        b, x = Emit(), op.operand
-        for axis, (low, high) in enumerate(zip(op.low.get_values(), op.high.get_values(), strict=True)):
-            extent, whole = _dims(x)[axis], _dims(op.result)[axis]
-            if not low and not high:
-                continue
-            if op.mode.data is s.Padding.CONSTANT:
-                placed = b(s.PlaceOp(x, axis, low, whole))
-                is_here = b(s.InsideOp(len(_dims(x)), axis, whole, low, extent))
-                x = _choice(b, is_here, placed, b.number(op.value.value.data))
-            else:
-                x = _concat(b, _padded(b, op.mode.data, x, axis, extent, low, high), axis, whole)
-        rewriter.replace(op, b.ops, [_retyped(b, x, op.operand)])
-
-
-def _padded(
-    b: Emit, mode: s.Padding, x: SSAValue, axis: int, extent: Dim, low: int, high: int
-) -> list[SSAValue]:
-    """Return the parts of an axis that is padded by what it holds."""
-
-    def part(start: Dim, stop: Dim) -> SSAValue:
-        return b(s.SliceOp(x, axis, start, stop))
-
-    def repeated(index: Dim, count: int) -> SSAValue:
-        dims = tuple(count if i == axis else d for i, d in enumerate(_dims(x)))
-        return b(BroadcastOp(part(index, add(index, 1)), dims))
-
-    before = after = None
-    match mode:
-        case s.Padding.CIRCULAR:
-            before = part(subtract(extent, low), extent) if low else None
-            after = part(0, high) if high else None
-        case s.Padding.REFLECT:
-            before = b(s.FlipOp(part(1, low + 1), (axis,))) if low else None
-            after = (
-                b(s.FlipOp(part(subtract(extent, 1 + high), subtract(extent, 1)), (axis,))) if high else None
-            )
-        case _:
-            before = repeated(0, low) if low else None
-            after = repeated(subtract(extent, 1), high) if high else None
-    return [p for p in (before, x, after) if p is not None]
-
-
-class Triangle(RewritePattern):
-    """`tril(x, d)` -> `row + d >= column ? x : 0`."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, s.TriangleOp):
-            return
-        b, x, dims = Emit(), op.operand, _dims(op.operand)
-        rank = len(dims)
-        rows = b(s.IotaOp((*(1,) * (rank - 2), dims[-2], 1), rank - 2))
-        columns = b(s.IotaOp((*(1,) * (rank - 1), dims[-1]), rank - 1))
-        if diagonal := op.diagonal.value.data:
-            rows = b(e.AddOp(rows, b.number(diagonal)))
-        kept = b(e.CmpOp("ge" if op.kind.data is s.Triangle.LOWER else "le", rows, columns))
-        if Shaped.of(x.type).element_type == i1:
-            result = b(e.AndOp(kept, x))
-        else:
-            result = _retyped(b, b(e.SelectOp(kept, x, b.number(0.0))), x)
-        rewriter.replace(op, b.ops, [result])
-
-
-# Sinking
+from mucc.passes.composites import converted
+from mucc.passes.values import dims_of
 
 
 def _again(op: IndexMapOp, value: SSAValue, axis: int) -> IndexMapOp:
@@ -177,8 +43,8 @@ def _again(op: IndexMapOp, value: SSAValue, axis: int) -> IndexMapOp:
             return s.SliceOp(value, axis, *op.range)
         case s.FlipOp():
             return s.FlipOp(value, (axis,))
-        case s.PlaceOp():
-            return s.PlaceOp(value, axis, op.low.data, _dims(op.result)[op.axis.value.data])
+        case PlaceOp():
+            return PlaceOp(value, axis, op.low.data, dims_of(op.result)[op.axis.value.data])
         case _:
             raise AssertionError(f"{op.name} is no index map")
 
@@ -205,11 +71,11 @@ class WholeSlice(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         match op:
             case s.SliceOp():
-                is_whole = _dims(op.operand) == _dims(op.result) and op.range[0] == 0 and op.range[2] == 1
-            case s.PlaceOp():
-                is_whole = _dims(op.operand) == _dims(op.result)
+                is_whole = dims_of(op.operand) == dims_of(op.result) and op.range[0] == 0 and op.range[2] == 1
+            case PlaceOp():
+                is_whole = dims_of(op.operand) == dims_of(op.result)
             case s.FlipOp():
-                is_whole = all(_dims(op.operand)[axis] == 1 for axis in op.axes.get_values())
+                is_whole = all(dims_of(op.operand)[axis] == 1 for axis in op.axes.get_values())
             case _:
                 return
         if is_whole:
@@ -231,9 +97,9 @@ class ThroughPointwise(RewritePattern):
             return
         if not all(_can_move(op, inside) for inside in _insides(op.operand, _axis(op))):
             return
-        b, axis, rank = Emit(), _axis(op), len(_dims(op.operand))
-        operands = [_moved(b, op, v, axis - (rank - len(_dims(v)))) for v in inner.operands]
-        type = TensorType.of(_dims(op.result), Shaped.of(inner.result.type).element_type)
+        b, axis, rank = Emit(), _axis(op), len(dims_of(op.operand))
+        operands = [_moved(b, op, v, axis - (rank - len(dims_of(v)))) for v in inner.operands]
+        type = TensorType.of(dims_of(op.result), Shaped.of(inner.result.type).element_type)
         new = inner.__class__.create(
             operands=operands, result_types=[type], properties=dict(inner.properties)
         )
@@ -246,22 +112,22 @@ def _numbers(op: IndexMapOp) -> int | None:
     It is the start of a slice, the index at which an operand is placed, and 0 for flips.
     """
     axis = _axis(op)
-    moved = op.range[0] if isinstance(op, s.SliceOp) else op.low.data if isinstance(op, s.PlaceOp) else 0
-    extents = (_dims(op.operand)[axis], _dims(op.result)[axis])
+    moved = op.range[0] if isinstance(op, s.SliceOp) else op.low.data if isinstance(op, PlaceOp) else 0
+    extents = (dims_of(op.operand)[axis], dims_of(op.result)[axis])
     return moved if isinstance(moved, int) and all(isinstance(extent, int) for extent in extents) else None
 
 
-def _can_move(op: IndexMapOp, inside: s.InsideOp) -> bool:
+def _can_move(op: IndexMapOp, inside: InsideOp) -> bool:
     """Whether an index map of a condition on the index is another condition whose bounds are numbers."""
     return _numbers(op) is not None and all(isinstance(bound, int) for bound in inside.range)
 
 
-def _insides(value: SSAValue, axis: int) -> list[s.InsideOp]:
+def _insides(value: SSAValue, axis: int) -> list[InsideOp]:
     """Return the conditions on the index along an axis that a pointwise value depends on."""
-    rank = len(_dims(value))
+    rank = len(dims_of(value))
     owners = [found.owner for found in postorder(value, _pointwise_operands)]
-    found = [owner for owner in owners if isinstance(owner, s.InsideOp)]
-    return [i for i in found if i.axis.value.data + rank - len(_dims(i.result)) == axis]
+    found = [owner for owner in owners if isinstance(owner, InsideOp)]
+    return [i for i in found if i.axis.value.data + rank - len(dims_of(i.result)) == axis]
 
 
 def _pointwise_operands(value: SSAValue) -> Sequence[SSAValue]:
@@ -277,7 +143,7 @@ def _moved(b: Emit, op: IndexMapOp, value: SSAValue, axis: int) -> SSAValue:
 
     Where the extent of the whole operand is 1, a value is placed all the same.
     """
-    stays = axis < 0 or (_dims(value)[axis] == 1 and _dims(op.operand)[_axis(op)] != 1)
+    stays = axis < 0 or (dims_of(value)[axis] == 1 and dims_of(op.operand)[_axis(op)] != 1)
     return value if stays else b(_again(op, value, axis))
 
 
@@ -299,7 +165,7 @@ class ThroughView(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, IndexMapOp) or len(op.moves) != 1:
             return
-        axis, dims = _axis(op), _dims(op.result)
+        axis, dims = _axis(op), dims_of(op.result)
         match inner := op.operand.owner:
             case TransposeOp():
                 rank = len(dims)
@@ -314,17 +180,17 @@ class ThroughView(RewritePattern):
             case ExpandOp() if (new := _expanded(op, inner)) is not None:
                 pass
             case SqueezeOp():
-                kept = [i for i in range(len(_dims(inner.operand))) if i not in inner.axes.get_values()]
+                kept = [i for i in range(len(dims_of(inner.operand))) if i not in inner.axes.get_values()]
                 moved = _again(op, inner.operand, kept[axis])
                 new = [moved, SqueezeOp(moved, inner.axes.get_values())]
-            case GatherOp() if not isinstance(op, s.PlaceOp):
-                count = len(_dims(inner.rows))
+            case GatherOp() if not isinstance(op, PlaceOp):
+                count = len(dims_of(inner.rows))
                 x, rows = inner.operand, inner.rows
                 moved = _again(op, rows, axis) if axis < count else _again(op, x, axis - count + 1)
                 new = [moved, GatherOp(x, moved) if axis < count else GatherOp(moved, rows)]
             case BroadcastOp():
                 b = Emit()
-                value = _moved(b, op, inner.operand, axis - (len(dims) - len(_dims(inner.operand))))
+                value = _moved(b, op, inner.operand, axis - (len(dims) - len(dims_of(inner.operand))))
                 new = [*b.ops, BroadcastOp(value, dims)]
             case _:
                 return
@@ -337,17 +203,17 @@ def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
     if not isinstance(inner, e.ElementwiseOp) or _is_copy(inner) or not _is_free(expand.operand):
         return None
     b, inserted = Emit(), expand.axes.get_values()
-    kept = [i for i in range(len(_dims(expand.result))) if i not in inserted]
+    kept = [i for i in range(len(dims_of(expand.result))) if i not in inserted]
 
     def inserted_into(value: SSAValue) -> SSAValue:
-        if not (rank := len(_dims(value))):
+        if not (rank := len(dims_of(value))):
             return value
         first = kept[-rank]
         axes = [i - first for i in inserted if i > first]
         return b(ExpandOp(value, axes)) if axes else value
 
     operands = [inserted_into(v) for v in inner.operands]
-    type = TensorType.of(_dims(expand.result), Shaped.of(inner.result.type).element_type)
+    type = TensorType.of(dims_of(expand.result), Shaped.of(inner.result.type).element_type)
     new = inner.__class__.create(operands=operands, result_types=[type], properties=dict(inner.properties))
     return [*b.ops, new, _again(op, new.results[0], _axis(op))]
 
@@ -367,7 +233,7 @@ class Combined(RewritePattern):
                 moved = _again(op, inner.operand, axis)
                 rewriter.replace(op, [moved, _again(inner, moved.result, _axis(inner))])
             return
-        extents = [_dims(v)[axis] for v in (inner.operand, inner.result, op.result)]
+        extents = [dims_of(v)[axis] for v in (inner.operand, inner.result, op.result)]
         by, first = _numbers(op), _numbers(inner)
         if isinstance(op, s.FlipOp) and isinstance(inner, s.FlipOp):
             rewriter.replace(op, [], [inner.operand])
@@ -389,28 +255,28 @@ class Combined(RewritePattern):
                 last = by + (outer - 1) * step
                 value = b(s.SliceOp(inner.operand, axis, count - 1 - last, count - by, step))
                 value = b(s.FlipOp(value, (axis,)))
-            case s.SliceOp(), s.PlaceOp():
+            case s.SliceOp(), PlaceOp():
                 value = _slice_of_placed(b, op, inner, by, first)
-            case s.FlipOp(), s.PlaceOp():
+            case s.FlipOp(), PlaceOp():
                 flipped = b(s.FlipOp(inner.operand, (axis,)))
-                value = b(s.PlaceOp(flipped, axis, middle - first - count, middle))
-            case s.PlaceOp(), s.PlaceOp():
-                value = b(s.PlaceOp(inner.operand, axis, by + first, outer))
+                value = b(PlaceOp(flipped, axis, middle - first - count, middle))
+            case PlaceOp(), PlaceOp():
+                value = b(PlaceOp(inner.operand, axis, by + first, outer))
             case _:
                 return  # the others are read as they are
         rewriter.replace(op, b.ops, [value])
 
 
-def _slice_of_placed(b: Emit, op: s.SliceOp, inner: s.PlaceOp, start: int, low: int) -> SSAValue:
+def _slice_of_placed(b: Emit, op: s.SliceOp, inner: PlaceOp, start: int, low: int) -> SSAValue:
     axis, step = _axis(op), op.range[2]
-    count, outer = (int(_dims(v)[axis]) for v in (inner.operand, op.result))
+    count, outer = (int(dims_of(v)[axis]) for v in (inner.operand, op.result))
     first, end = (_clipped(-(-(edge - start) // step), outer) for edge in (low, low + count))
     if first >= end:
         zero = b.number(0.0)
-        return _retyped(b, b(BroadcastOp(zero, _dims(op.result))), op.result)
+        return converted(b, b(BroadcastOp(zero, dims_of(op.result))), op.result)
     begin = start + first * step - low
     part = b(s.SliceOp(inner.operand, axis, begin, begin + (end - 1 - first) * step + 1, step))
-    return b(s.PlaceOp(part, axis, first, outer))
+    return b(PlaceOp(part, axis, first, outer))
 
 
 def _clipped(index: int, extent: int) -> int:
@@ -423,9 +289,9 @@ class OfGenerated(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, IndexMapOp) or len(op.moves) != 1:
             return
-        axis, dims, b = _axis(op), _dims(op.result), Emit()
+        axis, dims, b = _axis(op), dims_of(op.result), Emit()
         source = op.operand.owner
-        extent = _dims(op.operand)[axis]
+        extent = dims_of(op.operand)[axis]
         match source:
             case s.IotaOp() if source.axis.value.data != axis:
                 value = b(s.IotaOp(dims, source.axis.value.data))
@@ -437,16 +303,16 @@ class OfGenerated(RewritePattern):
                         value = b(e.AddOp(scaled, b.number(first)))
                     case s.FlipOp() if isinstance(extent, int):
                         value = b(e.SubOp(b.number(extent - 1), numbers))
-                    case s.PlaceOp() if isinstance(low := op.low.data, int):
+                    case PlaceOp() if isinstance(low := op.low.data, int):
                         value = b(e.SubOp(numbers, b.number(low)))
                     case _:
                         return
-            case s.InsideOp() if source.axis.value.data != axis:
+            case InsideOp() if source.axis.value.data != axis:
                 value = b(BroadcastOp(source.result, dims))
-            case s.InsideOp() if (moved := _numbers(op)) is not None and _can_move(op, source):
+            case InsideOp() if (moved := _numbers(op)) is not None and _can_move(op, source):
                 low, size = (int(number) for number in source.range)
                 first, end = _inside_of(op, moved, low, low + size)
-                value = b(s.InsideOp(len(dims), axis, dims[axis], first, end - first))
+                value = b(InsideOp(len(dims), axis, dims[axis], first, end - first))
             case _:
                 return
         rewriter.replace(op, b.ops, [value])
@@ -454,7 +320,7 @@ class OfGenerated(RewritePattern):
 
 def _inside_of(op: IndexMapOp, moved: int, low: int, end: int) -> tuple[int, int]:
     """Return the first index whose element lies from `low` to `end`, and the one behind the last."""
-    extent, outer = (int(_dims(v)[_axis(op)]) for v in (op.operand, op.result))
+    extent, outer = (int(dims_of(v)[_axis(op)]) for v in (op.operand, op.result))
     match op:
         case s.SliceOp():
             ends = [-(-(edge - moved) // op.range[2]) for edge in (low, end)]
@@ -464,19 +330,6 @@ def _inside_of(op: IndexMapOp, moved: int, low: int, end: int) -> tuple[int, int
             ends = [edge + moved for edge in (low, end)]
     first, last = (_clipped(edge, outer) for edge in ends)
     return first, max(first, last)
-
-
-class KnownChoice(RewritePattern):
-    """`inside ? a : b` for all indices -> a, for none -> b."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, e.SelectOp) or not isinstance(inside := op.condition.owner, s.InsideOp):
-            return
-        extent = _dims(inside.result)[inside.axis.value.data]
-        low, count = inside.range
-        chosen = op.on_true if (low, count) == (0, extent) else op.on_false if count == 0 else None
-        if chosen is not None and chosen.type == op.result.type:
-            rewriter.replace(op, [], [chosen])
 
 
 @dataclass(frozen=True)
@@ -498,7 +351,7 @@ class ThroughProduct(RewritePattern):
         if product.scales or product.mixed is not None or not _is_divided(product):
             return
         right = product.rhs
-        part = s.SliceOp(right, len(_dims(right)) - 1, *op.range)
+        part = s.SliceOp(right, len(dims_of(right)) - 1, *op.range)
         rewriter.replace(op, [part, MatmulOp(product.lhs, part, product.compute, product.acc)])
 
 
@@ -511,7 +364,7 @@ def _is_divided(product: MatmulOp) -> bool:
     if right.unit_axis != right.rank - 1:
         return True
     granule = 128 // math.gcd(128, dtype_bits(right.element_type))
-    numbers = (n for part in parts for n in (*part.range[:2], _dims(product.result)[-1]))
+    numbers = (n for part in parts for n in (*part.range[:2], dims_of(product.result)[-1]))
     return all(isinstance(n, int) and n % granule == 0 for n in numbers)
 
 
@@ -521,7 +374,7 @@ class MovedPicks(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, IndexMapOp) or not isinstance(inner := op.operand.owner, PickOp):
             return
-        if isinstance(op, s.PlaceOp) or not isinstance(inner, GatherOp):
+        if isinstance(op, PlaceOp) or not isinstance(inner, GatherOp):
             _stored(op, rewriter)
 
 
@@ -532,8 +385,9 @@ def _stored(op: IndexMapOp, rewriter: PatternRewriter) -> None:
 
 
 def index_maps(target: str) -> tuple[RewritePattern, ...]:
-    """Return the patterns for a target, in the order in which they are tried."""
+    """Return the patterns for operations that move elements, in the order in which they are tried."""
     return (
-        *(Concat(), Roll(), Pad(), Triangle(), OneAxis(), WholeSlice(), ThroughPointwise(target)),
-        *(ThroughView(), Combined(), OfGenerated(), KnownChoice(), ThroughProduct(target), MovedPicks()),
+        *CHOICES,
+        *(OneAxis(), WholeSlice(), ThroughPointwise(target), ThroughView(), Combined(), OfGenerated()),
+        *(KnownChoice(), ThroughProduct(target), MovedPicks()),
     )

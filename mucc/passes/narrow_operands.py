@@ -106,7 +106,7 @@ def _product(op: Operation, lhs: SSAValue, rhs: SSAValue) -> Operation:
 class _NarrowAttention(RewritePattern):
     """`attention(cast(q, f32), cast(k, f32), cast(v, f32))` -> `cast(attention(q, k, v), f32)`.
 
-    Weights are rounded to what the values are: as fast as it can be, not as exact.
+    Weights are rounded to the dtype of the values, which is faster, and less exact.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:

@@ -116,7 +116,7 @@ class Partition(Values):
             stage.store(op.results[0])
 
     def _computing(self, op: AnchorOp) -> list[Stage]:
-        """Return the stages whose kernel has the result of a further anchor anyway."""
+        """Return the stages whose kernels can compute a further anchor beside their own."""
         anchored = ((stage, stage.anchor) for stage in self.stages)
         return [s for s, anchor in anchored if anchor is not None and s.kind.computes_with(anchor, op)]
 
@@ -132,7 +132,7 @@ class Partition(Values):
         stage.axes[value] = axes
 
     def _view(self, op: Operation) -> None:
-        """Keep what a view shows of a value in flight in flight, too, where the kernel can do that."""
+        """Keep a view of a value in flight, too, if the kernel can compute with it."""
         stage = self.home.get(op.operands[0])
         if stage is not None and (axes := stage.kind.placed(stage, op)) is not None:
             self._keep(op.results[0], stage, axes)
@@ -145,7 +145,7 @@ class Partition(Values):
             self.decisions.append(Decision(op, chosen, [*candidates, *more.values()]))
 
     def _regroup(self, op: RegroupOp) -> None:
-        """Leave a value in flight that is stored once, as a result of other extents; others go to memory."""
+        """Keep a value in flight if its only use is a result of other extents; store other values first."""
         value = op.operand
         is_result = all(isinstance(use.operation, ReturnOp) for use in op.result.uses) and op.result.first_use
         if is_result and len(list(value.uses)) == 1:
@@ -159,7 +159,7 @@ class Partition(Values):
         self._materialise(value)
 
     def _is_regrouped(self, value: SSAValue) -> bool:
-        """Whether a value is one that a map computes and stores in other extents."""
+        """Whether a value is computed by a map and stored with other extents."""
         if not isinstance(op := value.owner, RegroupOp) or self.writer(op.operand) is not None:
             return False
         return isinstance(op.operand.owner, ElementwiseOp)
@@ -170,7 +170,7 @@ class Partition(Values):
         return dims_of(owner.operand if isinstance(owner, RegroupOp) and self._is_regrouped(value) else value)
 
     def _index_map(self, op: IndexMapOp) -> None:
-        """Leave a range of a stage's columns in flight, if the stage stores it; other maps read memory."""
+        """Keep a range of a stage's columns in flight if the stage stores it; others read memory."""
         stage = self.home.get(op.operand)
         if stage is None or op.operand in self.ranges or not is_stored_by_ranges(op.operand, self.target):
             self._materialise(op.operand)
@@ -180,7 +180,7 @@ class Partition(Values):
         self.ranges[op.result] = op
 
     def _pick(self, op: PickOp) -> None:
-        """Elements are picked as they are read from memory: what is computed or picked itself goes there."""
+        """Store the operand of a pick if it is computed or picked itself: picks read memory."""
         self._materialise(op.rows)
         self._materialise(op.operand)
         value = self.behind_pins(op.operand)
@@ -241,7 +241,7 @@ class Partition(Values):
             self._map(group)
 
     def _by_space(self, values: Iterable[SSAValue]) -> list[list[SSAValue]]:
-        """Return values that are computed over equal extents together, in order, each once."""
+        """Group values by the extents over which a map computes them, in order, each value once."""
         groups: dict[Dims, list[SSAValue]] = {}
         for value in values:
             group = groups.setdefault(self._space(value), [])
@@ -250,7 +250,7 @@ class Partition(Values):
         return list(groups.values())
 
     def _materialise(self, value: SSAValue) -> None:
-        """See to it that the value behind views will be in memory."""
+        """Add a map that stores the value behind views, if it is computed and no stage stores it."""
         root = self.root(value)
         forms = self.forms.of(root)
         is_computed = isinstance(root.owner, ElementwiseOp | GeneratedOp)
@@ -258,7 +258,7 @@ class Partition(Values):
             self._map(forms)
 
     def _storing(self, value: SSAValue) -> Stage | None:
-        """Let a stage that computes a value as an operand store it for others, where its kind does that."""
+        """Let a stage that computes a value as an operand store it; None if there is no stage that can."""
         for stage in self.stages:
             fills = stage.kind.stores_operands and dims_of(value) == stage.space
             if fills and value.owner in self.recomputed(stage):
@@ -280,7 +280,7 @@ class Partition(Values):
         return stage
 
     def recomputed(self, stage: Stage) -> set[Operation]:
-        """Return the pointwise operations that a stage computes without having joined it; others may, too."""
+        """Return the pointwise operations that a stage recomputes: they have not joined it."""
         anchors = [] if stage.anchor is None else [stage.anchor]
         in_memory = {v for op in anchors for v in self.kind_of(op).memory_operands(op)}
         pending = [v for op in (*anchors, *stage.members) for v in op.operands if v not in in_memory]

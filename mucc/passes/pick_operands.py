@@ -69,7 +69,7 @@ def _is_pointwise(value: SSAValue) -> bool:
 
 
 def _are_fewer(picked: Dim, given: Dim) -> bool:
-    """Whether not more elements are picked than there are, as far as that is known."""
+    """Whether it is known that at most as many elements are picked as there are."""
     return picked in (1, given) or (isinstance(picked, int) and isinstance(given, int) and picked < given)
 
 
@@ -87,14 +87,14 @@ def _varying(value: SSAValue, op: TakeAlongOp) -> Iterator[SSAValue]:
 
 
 def _vector(value: SSAValue) -> SSAValue | None:
-    """Return the vector that a value is, but for axes of extent 1; None for what has more axes."""
+    """Return a value without its axes of extent 1 if that is a vector; None otherwise."""
     if isinstance(view := value.owner, ExpandOp):
         value = view.operand
     return value if len(Shaped.of(value.type).dims) == 1 else None
 
 
 def _pick(emit: Emit, value: SSAValue, picked: dict[SSAValue, SSAValue], op: TakeAlongOp) -> SSAValue:
-    """Pick elements of a value in memory, which `_fits`, once."""
+    """Pick elements of a value in memory for which `_fits` holds; reuse those in `picked`."""
     if Shaped.of(value.type).dims == Shaped.of(op.operand.type).dims:
         return emit(TakeAlongOp(value, op.rows, op.row_axis))
     vector = _vector(value)

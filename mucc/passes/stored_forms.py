@@ -121,7 +121,7 @@ def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
 
 
 def _reaches(use: Use, full: set[SSAValue], kind_of: KindOf) -> bool:
-    """Whether a result of 32 bits is computed from a value by this use, and no rounding lies between."""
+    """Whether a use leads to a result of 32 bits without a rounding on the way."""
     match op := use.operation:
         case ReturnOp():
             return _element(op.operands[use.index]) in FULL
@@ -148,7 +148,7 @@ def _is_factor(use: Use, factors: set[SSAValue], kind_of: KindOf) -> bool:
 
 
 def _widen(op: Operation, forms: StoredForms, needed: bool) -> None:
-    """Give a value a form in f32, where a result is one already or it is needed."""
+    """Store a value in f32 too, if that is needed or a result is the value in f32."""
     users = (use.operation for use in op.results[0].uses)
     casts = (user for user in users if isinstance(user, CastOp) and user.element_type == f32)
     results = (c for c in casts if any(isinstance(use.operation, ReturnOp) for use in c.result.uses))

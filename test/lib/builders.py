@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 
 from mucc.diagnostics.core import DiagnosticSink, Source
+from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.dialect import Mu
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -16,7 +17,9 @@ from mucc.dialects.mu.types import DTYPES, Dim, Dims, LayoutAttr, TensorType
 from mucc.frontend import lower, parse
 from mucc.kernels.dialect import Cutlass
 from mucc.kernels.lowering.access import Access, Axes
+from mucc.kernels.registry import kernels_of
 from mucc.passes import get_all_passes
+from mucc.passes.pipeline import pipeline
 
 
 def context() -> Context:
@@ -51,6 +54,20 @@ def kernel(mcu: str, *passes: str) -> KernelOp:
     first = lowered(mcu, *passes).body.block.first_op
     assert isinstance(first, KernelOp)
     return first
+
+
+def device_kernels(mcu: str, target: str = "sm_90a") -> list[DeviceKernelOp]:
+    """Return the device kernels of a `.mcu` program after the whole pipeline, each level verified."""
+    module = lowered(mcu)
+    for step, level in pipeline(target):
+        step.apply(context(), module)
+        level.verify(module)
+    return [kernel for _, kernel in kernels_of(module)]
+
+
+def kernel_names(mcu: str) -> list[str]:
+    """Return the names of the ops of a program's device kernels, without `cutlass.`, in launch order."""
+    return [kernel.name.removeprefix("cutlass.") for kernel in device_kernels(mcu)]
 
 
 def last_stage(mcu: str) -> StageOp:

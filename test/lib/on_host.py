@@ -22,7 +22,8 @@ from hostlib import CPU, CUDA, DTYPES, Device, DType, Tensor
 from numpy.lib.stride_tricks import as_strided
 
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
-from mucc.compiler.driver import Compilation
+from mucc.compiler.driver import Compilation, compile_text
+from mucc.diagnostics import Source
 from mucc.dialects.cutlass.nodes import InsideOp, LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
@@ -273,6 +274,11 @@ class Program:
     kernels: tuple[KernelInfo, ...]
 
     @staticmethod
+    def of_text(text: str, folder: Path) -> Program:
+        """Compile and build the kernels of a source for the default target."""
+        return Program.of(compile_text(Source("k.mcu", text)), folder)
+
+    @staticmethod
     def of(compilation: Compilation, folder: Path) -> Program:
         """Build it, or skip the test where there is no g++."""
         if not (gxx := shutil.which("g++")):
@@ -298,6 +304,16 @@ class Program:
         library = ct.CDLL(str(folder / "k.so"))
         library.mucc_last_error.restype = ct.c_char_p
         return Program(compilation, library, Manifest.parse(compilation.manifest).kernels)
+
+
+def program_of(text: str) -> Any:
+    """Return a fixture with the kernels of a source, which are built once for a module of tests."""
+
+    @pytest.fixture(scope="module")
+    def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+        return Program.of_text(text, tmp_path_factory.mktemp("host"))
+
+    return program
 
 
 # Tensors

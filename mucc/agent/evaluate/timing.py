@@ -11,7 +11,7 @@ PROBE = 2
 """Calls from which the number of further calls is derived."""
 
 LEAD_US = 500.0
-"""Microseconds for the host to launch short calls, since compilers may keep its processors busy."""
+"""Microseconds of work on the GPU before short calls, while a host busy with compilers launches them."""
 
 SHORT_MS = 2.0
 """Milliseconds below which a call is short."""

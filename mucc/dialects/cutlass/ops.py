@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    DenseArrayBase,
     FunctionType,
+    IntAttr,
     IntegerAttr,
     StringAttr,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region
 from xdsl.irdl import (
@@ -26,13 +29,13 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import RequirementAttr
+from mucc.dialects.cutlass.attributes import RequirementAttr, dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, StoreNode
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Dim, Dims, TensorType
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -132,6 +135,34 @@ class DeviceKernelOp(FormattedOp, ABC):
     def loads(self) -> tuple[LoadNode, ...]:
         """The nodes that read memory, in order."""
         return tuple(op for op in self.nodes if isinstance(op, LoadNode))
+
+
+class SpaceKernelOp(DeviceKernelOp, ABC):
+    """Base of the ops of kernels that run over a space of extents."""
+
+    space = prop_def(ArrayAttr[IntAttr | StringAttr])
+
+    @property
+    def extents(self) -> Dims:
+        return dims_of(self.space)
+
+
+class ReductionKernelOp(SpaceKernelOp, ABC):
+    """Base of the ops of kernels that reduce over `axes` of their space."""
+
+    axes = prop_def(DenseArrayBase.constr(i64))
+
+    FORMAT: ClassVar[str] = "$stage `space` $space `axes` $axes $body attr-dict"
+
+    def __init__(self, stage: str, space: Sequence[Dim], axes: Sequence[int], body: Region):
+        super().__init__(
+            properties={
+                "stage": StringAttr(stage),
+                "space": dims_attr(space),
+                "axes": DenseArrayBase.from_list(i64, list(axes)),
+            },
+            regions=[body],
+        )
 
 
 OPERATIONS = (ProgramOp, WorkspaceOp)

@@ -186,7 +186,8 @@ class WholeWindow(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if op.name != "mu.pool":
             return
-        from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
+        from mucc.dialects.mu.ops.pooling import PoolOp
+        from mucc.dialects.mu.pooling_kinds import Pooling
 
         assert isinstance(op, PoolOp)
         dims = Shaped.of(op.operand.type).dims

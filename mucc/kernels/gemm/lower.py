@@ -14,9 +14,10 @@ from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp, ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import is_slice
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_bytes
+from mucc.dialects.walk import postorder
 from mucc.kernels.gemm.axes import lhs_access, matmul_dims, rhs_access
 from mucc.kernels.gemm.bodies import EpilogueBody
 from mucc.kernels.gemm.lower_operands import block_scale, group_scale, operand
@@ -109,16 +110,13 @@ class ColumnRange(NamedTuple):
 
 def first_column(stored: SSAValue, stage: StageOp) -> Dim | None:
     """Return the first of the columns of which a value that a stage stores is computed; None if of all."""
-    pending, seen = [stored], set[SSAValue]()
-    while pending:
-        if (value := pending.pop()) in seen:
-            continue
-        seen.add(value)
-        if isinstance(part := part_in_flight(value, stage), SliceOp):
-            return part.range[0]
-        if is_inside(value, stage) and isinstance(op := value.owner, ElementwiseOp):
-            pending += op.operands
-    return None
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        owner = value.owner if is_inside(value, stage) else None
+        return owner.operands if isinstance(owner, ElementwiseOp) else ()
+
+    parts = (part_in_flight(value, stage) for value in postorder(stored, operands))
+    return next((part.range[0] for part in parts if is_slice(part)), None)
 
 
 def _chosen(body: Body, ranges: Sequence[ColumnRange], axis: int) -> SSAValue | None:

@@ -27,7 +27,8 @@ from mucc.dialects.cutlass.nodes import InsideOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.contraction import AccumulationAttr, Compute, ComputeAttr
-from mucc.dialects.mu.rules import block_scales, group_scales, is_sparse, narrow_side
+from mucc.dialects.mu.rules import is_sparse, narrow_side
+from mucc.dialects.mu.scale_rules import block_scales, group_scales
 from mucc.dialects.mu.schedule_attributes import (
     ClusterAttr,
     EpilogueTileAttr,

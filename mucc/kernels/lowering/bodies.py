@@ -124,7 +124,7 @@ class Body:
         return self.load(self.program.at(Access(op.results[0], axes)))
 
     def store_results(self) -> None:
-        """Append the stores of what the stage yields, each to all of its destinations."""
+        """Append stores of the stage's results; one with several destinations is stored to each."""
         places = [self.program.destinations(result) for result in self.stage.outputs]
         for root, targets in zip(pointwise_roots(self.stage), places, strict=True):
             value = self.scalar(root, root_axes(root, self.stage))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from mucc.dialects.cutlass.nodes import BitsOp, IndexOp, InsideOp, RandomNode
-from mucc.dialects.mu.ops import shape
+from mucc.dialects.mu.ops import placed, shape
 from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp
 from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.views import GeneratedOp
@@ -28,7 +28,7 @@ def generate(body: Body, op: GeneratedOp, axes: Axes) -> SSAValue:
             body.block.add_op(index := IndexOp(axis))
             body.block.add_op(number := BitsOp(index.result))
             return number.result
-        case shape.InsideOp():
+        case placed.InsideOp():
             axis = axes[op.axis.value.data]
             body.block.add_op(inside := InsideOp(axis, *op.range))
             body.block.add_op(zero := ConstantOp(0.0))

@@ -37,7 +37,7 @@ def copy(
 
 
 def contiguous_vector(builder: ProgramBuilder, stage: StageOp, value: SSAValue) -> SSAValue:
-    """Return where a tensor of one axis lies with adjacent elements, copying it if they are not adjacent."""
+    """Return a tensor of one axis with adjacent elements: itself, or a copy of it."""
     access = builder.at(through_views(value, (0,), stage))
     dims = Shaped.of(value.type).dims
     if access.is_gathered or access.is_mapped or (dims != (1,) and access.unit_axis != 0):

@@ -64,7 +64,7 @@ class MapWork(Pointwise):
         )
 
     def _paired_loads(self, axes: Sequence[Sequence[int]]) -> list[str]:
-        """Return the statements, with one load for each two operands whose elements alternate in memory."""
+        """Return the statements, with one load for each pair of operands that alternate in memory."""
         statements = list(self.statements)
         for first, second in _pairs(self, self.loads, axes):
             texts = [f" = mucc::load<V>({member}, p);" for member in (first, second)]
@@ -82,7 +82,7 @@ class MapWork(Pointwise):
 def _pairs(
     work: MapWork, operands: Sequence[Operand], axes: Sequence[Sequence[int]]
 ) -> list[tuple[str, str]]:
-    """Return the members of operands whose elements alternate in memory, two and two."""
+    """Return pairs of operands whose elements alternate in memory, each by the name of its member."""
     found: list[tuple[str, str]] = []
     for first, second in permutations(operands, 2):
         taken = {member for pair in found for member in pair}

@@ -17,7 +17,7 @@ from mucc.dialects.mu.types import TensorType
 
 @irdl_op_definition
 class ScatterStoreOp(ScatterNode):
-    """In map kernels: a row of an output, the one that `rows` names for it."""
+    """In map kernels: store an element in the row of an output that `rows` gives for its own row."""
 
     name = "cutlass.scatter_store"
 

@@ -79,8 +79,8 @@ def pack_texts(op: MapOp, places: Places, entry: str, move: Move) -> Texts:
 def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], bool]:
     """Return the axes of the kernel, each merged from axes of the map, and whether it transposes.
 
-    The output is contiguous along the last one, which is made of none where the output has one element in a
-    row. Where rows are turned the source is contiguous along the last but one.
+    The output is contiguous along the last one, which is empty where rows of the output have one element. In
+    a transpose the source is contiguous along the last but one.
     """
     axes = [i for i, e in enumerate(extents) if not e.is_one]
     last = next((i for i in reversed(axes) if move.target_strides[i].is_one), None)

@@ -6,16 +6,18 @@ that it reads them once, and chooses nothing by the index.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
+from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
-from mucc.dialects.mu.ops.shape import InsideOp, PlaceOp, SliceOp
+from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
+from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
@@ -30,6 +32,8 @@ from mucc.kernels.lowering.access import (
     through_views,
 )
 from mucc.kernels.lowering.bodies import Body
+from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.map.op import MapOp
 from mucc.library.extents import add, quotient
 
 MOST_PARTS = 4
@@ -57,16 +61,14 @@ class Part(NamedTuple):
 
 
 class _NotDivided(Exception):
-    """What a stage computes depends on the index otherwise than by parts."""
+    """What a stage computes depends on more of the index than the part that it is in."""
 
 
 def equal_parts(stage: StageOp) -> list[Part] | None:
-    """Return the parts of equal extents in which a map stage computes one thing each; None if it does not.
+    """Return equal parts of an axis, in each of which a map stage computes one expression; None for others.
 
-    They lie along the axis of a concatenation, and everything is read from memory by such parts as well.
+    They are the parts of a concatenation, and tensors in memory are read by the same parts.
     """
-    if not any(isinstance(op, InsideOp) for op in stage.body.block.ops):
-        return None
     try:
         parts = _parts(stage)
         for part in parts:
@@ -153,7 +155,7 @@ def _chosen(element: Element, stage: StageOp, part: Part) -> Element | None:
 
 
 def _check_memory(value: SSAValue, axis: int, part: Part) -> None:
-    """Raise _NotDivided unless a part of a tensor's axis is one of memory, or the operand placed there."""
+    """Raise _NotDivided unless a part of an axis is a part of memory, or an operand that is placed there."""
     if _placed(value, axis, part) is not None:
         return
     while isinstance(op := value.owner, IndexMapOp):
@@ -165,7 +167,7 @@ def _check_memory(value: SSAValue, axis: int, part: Part) -> None:
 
 
 def _placed(value: SSAValue, axis: int, part: Part) -> SSAValue | None:
-    """Return the tensor of which a value has the elements in a part of an axis, if it is one placed there."""
+    """Return the tensor that is placed exactly in a part of a value's axis; None if there is none."""
     op = value.owner
     if not isinstance(op, PlaceOp) or op.axis.value.data != axis or op.low.data != part.low:
         return None
@@ -215,13 +217,13 @@ class PartBody(Body):
 
 
 def _one_view(body: Body, value: SSAValue) -> SSAValue:
-    """Return the first of the views that are equal to a slice; other values as they are."""
+    """Return the first slice of the program that equals this one; return other values as they are."""
     known = _known_view(body, value.owner) if isinstance(value.owner, SliceOp) else None
     return value if known is None else known
 
 
 def _known_view(body: Body, view: SliceOp) -> SSAValue | None:
-    """Return the first slice of a program that is equal to one."""
+    """Return the first other slice of the program that equals this one; None if there is none."""
 
     def key(op: SliceOp) -> tuple[SSAValue, int, tuple[Dim, Dim, int]]:
         return op.operand, op.axis.value.data, op.range
@@ -229,3 +231,22 @@ def _known_view(body: Body, view: SliceOp) -> SSAValue | None:
     users: list[Operation] = [use.operation for use in view.operand.uses]
     same = [op for op in body.program.block.ops if op in users and isinstance(op, SliceOp) and op is not view]
     return next((op.result for op in same if key(op) == key(view)), None)
+
+
+def lower_parts(
+    builder: ProgramBuilder, stage: StageOp, body: Body, name: str, parts: Sequence[Part]
+) -> None:
+    """Append a map over one of several equal parts of a space, which stores an element of each."""
+    places = [builder.destinations(r) for r in stage.outputs]
+    for part in parts:
+        of_part = PartBody(body, part)
+        for root, targets in zip(pointwise_roots(stage), places, strict=True):
+            axes = root_axes(root, stage)
+            if part.axis not in axes and part.number:
+                continue
+            value = of_part.scalar(root, axes)
+            where = (axes.index(part.axis), part.low) if part.axis in axes else None
+            for target in targets:
+                to = builder.regrouped(target, root)
+                of_part.add(StoreOp(of_part.without_cast(value, target), to, where))
+    builder.block.add_op(MapOp(name, parts[0].space(stage), Region(body.block)))

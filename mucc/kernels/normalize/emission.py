@@ -19,7 +19,7 @@ from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
 _REGISTERS = 32
-"""Numbers of a row that a thread keeps from phase to phase, at most."""
+"""The most numbers of a row that a thread keeps between phases."""
 
 
 class NormalizeWork(AcrossWork):
@@ -63,7 +63,7 @@ class NormalizeWork(AcrossWork):
 
     @cached_property
     def phases(self) -> list[list[RowReduceOp]]:
-        """The reductions that need no result of each other, together, in order."""
+        """The reductions by phase: each needs results of earlier phases only."""
         depths: dict[RowReduceOp, int] = {}
         for op in self.lines:
             if isinstance(op, RowReduceOp):
@@ -73,7 +73,7 @@ class NormalizeWork(AcrossWork):
 
     @cached_property
     def wanted(self) -> list[list[SSAValue]]:
-        """The values that each phase reduces, and those that are stored of all elements."""
+        """The values that each phase reduces; last, those that are stored for all elements."""
         full = [store.value for store in self.op.stores if not isinstance(store, RowStoreOp)]
         return [*([op.value for op in phase] for phase in self.phases), full]
 
@@ -92,7 +92,7 @@ class NormalizeWork(AcrossWork):
 
     @property
     def _late(self) -> int:
-        """How many loads of elements only the last phase needs."""
+        """The number of loads that only the stores of all elements need."""
         is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
         return sum(op not in self.kept and op not in self.of_rows for op in is_load)
 

@@ -93,11 +93,11 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
 
 
 FEW, LONG = 32, 1 << 16
-"""A block owns a row: rows of more elements than `LONG` keep a GPU busy where there are `FEW` or more."""
+"""One block computes a row: fewer than `FEW` rows of more than `LONG` elements leave most of a GPU idle."""
 
 
 def _are_few(anchor: ReduceOp) -> bool:
-    """Whether a reduction has few and long rows, for which more blocks are needed than rows."""
+    """Whether a reduction has so few and long rows that several blocks should share each."""
     space, gone = chain_space(anchor), anchor.axes.get_values()
     rows = multiply([dim for axis, dim in enumerate(space) if axis not in gone])
     length = multiply([space[axis] for axis in gone])
@@ -106,5 +106,5 @@ def _are_few(anchor: ReduceOp) -> bool:
 
 
 def _is_like(op: AnchorOp, anchor: ReduceOp) -> bool:
-    """Whether an operation is a reduction over the rows of another one that such kernels do."""
+    """Whether an operation is a reduction that such kernels compute, over the rows of `anchor`."""
     return isinstance(op, ReduceOp) and op.kind.data in REDUCTIONS and is_chained(op, anchor)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, Float32Type, IntAttr, StringAttr, f32, i64
-from xdsl.ir import Region, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, Float32Type, f32, i64
+from xdsl.ir import SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def
 
-from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreNode, StoreOp, ValueNode
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.ops import ReductionKernelOp
 from mucc.dialects.mu.ops.reduction import ReductionAttr
-from mucc.dialects.mu.types import Dim, Dims
 from mucc.kernels.lowering.access import Axes
 
 
@@ -56,29 +53,10 @@ class RowStoreOp(StoreNode):
 
 
 @irdl_op_definition
-class NormalizeKernelOp(DeviceKernelOp):
+class NormalizeKernelOp(ReductionKernelOp):
     """Reductions over `axes` of a space, with pointwise work before, between and behind them."""
 
     name = "cutlass.normalize"
-
-    space = prop_def(ArrayAttr[IntAttr | StringAttr])
-    axes = prop_def(DenseArrayBase.constr(i64))
-
-    FORMAT: ClassVar[str] = "$stage `space` $space `axes` $axes $body attr-dict"
-
-    def __init__(self, stage: str, space: Sequence[Dim], axes: Sequence[int], body: Region):
-        super().__init__(
-            properties={
-                "stage": StringAttr(stage),
-                "space": dims_attr(space),
-                "axes": DenseArrayBase.from_list(i64, list(axes)),
-            },
-            regions=[body],
-        )
-
-    @property
-    def extents(self) -> Dims:
-        return dims_of(self.space)
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, RowReduceOp, StoreOp, RowStoreOp))

@@ -23,7 +23,7 @@ def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> A
     """Return the axes of the space along which an operation's result lies, given those of its operands.
 
     `known` has the values in flight in the kernel around `anchor`. None for a result that neither fills the
-    space nor has one element a row, or that lies across it.
+    space nor has one element a row, or whose operands are along different axes.
     """
     space, gone = chain_space(anchor), anchor.axes.get_values()
     match op:
@@ -43,7 +43,7 @@ def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> A
 
 
 def _aligned(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]) -> Axes | None:
-    """Return the axes of a result, with which those of its operands in flight agree, aligned at the right."""
+    """Return the axes of a pointwise result, aligned at the right; None if operands in flight disagree."""
     dims = Shaped.of(op.results[0].type).dims
     found: list[int | None] = [None] * len(dims)
     for operand in op.operands:
@@ -72,7 +72,7 @@ def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
 
 
 def filling(value: SSAValue, space: Dims) -> set[SSAValue]:
-    """Return the tensors of a space's shape that a value is computed from by pointwise work."""
+    """Return the inputs of a value's pointwise work that have the shape of the space."""
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         return value.owner.operands if isinstance(value.owner, ElementwiseOp) else ()
@@ -82,7 +82,7 @@ def filling(value: SSAValue, space: Dims) -> set[SSAValue]:
 
 
 def places(stage: StageOp) -> dict[SSAValue, Axes]:
-    """Return where the values lie that the kernel of a stage around a reduction has in flight, in order."""
+    """Return the axes of the space of each value in flight in a stage around a reduction, in order."""
     anchor = stage.anchor
     assert isinstance(anchor, ReduceOp)
     known: dict[SSAValue, Axes] = {}
@@ -94,9 +94,10 @@ def places(stage: StageOp) -> dict[SSAValue, Axes]:
 
 
 def opens_chain(anchor: ReduceOp) -> bool:
-    """Whether pointwise work that fills the space needs the result of a reduction over some of its axes.
+    """Whether pointwise work over the space of a reduction uses its result, as that of a softmax does.
 
-    A stage that is formed may also store what fills the space, or look at one value a row through a view.
+    In a stage that is formed, a stored value that fills the space counts as well, or a view of a value in
+    flight.
     """
     if isinstance(stage := anchor.parent_op(), StageOp) and _stores_chain(stage, anchor):
         return True

@@ -10,17 +10,17 @@ from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import Places
 from mucc.codegen.pointwise import THREADS, Operand, Parts, Space
 from mucc.codegen.texts import INDICES, Entry, Texts
-from mucc.dialects.mu.ops.pooling import Pooling
+from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.kernels.pool.op import PoolKernelOp
 
 TILE = 4096
-"""Floats of shared memory that a block has for parts of rows."""
+"""Floats of shared memory in which a block keeps parts of rows."""
 
 _MOST_ROWS = 128
-"""Rows of which a block has parts."""
+"""The most rows of which a block keeps parts."""
 
 _RUN = 4
-"""Results of one thread along an axis where windows overlap."""
+"""Results that a thread computes along an axis where windows overlap."""
 
 
 class PoolCode(LightCode):
@@ -58,7 +58,7 @@ class PoolWork(AcrossWork):
         return [kept, *([axis] for axis in self.windows)]
 
     def merged(self) -> list[list[list[int]]]:
-        """Return the kernel's merged axes by group; one with a window moves, even to one position."""
+        """Return the kernel's merged axes by group; one with windows stays, even if it has one position."""
         source = {axis: self.places.extent(self.pool.source_extents[axis]) for axis in self.windows}
         extents = [source.get(axis, extent) for axis, extent in enumerate(self.extents)]
         return Space(extents, self.groups).merge([*self.loads, *self.outputs])
@@ -100,7 +100,10 @@ class PoolWork(AcrossWork):
         return [o.member for o in self.loads if o not in before]
 
     def _are_adjacent(self, axes: Sequence[int]) -> bool:
-        """Whether tensors that are pooled, or else those stored, lie along these axes, not the last one."""
+        """Whether more tensors are contiguous along the last of `axes` than along the space's last axis.
+
+        Those that are pooled decide, and where they are equally many the outputs.
+        """
         if not axes:
             return False
         for operands in (self._before(), self.outputs):
@@ -110,13 +113,13 @@ class PoolWork(AcrossWork):
         return False
 
     def _is_row(self, kept: Sequence[int]) -> bool:
-        """Whether threads lie along the last axis, of which windows fit into shared memory."""
+        """Whether neighbouring threads compute along the last axis, whose windows fit into shared memory."""
         window = self.windows.get(self.last)
         fits = window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
         return fits and not self._are_adjacent(kept)
 
     def _vector(self, kept: Sequence[int], is_row: bool) -> int:
-        """Return the elements of a vector, which divides the axis that threads lie along if that is known."""
+        """Return the elements per vector, which divide the extent that threads lie along if it is known."""
         if not is_row and not self._are_adjacent(kept):
             return 1
         extents = [self.pool.source_extents[axis] for axis in ([self.last] if is_row else kept)]
@@ -173,25 +176,8 @@ class PoolWork(AcrossWork):
         ]
 
     def _work(self) -> list[str]:
-        node = self.pool.pooled
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
-        ]
-        return [
-            f"  using Kind = mucc::{'Max' if self.pool.kind.data is Pooling.MAX else 'Sum'};",
-            "",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
-            *self.statements_for([node.value]),
-            f"    return {self.lanes[node.value]};",
-            "  }",
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[node.result]}) const {{",
-            *self.statements_for([store.value for store in self.op.stores]),
-            *stores,
-            "  }",
-        ]
+        node, kind = self.pool.pooled, "Max" if self.pool.kind.data is Pooling.MAX else "Sum"
+        return [f"  using Kind = mucc::{kind};", "", *self.values_and_store(node.value, [node.result])]
 
 
 def _list(values: Sequence[int | bool]) -> str:

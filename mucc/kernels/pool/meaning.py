@@ -10,7 +10,7 @@ from mucc.kernels.pool.op import PooledOp, PoolKernelOp
 
 
 def pooled(functions: CutlassFunctions, op: PooledOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Pool over the launch's space, which from here on is that of the stored elements."""
+    """Pool over the launch's space, and make it the space of the stored elements."""
     kernel = op.parent_op()
     assert isinstance(kernel, PoolKernelOp)
     space = functions.extents(kernel.extents)

@@ -12,9 +12,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.ops import SpaceKernelOp
 from mucc.dialects.mu.ops.base import Ints, integer, ints
-from mucc.dialects.mu.ops.pooling import Pooling, PoolingAttr
+from mucc.dialects.mu.pooling_kinds import Pooling, PoolingAttr
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.dialects.mu.window_rules import windows
 from mucc.dialects.mu.windows import Window
@@ -35,7 +35,7 @@ class PooledOp(ValueNode):
 
 
 @irdl_op_definition
-class PoolKernelOp(DeviceKernelOp):
+class PoolKernelOp(SpaceKernelOp):
     """Pooling with windows along the last axes, with pointwise work before and behind it.
 
     `space` are the extents of what is stored, `source` those of what is pooled. A mean divides by the number
@@ -45,7 +45,6 @@ class PoolKernelOp(DeviceKernelOp):
     name = "cutlass.pool"
 
     kind = prop_def(PoolingAttr)
-    space = prop_def(ArrayAttr[IntAttr | StringAttr])
     source = prop_def(ArrayAttr[IntAttr | StringAttr])
     size = prop_def(Ints)
     stride = prop_def(Ints)
@@ -86,10 +85,6 @@ class PoolKernelOp(DeviceKernelOp):
             },
             regions=[body],
         )
-
-    @property
-    def extents(self) -> Dims:
-        return dims_of(self.space)
 
     @property
     def source_extents(self) -> Dims:

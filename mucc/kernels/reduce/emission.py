@@ -58,7 +58,7 @@ class ReduceWork(AcrossWork):
             self.loads[first:] = [replace(operand, is_single=True) for operand in self.loads[first:]]
 
     def _reduced_output(self, node: ReduceStoreOp) -> Operand:
-        """Return the output with its strides over the space; a reduced axis may be there, of extent 1."""
+        """Return the output with its strides over the space; it may have the reduced axes, of extent 1."""
         kept, rank = self.reduce.kept, len(self.space)
         assert isinstance(node.destination.type, TensorType)
         axes = kept if node.destination.type.rank == len(kept) else range(rank)
@@ -96,7 +96,7 @@ class ReduceWork(AcrossWork):
         )
 
     def _streams(self) -> int:
-        """Return how many tensors are read along the reduced axes, or values reduced if these are more."""
+        """Return the number of tensors read along the reduced axes, or of reduced values if it is larger."""
         moving = [
             o for o in self.loads if not o.is_single and any(not o.strides[a].is_zero for a in self.axes)
         ]
@@ -109,10 +109,6 @@ class ReduceWork(AcrossWork):
         results = [
             f"    mucc::Lanes<V> const {self.lanes[op.result]}(result[{k}]);"
             for k, op in enumerate(reductions)
-        ]
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
         ]
         count = len(reductions)
         return [
@@ -127,8 +123,7 @@ class ReduceWork(AcrossWork):
             f"  MUCC_DEVICE void store(P const& p, float const (&result)[{count}]) const {{",
             "    constexpr int V = 1;",
             *results,
-            *self.statements_for([store.value for store in self.op.stores]),
-            *stores,
+            *self.storing,
             "  }",
         ]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ReduceKind(Kind[ReduceKernelOp]):
     """Kernels that reduce computed values over some axes of a space, in one pass over memory.
 
-    Pointwise work on results joins them, and so do further reductions over the same axes of what is read.
+    Pointwise work on results joins the kernel, and so do further reductions of its inputs over the same axes.
     """
 
     name = "reduce"

@@ -18,9 +18,9 @@ from mucc.kernels.reduce.op import ArgReducedOp, ReducedOp, ReduceKernelOp, Redu
 
 
 class ReduceBody(Body):
-    """The nodes of a reduction kernel, whose axes are those of what is reduced.
+    """The nodes of a reduction kernel, whose space is that of the operand.
 
-    Values behind a reduction walk along the kept ones of them.
+    Values that are computed from results vary along the kept axes only.
     """
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, Float32Type, IntAttr, StringAttr, f32, i64
-from xdsl.ir import Region, SSAValue
+from xdsl.dialects.builtin import Float32Type, f32
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreNode, ValueNode
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.ops import ReductionKernelOp
 from mucc.dialects.mu.ops.reduction import ExtremeAttr, ReductionAttr
-from mucc.dialects.mu.types import Dim, Dims
 
 
 class ReducedNode(ValueNode, ABC):
@@ -64,32 +61,13 @@ class ReduceStoreOp(StoreNode):
 
 
 @irdl_op_definition
-class ReduceKernelOp(DeviceKernelOp):
+class ReduceKernelOp(ReductionKernelOp):
     """Reductions over `axes` of a space, with pointwise work before, and behind over the kept axes.
 
     Nodes behind a reduction are of the same space; what they load has extent 1 along `axes`.
     """
 
     name = "cutlass.reduce"
-
-    space = prop_def(ArrayAttr[IntAttr | StringAttr])
-    axes = prop_def(DenseArrayBase.constr(i64))
-
-    FORMAT: ClassVar[str] = "$stage `space` $space `axes` $axes $body attr-dict"
-
-    def __init__(self, stage: str, space: Sequence[Dim], axes: Sequence[int], body: Region):
-        super().__init__(
-            properties={
-                "stage": StringAttr(stage),
-                "space": dims_attr(space),
-                "axes": DenseArrayBase.from_list(i64, list(axes)),
-            },
-            regions=[body],
-        )
-
-    @property
-    def extents(self) -> Dims:
-        return dims_of(self.space)
 
     @property
     def kept(self) -> tuple[int, ...]:

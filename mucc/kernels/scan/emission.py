@@ -73,26 +73,8 @@ class ScanWork(AcrossWork):
 
     def _work(self) -> list[str]:
         running = self.scan.running
-        scanned = f"mucc::Lanes<V> const& {self.lanes[running.result]}"
         kind = _KINDS[self.scan.kind.data, are_bits(running.value)]
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
-        ]
-        return [
-            f"  using Kind = {kind};",
-            "",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
-            *self.statements_for([running.value]),
-            f"    return {self.lanes[running.value]};",
-            "  }",
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, {scanned}) const {{",
-            *self.statements_for([store.value for store in self.op.stores]),
-            *stores,
-            "  }",
-        ]
+        return [f"  using Kind = {kind};", "", *self.values_and_store(running.value, [running.result])]
 
 
 def _entries(entry: str, rows: bool) -> list[Entry]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class ScanKind(Kind[ScanKernelOp]):
     """Kernels that form running sums or products along an axis, in one pass over memory.
 
-    What is scanned may be computed on the way in, masks included, and what is stored on the way out.
+    Pointwise work on the operand, masks included, and on the result runs in the kernel.
     """
 
     name = "scan"

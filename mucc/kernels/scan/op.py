@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, Float32Type, IntAttr, IntegerAttr, StringAttr, UnitAttr, f32, i64
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, UnitAttr, f32, i64
 from xdsl.ir import Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import dims_attr, dims_of
+from mucc.dialects.cutlass.attributes import dims_attr
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.ops import SpaceKernelOp
 from mucc.dialects.mu.ops.scan import Scan, ScanAttr
-from mucc.dialects.mu.types import Dim, Dims
+from mucc.dialects.mu.types import Dim
 
 
 @irdl_op_definition
@@ -32,7 +32,7 @@ class RunningOp(ValueNode):
 
 
 @irdl_op_definition
-class ScanKernelOp(DeviceKernelOp):
+class ScanKernelOp(SpaceKernelOp):
     """A scan along `axis` of a space, with pointwise work before and behind it.
 
     `reverse` and `exclusive` as those of `mu.scan`.
@@ -40,7 +40,6 @@ class ScanKernelOp(DeviceKernelOp):
 
     name = "cutlass.scan"
 
-    space = prop_def(ArrayAttr[IntAttr | StringAttr])
     kind = prop_def(ScanAttr)
     axis = prop_def(IntegerAttr)
     reverse = opt_prop_def(UnitAttr)
@@ -73,10 +72,6 @@ class ScanKernelOp(DeviceKernelOp):
             },
             regions=[body],
         )
-
-    @property
-    def extents(self) -> Dims:
-        return dims_of(self.space)
 
     @property
     def running(self) -> RunningOp:

@@ -66,26 +66,8 @@ class SortWork(AcrossWork):
     def _work(self) -> list[str]:
         node, position = self.sort.sorted, self.sort.position
         keys = "mucc::IntegerKeys" if are_bits(node.value) else "mucc::FloatKeys"
-        names = [self.lanes[node.result], "" if position is None else self.lanes[position.result]]
-        given = ", ".join(f"mucc::Lanes<V> const& {name}".rstrip() for name in names)
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
-        ]
-        return [
-            f"  using Keys = {keys};",
-            "",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE mucc::Lanes<V> values(P const& p) const {",
-            *self.statements_for([node.value]),
-            f"    return {self.lanes[node.value]};",
-            "  }",
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, {given}) const {{",
-            *self.statements_for([store.value for store in self.op.stores]),
-            *stores,
-            "  }",
-        ]
+        results = [node.result, None if position is None else position.result]
+        return [f"  using Keys = {keys};", "", *self.values_and_store(node.value, results)]
 
 
 def _entries(entry: str, found: Sequence[Way], has_vectors: bool) -> list[Entry]:

@@ -33,8 +33,8 @@ def _extent(op: SortOp) -> Dim:
 class SortKind(Kind[SortKernelOp]):
     """Kernels that sort rows of limited length, or pick the largest few elements of rows of any length.
 
-    What is sorted may be computed on the way in, and what is stored on the way out. Values and their
-    positions come from one kernel.
+    Pointwise work on the operand and on the result runs in the kernel. One kernel computes values and their
+    positions.
     """
 
     name = "sort"
@@ -64,7 +64,7 @@ class SortKind(Kind[SortKernelOp]):
         lower_sort(builder, stage)
 
     def requirements(self, program: ProgramOp, op: SortKernelOp) -> Iterable[RequirementAttr | Finding]:
-        """Demand rows that are short enough, and as many elements as are taken of each, at each call."""
+        """Require of each call that rows are short enough, and no shorter than what is taken of them."""
         extent, count = op.extent, op.taken
         if isinstance(extent, int):
             return

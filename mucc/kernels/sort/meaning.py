@@ -14,7 +14,7 @@ from mucc.kernels.sort.op import PositionOp, SortedOp, SortKernelOp
 
 
 def _sorted(functions: CutlassFunctions, op: SortedOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sort over the launch's space, which from here on is that of the stored elements."""
+    """Sort over the launch's space, and make it the space of the stored elements."""
     kernel = op.parent_op()
     assert isinstance(kernel, SortKernelOp)
     values, positions = sorted_along(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, Float32Type, IntAttr, IntegerAttr, StringAttr, UnitAttr, f32, i64
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, UnitAttr, f32, i64
 from xdsl.ir import Region, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import dims_attr, dims_of
+from mucc.dialects.cutlass.attributes import dims_attr
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
-from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.mu.types import Dim, Dims
+from mucc.dialects.cutlass.ops import SpaceKernelOp
+from mucc.dialects.mu.types import Dim
 
 
 @irdl_op_definition
@@ -53,15 +53,14 @@ class PositionOp(ValueNode):
 
 
 @irdl_op_definition
-class SortKernelOp(DeviceKernelOp):
+class SortKernelOp(SpaceKernelOp):
     """Sort along `axis` of a space, with pointwise work before and behind it.
 
-    With `count` the first so many sorted elements of each row are stored.
+    With `count`, only the first `count` sorted elements of each row are stored.
     """
 
     name = "cutlass.sort"
 
-    space = prop_def(ArrayAttr[IntAttr | StringAttr])
     axis = prop_def(IntegerAttr)
     descending = opt_prop_def(UnitAttr)
     count = opt_prop_def(IntegerAttr)
@@ -90,10 +89,6 @@ class SortKernelOp(DeviceKernelOp):
             },
             regions=[body],
         )
-
-    @property
-    def extents(self) -> Dims:
-        return dims_of(self.space)
 
     @property
     def extent(self) -> Dim:

@@ -8,18 +8,18 @@ from mucc.dialects.mu.types import Dim
 
 
 class Way(NamedTuple):
-    """Sort a row by `lanes` threads with `items` elements each; none of either: pick the first few of it."""
+    """A way to sort a row: `lanes` threads with `items` elements each, or 0 and 0 to pick the first few."""
 
     lanes: int = 0
     items: int = 0
 
     @property
     def longest(self) -> int | None:
-        """How many elements a row may have; None for any number."""
+        """The most elements that a row may have; None for any number."""
         return self.lanes * self.items or None
 
     def takes(self, extent: Dim) -> bool:
-        """Whether rows of this extent, where that is known, are sorted so."""
+        """Whether it is known that rows of an extent are short enough."""
         return self.longest is None or (isinstance(extent, int) and extent <= self.longest)
 
 
@@ -27,19 +27,19 @@ _SORTS = (Way(4, 8), Way(16, 8), Way(32, 16), Way(64, 16), Way(128, 16), Way(256
 _PICK = Way()
 
 LONGEST = _SORTS[-1].lanes * _SORTS[-1].items
-"""The elements of the longest row that is sorted."""
+"""The most elements of a row that is sorted."""
 
 MOST_PICKED = 32
-"""How many elements are picked from rows of any length: one for each lane of a warp."""
+"""The most elements that are picked from a row of any length: one for each lane of a warp."""
 
 _SHORT = 3
-"""How many of the ways, those within a warp, are faster than picking."""
+"""The number of ways within a warp, which are faster than picking."""
 
 
 def ways(extent: Dim, count: int | None) -> tuple[Way, ...]:
-    """Return the ways of a kernel, those for short rows first; one where the extent is known.
+    """Return the ways that a kernel has, those for short rows first; one where the extent is known.
 
-    None of them where rows of this extent are too long.
+    The result is empty where rows of this extent are too long.
     """
     found = (*_SORTS[:_SHORT], _PICK) if count is not None and count <= MOST_PICKED else _SORTS
     return found if isinstance(extent, str) else tuple(w for w in found if w.takes(extent))[:1]

@@ -172,7 +172,7 @@ def test_every_operation_with_a_surface_name_is_a_function() -> None:
 def test_a_program_loads_the_operations_that_it_calls() -> None:
     code = (
         "import sys; from mucc.diagnostics import Source; from mucc.compiler.driver import compile_text\n"
-        "def used(): return {f for f in ('conv', 'normalisation')"
+        "def used(): return {f for f in ('conv', 'normalisation', 'placed', 'pooling', 'shape')"
         " if f'mucc.dialects.mu.ops.{f}' in sys.modules}\n"
         "compile_text(Source('k', 'kernel f[M, N, K](x: bf16[M, K], w: bf16[N, K]) -> bf16[M, N]"
         " { return relu(x @ w.T) }')); print(used())\n"

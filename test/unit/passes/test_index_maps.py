@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import lowered
-from on_host import Program, run
+from builders import kernel_names
+from on_host import Program, program_of, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
-from mucc.kernels.registry import kernels_of
-from mucc.passes.pipeline import pipeline
 
 PICKED = """
 kernel picked[M, T](x: f32[T, 10], rows: s32[M]) -> f32[M, 4] {
@@ -174,10 +172,7 @@ kernel every(x: bf16[200, 64], w: bf16[24, 64]) -> bf16[100, 24] { return x[1::2
 """
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    compilation = compile_text(Source("k.mcu", KERNELS))
-    return Program.of(compilation, tmp_path_factory.mktemp("maps"))
+program = program_of(KERNELS)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 33])
@@ -191,24 +186,16 @@ def test_kernels_agree_with_the_interpreter(program: Program, size: int) -> None
 
 @pytest.mark.parametrize("size", [8, 24])
 def test_products_read_parts_in_place(size: int, tmp_path: Path) -> None:
-    products = Program.of(compile_text(Source("k.mcu", PRODUCTS)), tmp_path)
+    products = Program.of_text(PRODUCTS, tmp_path)
     for seed, info in enumerate(products.kernels):
         run(products, info, {n: size if v is None else v for n, v in info.dims.items()}, seed)
 
 
 @pytest.mark.parametrize("size", [8, 16, 40])
 def test_parts_of_run_time_extents(size: int, tmp_path: Path) -> None:
-    open_dims = Program.of(compile_text(Source("k.mcu", OPEN)), tmp_path)
+    open_dims = Program.of_text(OPEN, tmp_path)
     for seed, info in enumerate(open_dims.kernels):
         run(open_dims, info, dict.fromkeys(info.dims, size), seed)
-
-
-def kernels(text: str) -> list[str]:
-    module = lowered(text)
-    for step, level in pipeline("sm_90a"):
-        step.apply(None, module)
-        level.verify(module)
-    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
 
 
 def test_rows_picked_from_parts() -> None:
@@ -260,4 +247,4 @@ def test_rows_picked_from_parts() -> None:
     ],
 )
 def test_moving_elements_takes_no_kernel_of_its_own(results: str, body: str, expected: list[str]) -> None:
-    assert kernels(f"kernel k(x: f32[16, 16]) -> {results} {{ {body} }}") == expected
+    assert kernel_names(f"kernel k(x: f32[16, 16]) -> {results} {{ {body} }}") == expected

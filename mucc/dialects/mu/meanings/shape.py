@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along, taken
 from mucc.dialects.mu.ops import shape as ops
+from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
 from mucc.dialects.mu.ops.views import PermuteOp
 from mucc.dialects.mu.types import Dim, TensorType
 from mucc.library import extents
@@ -57,7 +58,7 @@ def _pad(machine: Machine, op: ops.PadOp, x: Any) -> Any:
     return x
 
 
-def _place(machine: Machine, op: ops.PlaceOp, x: Any) -> Any:
+def _place(machine: Machine, op: PlaceOp, x: Any) -> Any:
     """Zeros stand where an element has no value."""
     axis, low = op.axis.value.data, _extent(machine, op.low.data)
     extent, whole = int(x.shape[axis]), machine.shape(op.result.type)[axis]
@@ -81,7 +82,7 @@ def _within(machine: Machine, axis: int, rank: int, whole: int, low: int, count:
     return along(whole, axis, rank, (numbers >= low) & (numbers < low + count))
 
 
-def _inside(machine: Machine, op: ops.InsideOp) -> Any:
+def _inside(machine: Machine, op: InsideOp) -> Any:
     shape, axis = machine.shape(op.result.type), op.axis.value.data
     low, count = (_extent(machine, e) for e in op.range)
     return _within(machine, axis, len(shape), shape[axis], low, count)
@@ -107,13 +108,13 @@ MEANINGS: dict[type[Operation], Meaning] = {
     ops.ReshapeOp: lambda m, op, v: v[0].reshape(m.shape(op.result.type)),
     PermuteOp: lambda m, op, v: _permute(m, op, v[0]),
     ops.SliceOp: lambda m, op, v: _slice(m, op, v[0]),
-    ops.PlaceOp: lambda m, op, v: _place(m, op, v[0]),
+    PlaceOp: lambda m, op, v: _place(m, op, v[0]),
     ops.ConcatOp: lambda m, op, v: m.arrays.xp.concatenate(v, op.axis.value.data),
     ops.PadOp: lambda m, op, v: _pad(m, op, v[0]),
     ops.FlipOp: lambda m, op, v: m.arrays.xp.flip(v[0], tuple(op.axes.get_values())),
     ops.RollOp: lambda m, op, v: m.arrays.xp.roll(v[0], op.shift.value.data, op.axis.value.data),
     ops.TriangleOp: lambda m, op, v: _triangle(m, op, v[0]),
-    ops.InsideOp: lambda m, op, v: _inside(m, op),
+    InsideOp: lambda m, op, v: _inside(m, op),
     ops.IotaOp: lambda m, op, v: _iota(m, op),
     ops.FullOp: lambda m, op, v: _full(m, op),
 }

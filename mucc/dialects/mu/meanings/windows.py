@@ -11,7 +11,8 @@ from xdsl.ir import Operation
 from mucc.dialects.mu.arrays import Arrays
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
-from mucc.dialects.mu.ops.pooling import Pooling, PoolOp
+from mucc.dialects.mu.ops.pooling import PoolOp
+from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.windows import Window
 
 

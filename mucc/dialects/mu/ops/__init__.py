@@ -26,6 +26,7 @@ FILES: dict[str, tuple[str, ...]] = {
         *("reshape", "permute", "concat", "pad", "flip", "roll", "repeat", "broadcast"),
         *("tril", "triu", "iota", "full"),
     ),
+    "placed": (),
     "conv": ("conv", "conv_transpose"),
     "pooling": ("max_pool", "avg_pool"),
     "quantization": (),

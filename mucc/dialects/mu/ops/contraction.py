@@ -24,7 +24,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from mucc.dialects.mu import index_rules, rules
+from mucc.dialects.mu import index_rules, rules, scale_rules
 from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.views import views_alike
 from mucc.dialects.mu.syntax import WordAttr
@@ -109,9 +109,10 @@ class ContractionOp(AnchorOp, ABC):
 class MatmulOp(ContractionOp):
     """Contract the last axis of `lhs` with the second-last of `rhs`, with f32 accumulation.
 
-    `scales` are empty, or the block scales of both operands (see `rules.block_scales`). A `mixed` product has
-    one operand of 4 or 8 bits, which the kernel converts to the format of the other operand; `scales` are
-    then those of groups of the narrow operand along K, and optionally zeros (see `rules.group_scales`).
+    `scales` are empty, or the block scales of both operands (see `scale_rules.block_scales`). A `mixed`
+    product has one operand of 4 or 8 bits, which the kernel converts to the format of the other operand;
+    `scales` are then those of groups of the narrow operand along K, and optionally zeros (see
+    `scale_rules.group_scales`).
     """
 
     name = "mu.matmul"
@@ -142,7 +143,7 @@ class MatmulOp(ContractionOp):
         a, b = SSAValue.get(lhs), SSAValue.get(rhs)
         result = rules.matmul(a.type, b.type)
         if scales and not mixed:
-            rules.block_scales(a.type, b.type, [s.type for s in scales])
+            scale_rules.block_scales(a.type, b.type, [s.type for s in scales])
         super().__init__(
             operands=[a, b, scales],
             result_types=[result],
@@ -171,14 +172,14 @@ class MatmulOp(ContractionOp):
         """The number of elements along K that share a scale in a mixed product; 0 without scales."""
         if self.mixed is None or not self.scales:
             return 0
-        return rules.group_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
+        return scale_rules.group_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
 
     @property
     def blocks(self) -> tuple[int, int] | None:
         """The numbers of rows and of columns of the product that share a scale; None without block scales."""
         if not self.scales or self.mixed is not None:
             return None
-        return rules.block_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
+        return scale_rules.block_scales(self.lhs.type, self.rhs.type, [s.type for s in self.scales])
 
     def pairs_with(self, other: MatmulOp) -> bool:
         """Whether one kernel can compute both products: same left operand, right operands of equal layout.

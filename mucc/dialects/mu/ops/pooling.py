@@ -7,34 +7,19 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import window_rules
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, Ints, integer, ints
+from mucc.dialects.mu.pooling_kinds import Pooling, PoolingAttr
 from mucc.dialects.mu.surface import INTS, Function, Option, Parameter, X, axes, is_on, switch
 from mucc.dialects.mu.surface import integer as option_integer
-from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.mu.windows import Window
 
 Numbers = int | Sequence[int]
 """A number for all spatial axes, or one for each."""
-
-
-class Pooling(StrEnum):
-    """How pooling reduces the elements of a window."""
-
-    MAX = "max"
-    AVG = "avg"
-
-
-@irdl_attr_definition
-class PoolingAttr(WordAttr[Pooling]):
-    """How `mu.pool` reduces the elements of a window."""
-
-    name = "mu.pooling"
 
 
 @irdl_op_definition

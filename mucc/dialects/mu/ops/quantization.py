@@ -14,7 +14,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from mucc.dialects.mu import rules
+from mucc.dialects.mu import scale_rules
 from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Shaped, TensorType
@@ -46,16 +46,18 @@ class DequantizeOp(FormattedOp):
         values = [SSAValue.get(v) for v in (weights, scales, *([] if zeros is None else [zeros]))]
         super().__init__(
             operands=[values[0], values[1], values[2:]],
-            result_types=[rules.dequantize([v.type for v in values])],
+            result_types=[scale_rules.dequantize([v.type for v in values])],
         )
 
     @property
     def group(self) -> int:
         """The number of columns that share a scale."""
-        return rules.group_size(Shaped.of(self.weights.type).dims[-1], Shaped.of(self.scales.type).dims[-1])
+        return scale_rules.group_size(
+            Shaped.of(self.weights.type).dims[-1], Shaped.of(self.scales.type).dims[-1]
+        )
 
     def verify_(self) -> None:
-        check_result(self, rules.dequantize([v.type for v in self.operands]))
+        check_result(self, scale_rules.dequantize([v.type for v in self.operands]))
 
 
 OPERATIONS = (DequantizeOp,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, IntegerAttr, StringAttr, i1
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, prop_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
@@ -13,6 +13,7 @@ from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules, shape_rules
 from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
+from mucc.dialects.mu.ops.placed import PlaceOp as PlaceOp
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, GeneratedOp, IndexMapOp, Move, PermuteOp
 from mucc.dialects.mu.surface import (
@@ -44,7 +45,6 @@ from mucc.dialects.mu.types import (
     ElementType,
     Shaped,
     TensorType,
-    dim_attr,
     dims_attr,
     dims_of,
 )
@@ -116,43 +116,6 @@ class SliceOp(IndexMapOp):
         start, stop, _ = self.range
         extent = Shaped.of(self.operand.type).dims[self.axis.value.data]
         return shape_rules.slice_conditions(extent, start, stop)
-
-
-@irdl_op_definition
-class PlaceOp(IndexMapOp):
-    """The operand as a part of a longer axis, from index `low` on; the other elements have no value.
-
-    `decompose` writes concatenation as a choice between operands that are placed in the result's shape.
-    """
-
-    name = "mu.place"
-
-    axis = prop_def(IntegerAttr)
-    low = prop_def(IntAttr | StringAttr)
-
-    FORMAT: ClassVar[str] = "$operand `axis` $axis `at` $low attr-dict `:` functional-type(operands, results)"
-
-    def __init__(self, operand: SSAValue | Operation, axis: int, low: Dim, extent: Dim):
-        value = SSAValue.get(operand)
-        dims, element = Shaped.of(value.type)
-        dims = (*dims[:axis], extent, *dims[axis + 1 :])
-        super().__init__(
-            operands=[value],
-            result_types=[TensorType.of(dims, element)],
-            properties={"axis": integer(axis), "low": dim_attr(low)},
-        )
-
-    @property
-    def moves(self) -> tuple[Move, ...]:
-        axis, low = self.axis.value.data, self.low.data
-        return (Move(axis, ((-1, low),), bounds=(low, Shaped.of(self.operand.type).dims[axis])),)
-
-    def inferred(self) -> Attribute:
-        axis, (dims, element) = self.axis.value.data, Shaped.of(self.operand.type)
-        if not 0 <= axis < len(dims):
-            raise VerifyException(f"mu.place: no axis {axis}")
-        extent = Shaped.of(self.result.type).dims[axis]
-        return TensorType.of((*dims[:axis], extent, *dims[axis + 1 :]), element)
 
 
 @irdl_op_definition
@@ -372,37 +335,6 @@ class IotaOp(GeneratedOp):
 
 
 @irdl_op_definition
-class InsideOp(GeneratedOp):
-    """Whether the index along an axis is one of `count` from `low` on, with extent 1 along other axes."""
-
-    name = "mu.inside"
-
-    axis = prop_def(IntegerAttr)
-    low = prop_def(IntAttr | StringAttr)
-    count = prop_def(IntAttr | StringAttr)
-
-    FORMAT: ClassVar[str] = "`axis` $axis `from` $low `count` $count attr-dict `:` type($result)"
-
-    def __init__(self, rank: int, axis: int, extent: Dim, low: Dim, count: Dim):
-        dims = tuple(extent if i == axis else 1 for i in range(rank))
-        super().__init__(
-            result_types=[TensorType.of(dims, i1)],
-            properties={"axis": integer(axis), "low": dim_attr(low), "count": dim_attr(count)},
-        )
-
-    @property
-    def range(self) -> tuple[Dim, Dim]:
-        """The first index, and the number of indices."""
-        return self.low.data, self.count.data
-
-    def inferred(self) -> Attribute:
-        axis, dims = self.axis.value.data, Shaped.of(self.result.type).dims
-        if not 0 <= axis < len(dims):
-            raise VerifyException(f"mu.inside: no axis {axis}")
-        return TensorType.of([d if i == axis else 1 for i, d in enumerate(dims)], i1)
-
-
-@irdl_op_definition
 class FullOp(InferredOp):
     """A tensor with one number everywhere."""
 
@@ -425,14 +357,12 @@ class FullOp(InferredOp):
 OPERATIONS = (
     ReshapeOp,
     SliceOp,
-    PlaceOp,
     ConcatOp,
     PadOp,
     FlipOp,
     RollOp,
     TriangleOp,
     IotaOp,
-    InsideOp,
     FullOp,
 )
 ATTRIBUTES = (PaddingAttr, TriangleAttr)

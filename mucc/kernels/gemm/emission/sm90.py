@@ -9,7 +9,7 @@ from mucc.codegen.memory import CUTLASS_TYPES, ZERO, EmissionError, Memory
 from mucc.codegen.names import string_literal
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.contraction import Compute
-from mucc.dialects.mu.rules import BLOCK
+from mucc.dialects.mu.scale_rules import BLOCK
 from mucc.dialects.mu.schedule_attributes import Mainloop, Raster, SchedulerKind
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm, cutlass_headers, shape_type, wrapped

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from on_host import Program, run
-
-from mucc.compiler.driver import compile_text
-from mucc.diagnostics.core import Source
+from on_host import Program, program_of, run
 
 KERNELS = """
 kernel sums[M, N](x: f32[M, N]) -> s32[M] { return sum(cast(x * 3, s32), axis=1) }
@@ -23,10 +18,7 @@ kernel counted[M, N](x: f32[M, N]) -> f32[M, N] { return cast(x * 3, s32) * 2 + 
 """
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    folder: Path = tmp_path_factory.mktemp("bodies")
-    return Program.of(compile_text(Source("k.mcu", KERNELS)), folder)
+program = program_of(KERNELS)
 
 
 @pytest.mark.parametrize("size", [1, 5, 33])

@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import lowered
-from on_host import Program, run
-from xdsl.dialects.builtin import ModuleOp
+from builders import device_kernels, kernel_names, lowered
+from on_host import Program, program_of, run
 
-from mucc.compiler.driver import compile_text
-from mucc.diagnostics.core import Source
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.normalize.op import NormalizeKernelOp
-from mucc.kernels.registry import kernels_of
 from mucc.passes.pipeline import pipeline
 
 KERNELS = """
@@ -80,10 +76,7 @@ ROWS = [
 COLUMNS = [(1, 1, 1), (2, 5, 3), (1, 130, 33), (2, 300, 64), (1, 1100, 8), (3, 40, 132), (2, 2100, 4)]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    compilation = compile_text(Source("k.mcu", KERNELS))
-    return Program.of(compilation, tmp_path_factory.mktemp("normalize"))
+program = program_of(KERNELS)
 
 
 @pytest.mark.parametrize("processors", [0, 4], ids=["wide strips", "narrow strips"])
@@ -114,7 +107,7 @@ kernel far[B, L](x: f32[B, L]) -> (y: f32[B, L], z: f32[B], p: f32[B, L]) {
 
 
 def test_an_offset_does_not_cancel(tmp_path: Path) -> None:
-    program = Program.of(compile_text(Source("k.mcu", FAR)), tmp_path)
+    program = Program.of_text(FAR, tmp_path)
     for seed, shape in enumerate(((3, 7), (2, 1023), (1, 4097))):
         run(program, program.kernels[0], dict(zip("BL", shape, strict=True)), seed, within=2e-3)
 
@@ -125,18 +118,6 @@ def test_infinities_and_nan_go_as_in_the_interpreter(program: Program, special: 
     for info in program.kernels:
         if info.name in ("softmax_rows", "several"):
             run(program, info, {"B": 4, "L": 37}, 1, special, within=1e-5)
-
-
-def lowered_whole(text: str) -> ModuleOp:
-    module = lowered(text)
-    for step, level in pipeline("sm_90a"):
-        step.apply(None, module)
-        level.verify(module)
-    return module
-
-
-def kernels(text: str) -> list[str]:
-    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(lowered_whole(text))]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +139,7 @@ def kernels(text: str) -> list[str]:
     ],
 )
 def test_what_one_kernel_computes(body: str, expected: list[str]) -> None:
-    assert kernels(f"kernel k[M](x: f32[M, M], b: f32[M]) -> f32[M, M] {{ {body} }}") == expected
+    assert kernel_names(f"kernel k[M](x: f32[M, M], b: f32[M]) -> f32[M, M] {{ {body} }}") == expected
 
 
 @pytest.mark.parametrize(
@@ -171,15 +152,14 @@ def test_what_one_kernel_computes(body: str, expected: list[str]) -> None:
 )
 def test_few_long_rows_are_left_to_kernels_that_share_them(type: str, expected: list[str]) -> None:
     dims = "[N]" if "N" in type else ""
-    assert kernels(f"kernel k{dims}(x: {type}) -> {type} {{ return batch_norm(x) }}") == expected
+    assert kernel_names(f"kernel k{dims}(x: {type}) -> {type} {{ return batch_norm(x) }}") == expected
 
 
 def test_what_others_read_too_is_stored_where_it_is_computed() -> None:
-    module = lowered_whole(
+    (kernel,) = device_kernels(
         "kernel k[M, N](x: bf16[M, N], r: bf16[M, N]) -> (y: bf16[M, N], s: bf16[M, N])"
         " { s = x + r return rms_norm(s), s }"
     )
-    ((_, kernel),) = kernels_of(module)
     assert isinstance(kernel, NormalizeKernelOp) and len(kernel.stores) == 2
 
 

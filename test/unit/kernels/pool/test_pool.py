@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 
 import pytest
-from builders import lowered
+from builders import device_kernels, kernel_names
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from on_host import Program, run
+from on_host import Program, program_of, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.pool.op import PoolKernelOp
-from mucc.kernels.registry import kernels_of
-from mucc.passes.pipeline import pipeline
 
 KERNELS = """
 kernel lines[N](x: f32[N, 3, 40]) -> f32[N, 3, 40] { return max_pool(x, 3, stride=1, pad=1) }
@@ -63,10 +61,7 @@ kernel wide[N](x: f32[N, 1, 5000]) -> f32[N, 1, 2] { return max_pool(x, 4500, st
 """
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    compilation = compile_text(Source("k.mcu", KERNELS))
-    return Program.of(compilation, tmp_path_factory.mktemp("pool"))
+program = program_of(KERNELS)
 
 
 @pytest.mark.parametrize("processors", [0, 4], ids=["many rows a block", "few rows a block"])
@@ -126,17 +121,9 @@ def test_random_windows_agree_with_the_interpreter(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], seed: int
 ) -> None:
     text = "\n".join(text.replace("NAME", f"k{i}") for i, text in enumerate(texts))
-    program = Program.of(compile_text(Source("k.mcu", text)), tmp_path_factory.mktemp("random"))
+    program = Program.of_text(text, tmp_path_factory.mktemp("random"))
     for info in program.kernels:
         run(program, info, {"N": 2}, seed)
-
-
-def kinds(text: str) -> list[str]:
-    module = lowered(text)
-    for step, level in pipeline("sm_90a"):
-        step.apply(None, module)
-        level.verify(module)
-    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +139,12 @@ def kinds(text: str) -> list[str]:
     ],
 )
 def test_what_one_pool_computes(body: str, expected: list[str]) -> None:
-    assert kinds(f"kernel k[N](x: f32[N, 4, 8, 8], b: f32[4]) -> f32[N, 4, 4, 4] {{ {body} }}") == expected
+    text = f"kernel k[N](x: f32[N, 4, 8, 8], b: f32[4]) -> f32[N, 4, 4, 4] {{ {body} }}"
+    assert kernel_names(text) == expected
 
 
 def test_the_kernel_op_is_verified() -> None:
-    module = lowered("kernel k[N](x: f32[N, 2, 8]) -> f32[N, 2, 4] { return avg_pool(x, 2) }")
-    for step, _ in pipeline("sm_90a"):
-        step.apply(None, module)
-    (op,) = (op for _, op in kernels_of(module))
+    (op,) = device_kernels("kernel k[N](x: f32[N, 2, 8]) -> f32[N, 2, 4] { return avg_pool(x, 2) }")
     assert isinstance(op, PoolKernelOp)
     assert op.windows == {2: Window(2, 2)}
     assert "count_pad" in str(op)

@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from builders import lowered
-from on_host import Program, run
+from builders import device_kernels, kernel_names
+from on_host import Program, program_of, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.reduce.op import ReduceKernelOp
-from mucc.kernels.registry import kernels_of
-from mucc.passes.pipeline import pipeline
 
 KERNELS = """
 kernel rows[M, N](x: bf16[M, N], b: f32[M]) -> (y: bf16[M], z: f32[M]) {
@@ -66,10 +64,7 @@ SHAPES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    compilation = compile_text(Source("k.mcu", KERNELS))
-    return Program.of(compilation, tmp_path_factory.mktemp("reduce"))
+program = program_of(KERNELS)
 
 
 @pytest.mark.parametrize("processors", [0, 8], ids=["one block a result", "blocks share results"])
@@ -108,14 +103,6 @@ def test_nan_and_infinities_are_as_in_torch(tmp_path: Path) -> None:
                 run(program, info, dims, seed=1, floats=floats)
 
 
-def kernels(text: str) -> list[str]:
-    module = lowered(text)
-    for step, level in pipeline("sm_90a"):
-        step.apply(None, module)
-        level.verify(module)
-    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -135,14 +122,11 @@ def kernels(text: str) -> list[str]:
 )
 def test_what_one_kernel_computes(body: str, expected: list[str]) -> None:
     text = f"kernel k[M](x: f32[M, M], y: f32[M, M], b: f32[M]) -> f32[M] {{ {body} }}"
-    assert kernels(text) == expected
+    assert kernel_names(text) == expected
 
 
 def test_the_kernel_op_is_printed_and_verified() -> None:
-    module = lowered("kernel k[M](x: f32[M, M]) -> s32[M] { return argmax(x, axis=1) + 1 }")
-    for step, _ in pipeline("sm_90a"):
-        step.apply(None, module)
-    (op,) = (op for _, op in kernels_of(module))
+    (op,) = device_kernels("kernel k[M](x: f32[M, M]) -> s32[M] { return argmax(x, axis=1) + 1 }")
     assert isinstance(op, ReduceKernelOp)
     assert "cutlass.arg_reduced argmax" in str(op)
     (found,) = op.reductions

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import lowered
-from on_host import Program, run
+from builders import device_kernels, kernel_names
+from on_host import Program, program_of, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
-from mucc.kernels.registry import kernels_of
 from mucc.kernels.scan.op import ScanKernelOp
-from mucc.passes.pipeline import pipeline
 
 KERNELS = """
 kernel plain[B, L](x: f32[B, L]) -> f32[B, L] { return cumsum(x, axis=1) }
@@ -43,10 +41,7 @@ COLUMNS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    compilation = compile_text(Source("k.mcu", KERNELS))
-    return Program.of(compilation, tmp_path_factory.mktemp("scan"))
+program = program_of(KERNELS)
 
 
 @pytest.mark.parametrize("processors", [0, 4], ids=["one block a row", "blocks share rows"])
@@ -64,14 +59,6 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
             run(program, info, {name: dims[name] for name in free}, seed)
 
 
-def kernels(text: str) -> list[str]:
-    module = lowered(text)
-    for step, level in pipeline("sm_90a"):
-        step.apply(None, module)
-        level.verify(module)
-    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -85,16 +72,13 @@ def kernels(text: str) -> list[str]:
     ],
 )
 def test_what_one_scan_computes(body: str, expected: list[str]) -> None:
-    assert kernels(f"kernel k[M](x: bf16[M, M], b: bf16[M]) -> bf16[M, M] {{ {body} }}") == expected
+    assert kernel_names(f"kernel k[M](x: bf16[M, M], b: bf16[M]) -> bf16[M, M] {{ {body} }}") == expected
 
 
 def test_the_kernel_op_is_printed_and_verified() -> None:
-    module = lowered("kernel k[M](x: f32[M, M]) -> f32[M, M] { return cumsum(x, axis=0, reverse=on) }")
-    for step, _ in pipeline("sm_90a"):
-        step.apply(None, module)
-    (op,) = (op for _, op in kernels_of(module))
+    (op,) = device_kernels("kernel k[M](x: f32[M, M]) -> f32[M, M] { return cumsum(x, axis=0, reverse=on) }")
     assert isinstance(op, ScanKernelOp)
-    assert 'cutlass.scan "out" sum space ["M", "M"] axis 0 : i64 reverse' in str(module)
+    assert 'cutlass.scan "out" sum space ["M", "M"] axis 0 : i64 reverse' in str(op)
     op.body.block.insert_op_before(op.running.clone(), op.running)
     with pytest.raises(Exception, match=r"has one cutlass\.running, not 2"):
         op.verify()

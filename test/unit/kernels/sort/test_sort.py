@@ -6,16 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from builders import lowered
-from on_host import Program, run
+from builders import device_kernels, kernel_names
+from on_host import Program, program_of, run
 
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import DiagnosticError, Source
-from mucc.kernels.registry import kernels_of
 from mucc.kernels.sort.op import SortKernelOp
 from mucc.kernels.sort.ways import LONGEST, Way, ways
 from mucc.library.signature import Manifest
-from mucc.passes.pipeline import pipeline
 
 KERNELS = """
 kernel rows[M, N](x: bf16[M, N], v: f32[N]) -> (a: bf16[M, N], b: s32[M, N]) {
@@ -47,9 +45,7 @@ LONG = [(2, 4096), (1, 4095)]
 SPECIAL = (math.nan, -0.0, 0.0, math.inf, -math.inf, 0.5, -2.0)
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program.of(compile_text(Source("k.mcu", KERNELS)), tmp_path_factory.mktemp("sort"))
+program = program_of(KERNELS)
 
 
 def sizes(name: str, free: set[str], shapes: list[tuple[int, int]]) -> list[dict[str, int]]:
@@ -101,14 +97,6 @@ def test_torch_interprets_alike() -> None:
         np.testing.assert_array_equal(ours.numpy(), theirs)
 
 
-def kernels(text: str) -> list[str]:
-    module = lowered(text)
-    for step, level in pipeline("sm_90a"):
-        step.apply(None, module)
-        level.verify(module)
-    return [op.name.removeprefix("cutlass.") for _, op in kernels_of(module)]
-
-
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -125,7 +113,7 @@ def kernels(text: str) -> list[str]:
     ],
 )
 def test_what_one_sort_computes(body: str, expected: list[str]) -> None:
-    assert kernels(f"kernel k[M=64](x: bf16[M, M], b: bf16[M]) -> bf16[M, M] {{ {body} }}") == expected
+    assert kernel_names(f"kernel k[M=64](x: bf16[M, M], b: bf16[M]) -> bf16[M, M] {{ {body} }}") == expected
 
 
 def test_the_ways_follow_from_the_extent() -> None:
@@ -181,12 +169,9 @@ def test_too_few_elements_have_no_meaning() -> None:
 
 
 def test_the_kernel_op_is_printed_and_verified() -> None:
-    module = lowered("kernel k[M](x: f32[M, M]) -> s32[M, 2] { return argtopk(x, 2) }")
-    for step, _ in pipeline("sm_90a"):
-        step.apply(None, module)
-    (op,) = (op for _, op in kernels_of(module))
+    (op,) = device_kernels("kernel k[M](x: f32[M, M]) -> s32[M, 2] { return argtopk(x, 2) }")
     assert isinstance(op, SortKernelOp)
-    text = str(module)
+    text = str(op)
     assert 'cutlass.sort "out" space ["M", "M"] axis 1 : i64 descending count 2 : i64' in text
     op.body.block.insert_op_before(op.sorted.clone(), op.sorted)
     with pytest.raises(Exception, match=r"has one cutlass\.sorted, not 2"):
