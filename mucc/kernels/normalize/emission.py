@@ -27,7 +27,7 @@ class NormalizeWork(AcrossWork):
 
     members = words(
         """
-        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kSome kMany
+        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kShort kSome kMany
         kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         """
     )
@@ -107,6 +107,7 @@ class NormalizeWork(AcrossWork):
         # Fewer where a thread loads more at the end: its registers must do.
         many = max((_REGISTERS if late == 0 else _REGISTERS - 8) // loads // 8 * 8, 8)
         some = min(many, 16)
+        short = max(vector, 16 // loads)
         return self.assemble(
             Parts(
                 fast=rank - 1 if inner else len(kept) - 1,
@@ -114,7 +115,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kRank = {rank}, kVector = {vector}, kThreads = {THREADS};",
                     f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
                     f"kWidest = {widest};",
-                    f"static constexpr int kFew = 8, kSome = {some}, kMany = {many};",
+                    f"static constexpr int kFew = 8, kShort = {short}, kSome = {some}, kMany = {many};",
                     f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
                     f"static constexpr int kManyBlocks = {1 if late else 2};",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
@@ -217,7 +218,7 @@ def _inner(entry: str) -> list[Entry]:
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
         ("block", "block<1, Op::kFew, false>", most),
         ("again", "block<1, Op::kFew, true>", most),
-        ("short_vector", "warp<Op::kVector, Op::kFew / Op::kVector>", "Op::kThreads"),
+        ("short_vector", "warp<Op::kVector, Op::kShort / Op::kVector>", "Op::kThreads"),
         ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
         ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector, false>", most),
         ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector, false>", many),

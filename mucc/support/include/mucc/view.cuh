@@ -119,6 +119,30 @@ MUCC_DEVICE Lanes<V> load_packed(View const& view, P const& p) {
   return result;
 }
 
+// V neighbouring elements.
+template <int V, class T>
+MUCC_DEVICE Lanes<V> load_pack(T const* at) {
+  Pack<T, V> const pack = *reinterpret_cast<Pack<T, V> const*>(at);
+  Lanes<V> result;
+#pragma unroll
+  for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
+  return result;
+}
+
+// The same of bf16, by pairs: one instruction takes each element out of a word, where the upper one of two separate
+// elements needs two.
+template <int V>
+MUCC_DEVICE Lanes<V> load_pack(bf16 const* at) {
+  Pack<uint32_t, V / 2> const words = *reinterpret_cast<Pack<uint32_t, V / 2> const*>(at);
+  Lanes<V> result;
+#pragma unroll
+  for (int w = 0; w < V / 2; ++w) {
+    result.of[2 * w] = __uint_as_float(words.of[w] << 16);
+    result.of[2 * w + 1] = __uint_as_float(words.of[w] & 0xffff0000u);
+  }
+  return result;
+}
+
 template <int V, class View, class P>
 MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   using T = typename View::Element;
@@ -127,9 +151,7 @@ MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   if constexpr (V == 1 || View::kAlong == Along::kSame) {
     result = Lanes<V>(widen(*at));
   } else if constexpr (View::kAlong == Along::kUnit) {
-    Pack<T, V> const pack = *reinterpret_cast<Pack<T, V> const*>(at);
-#pragma unroll
-    for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
+    result = load_pack<V>(at);
   } else {
 #pragma unroll
     for (int v = 0; v < V; ++v) result.of[v] = widen(at[v * view.stride[View::kAxis]]);
@@ -152,11 +174,11 @@ MUCC_DEVICE TwoLanes<V> load_two(Alternating<T, R, Axis> const& two, P const& p)
   } else {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Pack<T, V> const pack = reinterpret_cast<Pack<T, V> const*>(at)[half];
+      Lanes<V> const pack = load_pack<V>(at + half * V);
 #pragma unroll
       for (int v = 0; v < V; v += 2) {
-        result.even.of[(half * V + v) / 2] = widen(pack.of[v]);
-        result.odd.of[(half * V + v) / 2] = widen(pack.of[v + 1]);
+        result.even.of[(half * V + v) / 2] = pack.of[v];
+        result.odd.of[(half * V + v) / 2] = pack.of[v + 1];
       }
     }
   }

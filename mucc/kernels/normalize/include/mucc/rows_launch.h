@@ -20,10 +20,10 @@ RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   bool const vector = v > 1;
   RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, 0};
   auto& shape = plan.shape;
-  int const few = Op::kFew / v, some = Op::kSome / v, many = Op::kMany / v;
+  int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
   if (length <= 32 * few || (vector && length <= 32 * many)) {
     plan.code = vector ? 3 + (length > 32 * few) : 0;
-    while (shape.lanes > 1 && shape.lanes / 2 >= length) shape.lanes /= 2;
+    while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
