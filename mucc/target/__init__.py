@@ -17,6 +17,9 @@ LONGEST_NAME = 80
 TARGETS = ("sm_90a", "sm_80", "sm_89", "sm_120a", "sm_100a")
 """The names of all targets."""
 
+WARPGROUPS = ("sm_90a",)
+"""The targets whose warpgroups multiply tiles that the copy engine loads (`wgmma`)."""
+
 
 def target_names() -> tuple[str, ...]:
     """Return the names of all targets."""

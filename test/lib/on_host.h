@@ -5,6 +5,7 @@
 #include <mucc/check.h>
 #include <mucc/problem.h>
 #include <mucc/program.h>
+#include <mucc/tensor_map.h>
 
 #include "gpu_bits.h"
 
@@ -79,50 +80,62 @@ inline int sm_count = 0;  // that plans are made for
 
 constexpr int kMost = 1024, kStack = 1 << 16;
 constexpr uint64_t kUntouched = 0xA5A5A5A5A5A5A5A5;  // the lowest word of a stack
-inline ucontext_t scheduler, threads[kMost];
+inline ucontext_t scheduler, contexts[kMost];
 inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
 inline bool started[kMost], ended[kMost];
 inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
-inline int present = 0, arrived = 0, barriers = 0;  // threads of a block, those at a barrier, barriers so far
+
+// Blocks of a cluster run together: the threads of each follow those of the one before.
+constexpr int kCluster = 2;
+inline int present = 0, block = 0;                 // threads of a block, the block that goes on
+inline int arrived[kCluster], barriers[kCluster];  // threads at its barrier, barriers so far
+inline unsigned first_block = 0;
+inline int self() { return block * present + int(threadIdx.x); }
+
 inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
 inline char* stack(int t) { return stacks.get() + size_t(t) * kStack; }
 inline void (*body)(void**);
 inline void** given;
 
 inline void pause() {
-  if (!_setjmp(paused[threadIdx.x])) _longjmp(scheduled, 1);
+  if (!_setjmp(paused[self()])) _longjmp(scheduled, 1);
 }
 inline void wait() {
-  ++rounds[threadIdx.x];
+  ++rounds[self()];
   pause();
 }
 inline void whole() {
   body(given);
-  ended[threadIdx.x] = true;
+  ended[self()] = true;
   _longjmp(scheduled, 1);
 }
 inline void go_on(int t) {
-  threadIdx = {unsigned(t), 0, 0};
+  block = t / present;
+  threadIdx = {unsigned(t % present), 0, 0};
+  blockIdx.x = first_block + unsigned(block);
   if (_setjmp(scheduled)) return;
   if (started[t]) _longjmp(paused[t], 1);
   started[t] = true;
-  setcontext(&threads[t]);
+  setcontext(&contexts[t]);
 }
 inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp that wait for the others
-inline int named[16], named_times[16];                      // threads at the barriers that have numbers
-inline void run_block(int count) {
-  present = count, arrived = 0;
+inline int named[kCluster][16], named_times[kCluster][16];  // threads at the barriers that have numbers
+inline int cluster_threads = 0, at_end = 0, ends = 0;       // threads of a cluster, those that wait for all others
+inline void run_blocks(int threads_of_each, int blocks) {
+  int const count = threads_of_each * blocks;
+  present = threads_of_each, at_end = 0, cluster_threads = count, first_block = blockIdx.x;
+  std::memset(arrived, 0, sizeof(arrived));
   std::memset(gathered, 0, sizeof(gathered));
   std::memset(named, 0, sizeof(named));
   for (int t = 0; t < count; ++t) {
     started[t] = ended[t] = false, rounds[t] = 0;
-    getcontext(&threads[t]);
+    getcontext(&contexts[t]);
     std::memcpy(stack(t), &kUntouched, sizeof(kUntouched));
-    threads[t].uc_stack.ss_sp = stack(t);
-    threads[t].uc_stack.ss_size = kStack;
-    threads[t].uc_link = &scheduler;
-    makecontext(&threads[t], whole, 0);
+    contexts[t].uc_stack.ss_sp = stack(t);
+    contexts[t].uc_stack.ss_size = kStack;
+    contexts[t].uc_link = &scheduler;
+    makecontext(&contexts[t], whole, 0);
   }
   for (bool more = true; more;) {
     more = false;
@@ -134,6 +147,14 @@ inline void run_block(int count) {
   }
   for (int t = 0; t < count; ++t)
     if (std::memcmp(stack(t), &kUntouched, sizeof(kUntouched))) std::abort();  // it needs more than kStack bytes
+}
+
+// Lets the lanes of a warp go on together, also where some of them have waited longer than others.
+inline void align() {
+  int const warp = self() / 32, before = aligned_times[warp];
+  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp];
+  do pause();
+  while (aligned_times[warp] == before);
 }
 
 // ---- kernels and contractions -----------------------------------------------------------------------------
@@ -183,15 +204,17 @@ inline bool in_range(mucc::gemm::Operand const& range, int64_t column) {
 
 // The lanes of a warp wait equally often, those of different warps need not.
 inline void __syncthreads() {
-  int const before = on_host::barriers;
-  if (++on_host::arrived == on_host::present) on_host::arrived = 0, ++on_host::barriers;
+  int const own = on_host::block, before = on_host::barriers[own];
+  if (++on_host::arrived[own] == on_host::present) on_host::arrived[own] = 0, ++on_host::barriers[own];
   do on_host::wait();
-  while (on_host::barriers == before);
+  while (on_host::barriers[own] == before);
 }
+
+inline void __syncwarp() { on_host::align(); }
 
 template <class T>
 T exchange(T x, int from) {
-  int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
+  int const self = on_host::self(), parity = on_host::rounds[self] & 1;
   std::memcpy(&on_host::passed[parity][self], &x, sizeof(T));
   on_host::wait();
   std::memcpy(&x, &on_host::passed[parity][from], sizeof(T));
@@ -199,24 +222,24 @@ T exchange(T x, int from) {
 }
 template <class T>
 T __shfl_down_sync(unsigned, T x, int lanes) {
-  int const self = int(threadIdx.x);
+  int const self = on_host::self();
   return exchange(x, self % 32 + lanes < 32 ? self + lanes : self);
 }
 template <class T>
 T __shfl_up_sync(unsigned, T x, int lanes) {
-  int const self = int(threadIdx.x);
+  int const self = on_host::self();
   return exchange(x, self % 32 >= lanes ? self - lanes : self);
 }
 template <class T>
 T __shfl_sync(unsigned, T x, int lane) {
-  return exchange(x, int(threadIdx.x) / 32 * 32 + lane % 32);
+  return exchange(x, on_host::self() / 32 * 32 + lane % 32);
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T x, int bits) {
-  return exchange(x, int(threadIdx.x) ^ bits);
+  return exchange(x, on_host::self() ^ bits);
 }
 inline bool __any_sync(unsigned, bool x) {
-  int const self = int(threadIdx.x), parity = on_host::rounds[self] & 1;
+  int const self = on_host::self(), parity = on_host::rounds[self] & 1;
   on_host::passed[parity][self] = x;
   on_host::wait();
   bool any = false;
@@ -239,7 +262,7 @@ inline void copy_piece(void* to, void const* from, bool wanted) {
 
 // ldmatrix.x4: lane 8 * m + r names row r of matrix m.
 inline void matrices(uint32_t (&x)[4], void const* row, bool turned) {
-  int const self = int(threadIdx.x), parity = rounds[self] & 1, lane = self % 32;
+  int const self = on_host::self(), parity = rounds[self] & 1, lane = self % 32;
   passed[parity][self] = reinterpret_cast<uint64_t>(row);
   wait();
   for (int m = 0; m < 4; ++m) {
@@ -256,7 +279,7 @@ inline void matrices(uint32_t (&x)[4], void const* row, bool turned) {
 // mma.sync m16n8k16, of which a lane has four words of the left operand and two of the right one.
 inline uint32_t words[2][kMost][6];
 inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
-  int const self = int(threadIdx.x), parity = rounds[self] & 1, lane = self % 32;
+  int const self = on_host::self(), parity = rounds[self] & 1, lane = self % 32;
   uint32_t const own[6] = {a[0], a[1], a[2], a[3], b0, b1};
   std::memcpy(words[parity][self], own, sizeof(own));
   wait();
@@ -273,15 +296,7 @@ inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&
 // ---- warpgroups, and the copy engine ------------------------------------------------------------------------
 
 // Shared memory is named by the distance from its start.
-alignas(1024) inline char dynamic[1 << 18];
-
-// Lets the lanes of a warp go on together, also where some of them have waited longer than others.
-inline void align() {
-  int const warp = int(threadIdx.x) / 32, before = aligned_times[warp];
-  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp];
-  do pause();
-  while (aligned_times[warp] == before);
-}
+alignas(1024) inline char dynamic[kCluster][1 << 18];
 
 struct Barrier {
   int count, pending, bytes, phase;
@@ -289,51 +304,111 @@ struct Barrier {
     if (pending == 0 && bytes == 0) pending = count, ++phase;
   }
 };
-inline std::map<uint32_t, Barrier> barriers_at;
-inline void start_barrier(uint32_t at, int count) { barriers_at[at] = {count, count, 0, 0}; }
-inline void expect(uint32_t at, int bytes) {
-  Barrier& barrier = barriers_at.at(at);
+inline std::map<uint32_t, Barrier> barriers_at[kCluster];
+inline void start_barrier(uint32_t at, int count) { barriers_at[block][at] = {count, count, 0, 0}; }
+inline void arrive_at(uint32_t at, int there, int bytes = 0) {
+  Barrier& barrier = barriers_at[there].at(at);
   barrier.bytes += bytes;
   --barrier.pending;
   barrier.look();
 }
+inline void expect(uint32_t at, int bytes) { arrive_at(at, block, bytes); }
 inline void await(uint32_t at, int parity) {
-  while ((barriers_at.at(at).phase & 1) == parity) pause();
+  while ((barriers_at[block].at(at).phase & 1) == parity) pause();
 }
 
 // bar.sync and bar.arrive of 256 threads.
 inline int named_arrive(int id) {
-  int const before = named_times[id];
-  if (++named[id] == 256) named[id] = 0, ++named_times[id];
+  int const before = named_times[block][id];
+  if (++named[block][id] == 256) named[block][id] = 0, ++named_times[block][id];
   return before;
 }
 inline void named_sync(int id) {
   int const before = named_arrive(id);
-  while (named_times[id] == before) pause();
+  while (named_times[block][id] == before) pause();
+}
+
+inline void sync_cluster() {
+  int const before = ends;
+  if (++at_end == cluster_threads) at_end = 0, ++ends;
+  while (ends == before) pause();
 }
 
 __attribute__((optimize("O2"))) inline uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
 
-// A tensor map; `box` are its first two axes, and axes beyond `rank` have one element.
+// A tensor map; `box` are its first two axes, and axes beyond `rank` have one element. Of positions it has the corners and
+// steps, too.
 struct Map {
   char const* data;
-  int64_t rank, extents[5], strides[5], box[2];
+  int32_t rank, size;
+  int64_t extents[5], strides[5];
+  int32_t box[2];
+  int16_t lower[3], upper[3], steps[3];
 };
-inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int element, int row, int const* leading) {
+inline void copy_element(Map const& map, char* to, char const* from, bool inside) {
+  std::memset(to, 0, size_t(map.size));
+  if (!inside) return;
+  std::memcpy(to, from, size_t(map.size));
+  if (map.size == 2) return;
+  uint32_t bits;
+  std::memcpy(&bits, to, 4);
+  bits = bits + 0x1000u & ~0x1fffu;  // tf32
+  std::memcpy(to, &bits, 4);
+}
+inline void copied(uint32_t barrier, int there, int bytes) {
+  Barrier& at = barriers_at[there].at(barrier);
+  at.bytes -= bytes;
+  at.look();
+}
+inline void copy_tile_to(int blocks, uint32_t to, void const* given, uint32_t barrier, int element, int row,
+                         int const* leading) {
   Map const& map = *static_cast<Map const*>(given);
   char const* from = map.data;
-  for (int a = 2; a < map.rank; ++a) from += leading[a - 2] * map.strides[a] * 2;
-  for (int64_t r = 0; r < map.box[1]; ++r)
-    for (int64_t e = 0; e < map.box[0]; ++e) {
-      char* const into = dynamic + swizzled(uint32_t(to + r * 128 + 2 * e));
-      if (element + e < map.extents[0] && row + r < map.extents[1])
-        std::memcpy(into, from + 2 * ((row + r) * map.strides[1] + element + e), 2);
-      else
-        std::memset(into, 0, 2);
+  for (int a = 2; a < map.rank; ++a) from += leading[a - 2] * map.strides[a] * map.size;
+  for (int there = 0; there < kCluster; ++there) {
+    if (!(blocks >> there & 1)) continue;
+    for (int64_t r = 0; r < map.box[1]; ++r)
+      for (int64_t e = 0; e < map.box[0]; ++e)
+        copy_element(map, dynamic[there] + swizzled(uint32_t(to + r * 128 + map.size * e)),
+                     from + map.size * ((row + r) * map.strides[1] + element + e),
+                     element + e < map.extents[0] && row + r < map.extents[1]);
+    copied(barrier, there, map.box[0] * map.box[1] * map.size);
+  }
+}
+inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int element, int row, int const* leading) {
+  copy_tile_to(1 << block, to, given, barrier, element, row, leading);
+}
+inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int channel, int const* first, int batch,
+                           uint16_t const* tap) {
+  Map const& map = *static_cast<Map const*>(given);
+  int const axes = map.rank - 2;
+  int at[3];
+  for (int a = 0; a < axes; ++a) {
+    at[a] = first[a];
+    // It has to be one of the positions, and the tap a number of so many bits.
+    if (at[a] < map.lower[a] || (at[a] - map.lower[a]) % map.steps[a] || tap[a] >> 16 / axes) std::abort();
+    if (at[a] > map.extents[1 + a] - 1 + map.upper[a]) std::abort();
+  }
+  for (int r = 0; r < map.box[1]; ++r) {
+    bool inside = batch < map.extents[1 + axes];
+    int64_t offset = batch * map.strides[1 + axes];
+    for (int a = 0; a < axes; ++a) {
+      int const index = at[a] + tap[a];
+      inside = inside && index >= 0 && index < map.extents[1 + a];
+      offset += index * map.strides[1 + a];
     }
-  Barrier& at = barriers_at.at(barrier);
-  at.bytes -= int(map.box[0] * map.box[1] * 2);
-  at.look();
+    for (int e = 0; e < map.box[0]; ++e)
+      copy_element(map, dynamic[block] + swizzled(uint32_t(to + r * 128 + map.size * e)),
+                   map.data + map.size * (offset + channel + e), inside && channel + e < map.extents[0]);
+    int a = 0;
+    for (; a < axes; ++a) {
+      at[a] += map.steps[a];
+      if (at[a] <= map.extents[1 + a] - 1 + map.upper[a]) break;
+      at[a] = map.lower[a];
+    }
+    if (a == axes) ++batch;
+  }
+  copied(barrier, block, map.box[0] * map.box[1] * map.size);
 }
 
 // Element (row, k) of an operand of wgmma that a descriptor names.
@@ -343,7 +418,7 @@ __attribute__((optimize("O2"))) inline uint16_t operand(uint64_t d, int row, int
   uint32_t const at = turned ? start + row / 64 * next + k / 8 * step + k % 8 * 128 + row % 64 * 2
                              : start + row / 8 * step + row % 8 * 128 + k * 2;
   uint16_t bits;
-  std::memcpy(&bits, dynamic + swizzled(at), 2);
+  std::memcpy(&bits, dynamic[block] + swizzled(at), 2);
   return bits;
 }
 template <int kCount, class Left>
@@ -369,7 +444,7 @@ void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint64_t a, uint64_t
 }
 template <int kCount>
 void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps, bool turned) {
-  int const self = int(threadIdx.x), lane = self % 32;
+  int const self = on_host::self(), lane = self % 32;
   std::memcpy(words[0][self], a, sizeof(a));
   align();
   auto left = [&](int row, int k) {
@@ -379,19 +454,61 @@ void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[
   align();
 }
 
+// The same of tf32, whose rows have eight elements.
+__attribute__((optimize("O2"))) inline float number_at(uint64_t d, int row, int k) {
+  uint32_t const start = uint32_t(d & 0x3fff) << 4, step = uint32_t(d >> 32 & 0x3fff) << 4;
+  float x;
+  std::memcpy(&x, dynamic[block] + swizzled(start + row / 8 * step + row % 8 * 128 + k * 4), 4);
+  return x;
+}
+template <int kCount>
+__attribute__((optimize("O2"))) void wgmma_tf32(float (&sum)[kCount], uint64_t a, uint64_t b, int keeps) {
+  int const thread = int(threadIdx.x) % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  for (int i = 0; i < kCount; ++i) {
+    if (!keeps) sum[i] = 0;
+    for (int k = 0; k < 8; ++k)
+      sum[i] += number_at(a, row + i / 2 % 2 * 8, k) * number_at(b, i / 4 * 8 + column + i % 2, k);
+  }
+}
+
 }  // namespace on_host
 
 namespace mucc {
 
-inline int map_tiles(Call const&, void* to, void const* data, bool, int rank, int64_t const* extents,
-                     int64_t const* strides, int columns, int rows) {
-  on_host::Map map{static_cast<char const*>(data), rank, {}, {}, {columns, rows}};
+inline int make_map(on_host::Map& map, void const* data, Mapped element, int rank, int64_t const* extents,
+                    int64_t const* strides, int columns, int rows) {
+  map = {static_cast<char const*>(data), rank, element == Mapped::kTf32 ? 4 : 2, {}, {}, {columns, rows}, {}, {}, {}};
   for (int a = 0; a < rank; ++a) {
     map.extents[a] = extents[a], map.strides[a] = strides[a];
-    if (a > 0 && (strides[a] <= 0 || strides[a] % 8)) return fail("MU9001", "TMA cannot map axis %d", a);
+    if (extents[a] < 1 || (a > 0 && (strides[a] <= 0 || strides[a] * map.size % 16)))
+      return fail("MU9001", "TMA cannot map axis %d", a);
   }
   if (reinterpret_cast<uintptr_t>(data) % 16) return fail("MU9001", "TMA cannot map the address");
+  if (columns * map.size > 128) return fail("MU9001", "TMA cannot swizzle rows of %d elements", columns);
+  return 0;
+}
+inline int map_tiles(Call const&, void* to, void const* data, Mapped element, int rank, int64_t const* extents,
+                     int64_t const* strides, int columns, int rows) {
+  on_host::Map map;
+  if (make_map(map, data, element, rank, extents, strides, columns, rows)) return 1;
+  if (rows > 256) return fail("MU9001", "TMA cannot copy %d rows", rows);
   static_assert(sizeof(map) <= 128);
+  std::memcpy(to, &map, sizeof(map));
+  return 0;
+}
+inline int map_positions(Call const&, void* to, void const* data, Mapped element, int rank, int64_t const* extents,
+                         int64_t const* strides, int const* lower, int const* upper, int const* steps, int columns,
+                         int rows) {
+  on_host::Map map;
+  if (make_map(map, data, element, rank, extents, strides, columns, rows)) return 1;
+  int const axes = rank - 2, most = 1 << (16 / axes - 1);
+  for (int a = 0; a < axes; ++a) {
+    map.lower[a] = int16_t(lower[a]), map.upper[a] = int16_t(upper[a]), map.steps[a] = int16_t(steps[a]);
+    bool fits = lower[a] >= -most && lower[a] < most && upper[a] >= -most && upper[a] < most;
+    fits = fits && steps[a] >= 1 && steps[a] <= 8 && lower[a] <= extents[1 + a] - 1 + upper[a];
+    if (!fits) return fail("MU9001", "TMA cannot walk along axis %d", a);
+  }
+  if (rows > 1024) return fail("MU9001", "TMA cannot copy %d positions", rows);
   std::memcpy(to, &map, sizeof(map));
   return 0;
 }
@@ -400,10 +517,11 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
+  unsigned const together = g.cluster[0] ? g.cluster[0] : 1;
   for (unsigned y = 0; y < g.grid[1]; ++y)
-    for (unsigned x = 0; x < g.grid[0]; ++x) {
+    for (unsigned x = 0; x < g.grid[0]; x += together) {
       blockIdx = {x, y, 0};
-      on_host::run_block(int(g.block));
+      on_host::run_blocks(int(g.block), int(together));
     }
   return 0;
 }

@@ -45,11 +45,15 @@ _ON_HOST = (
     ("view.cuh", r'asm\("cvt\.rn\.bf16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_bf16(x);"),
     ("view.cuh", r'asm\("cvt\.rn\.f16\.f32 [^;]*;"[^;]*;', "to.bits = on_host::to_f16(x);"),
     ("pack.cuh", r'asm volatile\("ld\.global.*?\)\);', "std::memcpy(to, from, 16);"),
-    ("attention.cuh", r"extern __shared__ [^;]*;\s*return dynamic_bytes;", "return on_host::dynamic;"),
     (
-        "attention.cuh",
+        "shared.cuh",
+        r"extern __shared__ [^;]*;\s*return dynamic_bytes;",
+        "return on_host::dynamic[on_host::block];",
+    ),
+    (
+        "shared.cuh",
         r"return uint32_t\(__cvta_generic_to_shared\(at\)\);",
-        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic);",
+        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic[on_host::block]);",
     ),
     ("attention.cuh", r'asm volatile\("cp\.async\.cg[^;]*;[^;]*;', "on_host::copy_piece(to, from, wanted);"),
     ("attention.cuh", r'asm volatile\("cp\.async\.(commit|wait)_group[^;]*;[^;]*;', ""),
@@ -75,40 +79,59 @@ _ON_HOST = (
     ),
     ("attention.cuh", r'asm\("ex2\.approx[^;]*;[^;]*;', "y = std::exp2(x);"),
     (
-        "attention_wgmma.cuh",
+        "warpgroup.cuh",
         r'asm volatile\("mbarrier\.init[^;]*;[^;]*;',
         "on_host::start_barrier(barrier, arrivals);",
     ),
     (
-        "attention_wgmma.cuh",
+        "warpgroup.cuh",
         r'asm volatile\("mbarrier\.arrive\.shared[^;]*;[^;]*;',
         "on_host::expect(barrier, 0);",
     ),
     (
-        "attention_wgmma.cuh",
+        "warpgroup.cuh",
         r'asm volatile\("mbarrier\.arrive\.expect[^;]*;[^;]*;',
         "on_host::expect(barrier, bytes);",
     ),
     (
-        "attention_wgmma.cuh",
+        "warpgroup.cuh",
         r'asm volatile\(\s*"\{\.reg \.pred done.*?\);',
         "on_host::await(barrier, parity);",
     ),
     (
-        "attention_wgmma.cuh",
+        "warpgroup.cuh",
+        r'asm volatile\(\s*"cp\.async\.bulk\.tensor[a-z0-9_.:]*\.im2col.*?: "memory"\);',
+        "on_host::copy_positions(to, &map, barrier, channel, first, batch, tap);",
+    ),
+    (
+        "warpgroup.cuh",
+        r'asm volatile\(\s*"cp\.async\.bulk\.tensor[a-z0-9_.:]*multicast.*?: "memory"\);',
+        "on_host::copy_tile_to(blocks, to, &map, barrier, element, row, leading);",
+    ),
+    (
+        "warpgroup.cuh",
         r'asm volatile\(\s*"cp\.async\.bulk\.tensor.*?: "memory"\);',
         "on_host::copy_tile(to, &map, barrier, element, row, leading);",
     ),
-    ("attention_wgmma.cuh", r'asm volatile\("(setmaxnreg|wgmma\.fence|wgmma\.commit)[^;]*;[^;]*;', ""),
-    ("attention_wgmma.cuh", r'asm volatile\("(fence\.mbarrier_init|" : "\+f)[^;]*;(" ::: "memory"\);)?', ";"),
-    ("attention_wgmma.cuh", r'asm volatile\("wgmma\.wait_group[^;]*;[^;]*;', "on_host::align();"),
-    ("attention_wgmma.cuh", r'asm volatile\("bar\.sync[^;]*;[^;]*;', "on_host::named_sync(1 + group);"),
-    ("attention_wgmma.cuh", r'asm volatile\("bar\.arrive[^;]*;[^;]*;', "on_host::named_arrive(1 + group);"),
+    (
+        "warpgroup.cuh",
+        r'asm volatile\(\s*"\{\.reg \.b32 there.*?: "memory"\);',
+        "on_host::arrive_at(barrier, block);",
+    ),
+    ("warpgroup.cuh", r'asm volatile\("barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
+    ("warpgroup.cuh", r'asm volatile\("prefetch[^;]*;[^;]*;', ""),
+    ("warpgroup.cuh", r'asm volatile\("(setmaxnreg|wgmma\.fence|wgmma\.commit)[^;]*;[^;]*;', ""),
+    ("warpgroup.cuh", r'asm volatile\("(fence\.mbarrier_init|" : "\+f)[^;]*;(" ::: "memory"\);)?', ";"),
+    ("warpgroup.cuh", r'asm volatile\("wgmma\.wait_group[^;]*;[^;]*;', "on_host::align();"),
+    ("warpgroup.cuh", r'asm volatile\("bar\.sync[^;]*;[^;]*;', "on_host::named_sync(barrier);"),
+    ("warpgroup.cuh", r'asm volatile\("bar\.arrive[^;]*;[^;]*;', "on_host::named_arrive(barrier);"),
 )
 """Instructions that only a GPU has, and what stands for them."""
 
 _WGMMA = r'asm volatile\("\{\.reg \.pred p;.*?k16\.f32\.(b?f16)\..*?(\d);\}".*?"r"\(keeps\)\);'
 """A wgmma instruction: the dtype, and whether the columns of the right operand are contiguous."""
+
+_WGMMA_TF32 = r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k8\.f32\.tf32\..*?"r"\(keeps\)\);'
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 64
@@ -244,6 +267,7 @@ def _text(compilation: Compilation) -> str:
         source = re.sub(
             _WGMMA, r"on_host::wgmma(on_host::from_\1, sum, a, b, keeps, \2);", source, flags=re.DOTALL
         )
+        source = re.sub(_WGMMA_TF32, "on_host::wgmma_tf32(sum, a, b, keeps);", source, flags=re.DOTALL)
         lines += [f"namespace image_{i} {{", source, "}"]
         for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
             call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"

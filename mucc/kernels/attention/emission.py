@@ -12,14 +12,12 @@ from mucc.codegen.memory import VIEW_TYPES, Places
 from mucc.codegen.names import float_literal, words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
+from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_name
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
 from mucc.kernels.attention.tiles import Tile, tile_of, warpgroup_tile_of
-from mucc.kernels.attention.wgmma import wgmma
-
-WARPGROUPS = ("sm_90a",)
-"""The targets whose warpgroups multiply tiles that the copy engine loads."""
+from mucc.target import WARPGROUPS
 
 
 class AttentionCode(LightCode):

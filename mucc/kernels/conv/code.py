@@ -10,8 +10,13 @@ from mucc.kernels.conv.direct_emission import DirectWork
 from mucc.kernels.conv.emission import ConvWork
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.tiles_emission import TilesWork
+from mucc.kernels.conv.wide_emission import WideWork
 
-WORK: dict[Strategy, type[ConvWork]] = {Strategy.TILES: TilesWork, Strategy.DIRECT: DirectWork}
+WORK: dict[Strategy, type[ConvWork]] = {
+    Strategy.TILES: TilesWork,
+    Strategy.WARPGROUPS: WideWork,
+    Strategy.DIRECT: DirectWork,
+}
 
 
 class ConvCode(LightCode):

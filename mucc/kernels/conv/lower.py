@@ -12,8 +12,9 @@ from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
+from mucc.kernels.conv.layer import layer_of
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, Strategy
-from mucc.kernels.conv.strategies import choose, layer_of
+from mucc.kernels.conv.strategies import choose
 from mucc.kernels.lowering.access import Access, Axes, identity, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
@@ -47,10 +48,11 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     x = _readable(builder, stage, anchor.operand)
     w = _readable(builder, stage, anchor.weight)
     strategy = choose(layer_of(anchor, geometry), get_target(builder.target).facts)
-    inner = 0 if geometry.transposed or strategy is Strategy.DIRECT else 1
-    if strategy is Strategy.TILES and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
+    by_pieces = strategy is not Strategy.DIRECT
+    inner = 1 if by_pieces and not geometry.transposed else 0
+    if by_pieces and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
-    copies = _has_whole_pieces if strategy is Strategy.TILES else _has_lone_channels
+    copies = _has_whole_pieces if by_pieces else _has_lone_channels
     if copies(anchor, geometry) and x.unit_axis == 1 and w.unit_axis != inner:
         w = _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
     rank = len(stage.space)

@@ -27,6 +27,8 @@ class Strategy(StrEnum):
 
     TILES = "tiles"
     """As a product of matrices, tile by tile."""
+    WARPGROUPS = "warpgroups"
+    """The same, with tiles that the copy engine loads and warpgroups multiply."""
     DIRECT = "direct"
     """Each thread sums up a few outputs."""
 

@@ -8,38 +8,29 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from mucc.dialects.mu.ops.conv import ConvolutionOp
-from mucc.dialects.mu.types import Dim, Shaped, dtype_bytes
-from mucc.kernels.conv.op import ConvKernelOp, Geometry, Strategy
+from mucc.kernels.conv.layer import Layer, layer_of_kernel
+from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
-from mucc.kernels.traffic import LARGE
-from mucc.library import extents
-from mucc.target.facts import WIDEST_ACCESS, Facts
+from mucc.kernels.conv.wide import best_tile, wide_cycles
+from mucc.target import WARPGROUPS
+from mucc.target.facts import Facts
 
 LANES = 128
 """Instructions of threads that a multiprocessor issues in a cycle."""
 GATHERED = 16
 """Instructions for an element that a thread finds and loads by itself (counted in the code for sm_90a)."""
+COPIED_SHARE = 0.5
+"""What `tiles` reaches of the rate of mma.sync where x is whole pieces: 0.4 to 0.55 on an H200."""
 SUMMED = 3
 """Instructions for a multiply-add of `direct`, with its share of loads and addresses (likewise)."""
 
+FORMATS = ("bf16", "f16", "tf32")
+"""The formats that warpgroups multiply."""
 
-class Layer(NamedTuple):
-    """A convolution as strategies judge it; channels are those of one group. Open extents count as large."""
-
-    rows: int
-    """Positions of the result, in all batches."""
-    channels: int
-    outputs: int
-    groups: int
-    taps: float
-    """Taps that an output sees: of a transposed convolution those of its class."""
-    compute: str
-    element_bytes: int
-    whole: bool
-    """Whether the channels of a group are known to be whole pieces of 16 bytes."""
+MOST_CLASSES = 16
+"""The most classes of outputs of a transposed convolution, which have a map of x each."""
 
 
 class Way(ABC):
@@ -50,6 +41,10 @@ class Way(ABC):
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         """Return why the strategy is not legal, as a clause; None if it is."""
         return None
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        """Say what the strategy chooses besides, as words in brackets; none by default."""
+        return ""
 
     @abstractmethod
     def cycles(self, layer: Layer, facts: Facts) -> float:
@@ -72,8 +67,38 @@ class Tiles(Way):
         elements = layer.groups * _padded(layer.rows, ROWS) * depth
         tiles = math.ceil(layer.outputs / tile.columns)
         rate = sm.flops_per_cycle(compute) * (1.0 if compute == "f32" else sm.mma_sync_share)
+        if compute in FORMATS and layer.whole:
+            rate *= COPIED_SHARE
         found = 0.0 if layer.whole else elements * tiles * GATHERED / LANES
         return 2 * elements * tiles * tile.columns / rate + found
+
+
+class Warpgroups(Way):
+    """As a product of matrices that warpgroups multiply, from tiles that the copy engine loads.
+
+    Calls whose tensors it cannot map are computed as by `Tiles`.
+    """
+
+    strategy = Strategy.WARPGROUPS
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        if facts.name not in WARPGROUPS:
+            return f"{facts.name} has no wgmma"
+        if layer.compute not in FORMATS:
+            return f"wgmma multiplies {', '.join(FORMATS)}"
+        if not layer.whole:
+            return "the channels of a group are not whole pieces of 16 bytes"
+        if layer.groups > 1 and layer.channels % (STAGE_ROW // layer.element_bytes):
+            return f"the channels of a group are not whole pieces of {STAGE_ROW} bytes"
+        if layer.classes > MOST_CLASSES:
+            return f"there are more than {MOST_CLASSES} classes of outputs"
+        return Tiles().refused(layer, facts)
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        return best_tile(layer, facts).text
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        return wide_cycles(best_tile(layer, facts), layer, facts)
 
 
 class Direct(Way):
@@ -86,50 +111,11 @@ class Direct(Way):
         return sums * layer.channels * layer.taps * SUMMED / LANES
 
 
-WAYS: tuple[Way, ...] = (Tiles(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Tiles(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
     return math.ceil(extent / multiple) * multiple
-
-
-def _layer(
-    x: tuple[Dim, ...],
-    w: tuple[Dim, ...],
-    result: tuple[Dim, ...],
-    geometry: Geometry,
-    compute: str,
-    element_bytes: int,
-    sizes: Mapping[str, int],
-) -> Layer:
-    def size(dim: Dim) -> int:
-        return dim if isinstance(dim, int) else _value(dim, sizes)
-
-    taps = math.prod(int(d) for d in w[2:])
-    classes = math.prod(geometry.stride) if geometry.transposed else 1
-    channels, outputs = size(x[1]) // geometry.groups, size(result[1]) // geometry.groups
-    rows = math.prod(map(size, (result[0], *result[2:])))
-    whole = isinstance(x[1], int) and channels % (WIDEST_ACCESS // element_bytes) == 0
-    return Layer(rows, channels, outputs, geometry.groups, taps / classes, compute, element_bytes, whole)
-
-
-def _value(dim: str, sizes: Mapping[str, int]) -> int:
-    names = {name for term, _ in extents.polynomial(dim).terms for name in term}
-    return max(1, extents.value(dim, {name: sizes.get(name, LARGE) for name in names}))
-
-
-def layer_of(op: ConvolutionOp, geometry: Geometry) -> Layer:
-    """Describe a convolution of the language."""
-    element = dtype_bytes(Shaped.of(op.operand.type).element_type)
-    x, w = Shaped.of(op.operand.type).dims, Shaped.of(op.weight.type).dims
-    return _layer(x, w, op.result_dims, geometry, op.compute.data.value, element, {})
-
-
-def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
-    """Describe the convolution of a kernel, where open dims have `sizes`."""
-    element = dtype_bytes(Shaped.of(op.x.type).element_type)
-    result = (op.extents[0], op.outputs, *op.places)
-    return _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
 
 
 def seconds(way: Way, layer: Layer, facts: Facts) -> float:
@@ -151,6 +137,8 @@ def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[st
     for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):
         refused = way.refused(layer, facts)
         time = refused or f"{seconds(way, layer, facts) * 1e6:.1f} us expected"
+        if not refused and (manner := way.manner(layer, facts)):
+            time += f" ({manner})"
         chosen = "    (chosen)" if way.strategy is op.strategy.data else ""
-        lines.append(f"{way.strategy.value:<9} {time}{chosen}")
+        lines.append(f"{way.strategy.value:<10} {time}{chosen}")
     return lines

@@ -21,6 +21,7 @@ class TilesWork(ConvWork):
     """The text of a kernel of mucc/conv.cuh."""
 
     HEADER: ClassVar[str] = "mucc/conv.cuh"
+    LAUNCHER: ClassVar[str] = "conv::launch_tiles"
 
     @property
     def piece(self) -> int:
@@ -73,15 +74,21 @@ class TilesWork(ConvWork):
                     *self.constants,
                     f"using Format = mucc::conv::{_FORMATS[self.conv.compute.data.value]};",
                     f"using Shape = mucc::conv::TileShape<{shape}>;",
+                    *self.more_constants,
                 ],
                 work=self.work,
-                entries=self._entries(entry),
-                launcher="conv::launch_tiles",
+                entries=self.entries(entry),
+                launcher=self.LAUNCHER,
                 arguments=[self.problem],
             )
         )
 
-    def _entries(self, entry: str) -> list[Entry]:
+    @property
+    def more_constants(self) -> list[str]:
+        """The members of `Op` that only a subclass has."""
+        return []
+
+    def entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `launch_tiles`."""
         given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
         fast = f"{flag(self.vector_x)}, {flag(self.vector_w)}"

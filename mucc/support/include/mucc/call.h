@@ -160,11 +160,18 @@ int start(Call const& c, char const* stage, Code& code, Geometry const& geometry
 // Sets `rows` vectors of `count` floats, `pitch` floats apart, to one value, in stream order and without a kernel.
 int fill(Call const& c, float* data, float value, int64_t count, int64_t rows = 1, int64_t pitch = 0);
 
-// Describes a tensor of 16-bit floats to the copy engine: `rank` axes, the contiguous one first, with extents and strides in
-// elements, read in boxes of `columns` by `rows` elements of the first two axes, 128 bytes wide and swizzled. `map` is a
-// CUtensorMap.
-int map_tiles(Call const& c, void* map, void const* data, bool is_bf16, int rank, int64_t const* extents,
+enum class Mapped : int;  // see tensor_map.h
+
+// Describes a tensor to the copy engine: `rank` axes, the contiguous one first, with extents and strides in elements, read
+// in boxes of `columns` by `rows` elements of the first two axes, 128 bytes wide and swizzled. `map` is a TensorMap.
+int map_tiles(Call const& c, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
               int64_t const* strides, int columns, int rows);
+
+// The same for a tensor `[N, spatial axes, C]`, read as `rows` positions by `columns` channels. Positions go from `lower` to
+// `upper` past the last element in steps of `steps` along each spatial axis, innermost first, and on to the next one of N;
+// what lies outside of the tensor is zero.
+int map_positions(Call const& c, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
+                  int64_t const* strides, int const* lower, int const* upper, int const* steps, int columns, int rows);
 
 // Where MUCC_CHECK_INDICES is set in the environment: whether an argument of int32 holds the ends of groups of `rows`
 // rows; whether it holds numbers of rows, below `rows`, each only once where `once`. Both wait for the device, and do

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 #include <mucc/host.h>
+#include <mucc/tensor_map.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +54,10 @@ struct Driver {
   using TensorMapEncodeTiled = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, cuuint64_t const*,
                                         cuuint64_t const*, cuuint32_t const*, cuuint32_t const*, CUtensorMapInterleave,
                                         CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+  using TensorMapEncodeIm2col = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, cuuint64_t const*,
+                                         cuuint64_t const*, int const*, int const*, cuuint32_t, cuuint32_t,
+                                         cuuint32_t const*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                         CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
   using LaunchKernelEx = CUresult(CUlaunchConfig const*, CUfunction, void**, void**);
 };
 
@@ -210,21 +215,54 @@ MUCC_SHARED int check_rows(Call const& c, int argument, int64_t rows, bool once)
   return check_rows(*c.kernel, argument, numbers.data(), int64_t(numbers.size()), rows, once, seen.data());
 }
 
-MUCC_SHARED int map_tiles(Call const&, void* map, void const* data, bool is_bf16, int rank, int64_t const* extents,
+// The most axes of a tensor map.
+constexpr int kMapped = 5;
+
+inline CUtensorMapDataType data_type(Mapped element) {
+  switch (element) {
+    case Mapped::kF16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case Mapped::kBf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    default: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  }
+}
+
+// The extents of a tensor, and its strides in bytes.
+struct MappedTensor {
+  cuuint64_t sizes[kMapped], bytes[kMapped];
+
+  MappedTensor(Mapped element, int rank, int64_t const* extents, int64_t const* strides) {
+    for (int a = 0; a < rank; ++a) {
+      sizes[a] = cuuint64_t(extents[a]);
+      if (a > 0) bytes[a - 1] = cuuint64_t(strides[a]) * (element == Mapped::kTf32 ? 4 : 2);
+    }
+  }
+};
+
+MUCC_SHARED int map_tiles(Call const&, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
                           int64_t const* strides, int columns, int rows) {
-  constexpr int kMost = 5;
-  cuuint64_t sizes[kMost], bytes[kMost];
-  cuuint32_t box[kMost], steps[kMost];
+  MappedTensor const tensor(element, rank, extents, strides);
+  cuuint32_t box[kMapped], steps[kMapped];
   for (int a = 0; a < rank; ++a) {
-    sizes[a] = cuuint64_t(extents[a]);
-    if (a > 0) bytes[a - 1] = cuuint64_t(strides[a]) * 2;
     box[a] = a == 0 ? unsigned(columns) : a == 1 ? unsigned(rows) : 1;
     steps[a] = 1;
   }
   return call_driver<Driver::TensorMapEncodeTiled>(
       "cuTensorMapEncodeTiled", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
-      is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, cuuint32_t(rank),
-      const_cast<void*>(data), sizes, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      data_type(element), cuuint32_t(rank), const_cast<void*>(data), tensor.sizes, tensor.bytes, box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+MUCC_SHARED int map_positions(Call const&, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
+                              int64_t const* strides, int const* lower, int const* upper, int const* steps, int columns,
+                              int rows) {
+  MappedTensor const tensor(element, rank, extents, strides);
+  cuuint32_t moves[kMapped];
+  for (int a = 0; a < rank; ++a) moves[a] = a == 0 || a == rank - 1 ? 1 : unsigned(steps[a - 1]);
+  return call_driver<Driver::TensorMapEncodeIm2col>(
+      "cuTensorMapEncodeIm2col", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
+      data_type(element), cuuint32_t(rank), const_cast<void*>(data), tensor.sizes, tensor.bytes, lower, upper,
+      cuuint32_t(columns), cuuint32_t(rows), moves, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from on_host import Program, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
-from mucc.kernels.conv import lower
-from mucc.kernels.conv.op import Strategy
+from mucc.kernels.conv import lower, wide_emission
+from mucc.kernels.conv.layer import Layer
+from mucc.kernels.conv.op import ConvKernelOp, Strategy
+from mucc.kernels.conv.strategies import WAYS
+from mucc.kernels.conv.wide import wide_tile
+from mucc.target import get_target
+from mucc.target.facts import Facts
 
 NHWC = "strides(_, 1, _, _)"
 TWO = f"""
@@ -73,6 +81,56 @@ kernel dilated(x: f32[2, 3, 6], w: f32[3, 4, 3]) -> f32[2, 4, 22] {{
 """
 
 
+WIDE = f"""
+kernel usual(x: bf16[2, 72, 9, 7] {NHWC}, w: bf16[40, 72, 3, 3] {NHWC}, b: f32[40, 1, 1]) -> (
+    y: bf16[2, 9, 7, 40]
+) {{
+  return permute(relu(conv(x, w, pad=1) + b), (0, 2, 3, 1))
+}}
+kernel strided[N](x: f16[N, 13, 11, 8], w: f16[33, 5, 2, 8], r: f16[N, 6, 12, 33]) -> f16[N, 6, 12, 33] {{
+  y = conv(permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2)), stride=(2, 1), pad=(1, 1))
+  return permute(y, (0, 2, 3, 1)) + r
+}}
+kernel dilated(x: f16[1, 64, 12, 9] {NHWC}, w: f16[8, 64, 3, 3] {NHWC}) -> (
+    y: f16[1, 8, 8, 16], z: f32[1, 8, 8, 16]
+) {{
+  y = conv(pad(x, (0, 5), (0, 4)), w, dilation=(2, 1)) * 2
+  return y, y
+}}
+kernel groups(x: bf16[2, 128, 5, 6] {NHWC}, w: bf16[24, 64, 3, 3] {NHWC}) -> bf16[2, 3, 4, 24] {{
+  return permute(conv(x, w, groups=2), (0, 2, 3, 1))
+}}
+kernel one(x: bf16[3, 24, 7, 8] {NHWC}, w: bf16[136, 24, 1, 1]) -> bf16[3, 136, 7, 8] {{ return conv(x, w) }}
+kernel beyond(x: f16[2, 8, 2, 3] {NHWC}, w: f16[16, 8, 5, 7] {NHWC}) -> f16[2, 2, 3, 16] {{
+  return permute(conv(x, w, pad=(2, 3)), (0, 2, 3, 1))
+}}
+kernel line(x: f32[2, 36, 37] strides(_, 1, _), w: f32[12, 36, 4] strides(_, 1, _)) -> f32[2, 12, 19] {{
+  return conv(x, w, stride=2, pad=2)
+}}
+kernel solid(x: bf16[1, 8, 4, 5, 6] strides(_, 1, _, _, _), w: bf16[9, 8, 2, 3, 3]) -> bf16[1, 9, 3, 5, 3] {{
+  return conv(x, w, pad=(0, 1, 1), stride=(1, 1, 2))
+}}
+kernel turned(x: bf16[2, 16, 5, 4] {NHWC}, w: bf16[16, 24, 3, 3]) -> bf16[2, 24, 5, 4] {{
+  return conv_transpose(x, w, pad=1)
+}}
+kernel spread(x: f16[2, 40, 5, 4] {NHWC}, w: f16[40, 8, 4, 3]) -> f16[2, 10, 9, 8] {{
+  return permute(conv_transpose(x, w, stride=2, pad=(1, 0)), (0, 2, 3, 1))
+}}
+kernel sparse(x: f32[1, 64, 3] strides(_, 1, _), w: f32[64, 8, 2]) -> f32[1, 16, 9] {{
+  return conv_transpose(x, w, stride=3, output_pad=1, groups=2)
+}}
+kernel far(x: bf16[1, 8, 40, 6] {NHWC}, w: bf16[8, 8, 3, 1] {NHWC}) -> bf16[1, 300, 6, 8] {{
+  return permute(conv(x, w, pad=(200, 0), dilation=(70, 1)), (0, 2, 3, 1))
+}}
+"""
+
+
+def forced(strategy: Strategy) -> Callable[[Layer, Facts], Strategy]:
+    """Choose a strategy wherever it is legal."""
+    (way,) = (way for way in WAYS if way.strategy is strategy)
+    return lambda layer, facts: Strategy.TILES if way.refused(layer, facts) else strategy
+
+
 @pytest.fixture(scope="module", params=list(Strategy))
 def strategy(request: pytest.FixtureRequest) -> Strategy:
     return request.param
@@ -83,7 +141,7 @@ def program(
     request: pytest.FixtureRequest, strategy: Strategy, tmp_path_factory: pytest.TempPathFactory
 ) -> Program:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lower, "choose", lambda *_: strategy)
+        patch.setattr(lower, "choose", forced(strategy))
         compilation = compile_text(Source("k.mcu", request.param))
     return Program.of(compilation, tmp_path_factory.mktemp("conv"))
 
@@ -93,3 +151,20 @@ def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
     for info in program.kernels:
         for seed in range(2 if info.dims else 1):
             run(program, info, {name: sizes[name][seed] for name in info.dims}, seed)
+
+
+@pytest.mark.parametrize(("rows", "columns", "cluster"), [(128, 64, 1), (256, 32, 2), (128, 64, 2)])
+def test_tiles_of_warpgroups_agree_with_the_interpreter(
+    rows: int, columns: int, cluster: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
+    tile = wide_tile(rows, columns, cluster, get_target("sm_90a").facts)
+    monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)
+    compilation = compile_text(Source("k.mcu", WIDE))
+    kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]
+    strategies = {op.strategy.data for op in kernels if isinstance(op, ConvKernelOp)}
+    assert strategies == {Strategy.WARPGROUPS}
+    program = Program.of(compilation, tmp_path)
+    for info in program.kernels:
+        for seed, align in ((0, 16), (1, 2)):
+            run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align)

@@ -18,9 +18,13 @@ from mucc.cli.main import main
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.windows import Window
+from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
+from mucc.kernels.conv.strategies import choose
+from mucc.kernels.conv.wide import wide_tiles
 from mucc.kernels.interpreter import interpret_program
 from mucc.passes.pipeline import pipeline
+from mucc.target import get_target
 
 
 def compiled(mcu: str) -> ProgramOp:
@@ -141,6 +145,42 @@ def test_groups_that_fill_little_of_a_tile_are_summed_up_directly(
     assert op.strategy.data is expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "groups", "compute", "target", "expected"),
+    [
+        ("bf16", (64, 64, 64, 56), 1, "bf16", "sm_90a", Strategy.WARPGROUPS),
+        ("f32", (64, 64, 64, 56), 1, "tf32", "sm_90a", Strategy.WARPGROUPS),
+        ("f32", (64, 64, 64, 56), 1, "f32", "sm_90a", Strategy.TILES),
+        ("f32", (64, 64, 64, 56), 1, "tf32x3", "sm_90a", Strategy.TILES),
+        ("bf16", (64, 64, 64, 56), 1, "bf16", "sm_80", Strategy.TILES),
+        ("bf16", (64, 60, 64, 56), 1, "bf16", "sm_90a", Strategy.TILES),
+        ("bf16", (64, 256, 256, 56), 2, "bf16", "sm_90a", Strategy.WARPGROUPS),
+        ("bf16", (64, 64, 64, 56), 2, "bf16", "sm_90a", Strategy.TILES),
+        ("bf16", (1, 64, 64, 7), 1, "bf16", "sm_90a", Strategy.TILES),
+    ],
+)
+def test_warpgroups_multiply_large_layers_whose_channels_fill_rows(
+    dtype: str, sizes: tuple[int, int, int, int], groups: int, compute: str, target: str, expected: Strategy
+) -> None:
+    batch, channels, outputs, size = sizes
+    rows, element = batch * size**2, 2 if dtype == "bf16" else 4
+    own = channels // groups
+    layer = Layer(rows, own, outputs // groups, groups, 9, compute, element, own % 8 == 0)
+    assert choose(layer, get_target(target).facts) is expected
+
+
+def test_tiles_fit_the_multiprocessor() -> None:
+    facts = get_target("sm_90a").facts
+    tiles = list(wide_tiles(facts))
+    assert {(t.rows, t.columns) for t in tiles} >= {(128, 64), (128, 128), (128, 256), (256, 128)}
+    for tile in tiles:
+        spread = 4 * max(tile.rows * (tile.columns + 8), tile.columns * (tile.rows + 4))
+        stages = tile.stages * (tile.rows + tile.columns) * 128
+        shared = 1024 + max(stages, spread) + tile.rows * 16 + tile.stages * 16
+        assert shared <= facts.limits.shared_memory
+        assert tile.resident * (shared + 1024) <= facts.multiprocessor.shared_memory
+
+
 def test_an_explanation_says_what_each_strategy_takes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -149,7 +189,16 @@ def test_an_explanation_says_what_each_strategy_takes(
         "kernel k(x: f16[2, 8, 9], w: f16[8, 1, 3]) -> f16[2, 8, 7] { return conv(x, w, groups=8) }"
     )
     assert main([str(path), "--explain-schedule"]) == 0
-    first, direct, tiles = capsys.readouterr().out.splitlines()
+    first, direct, warpgroups, tiles = capsys.readouterr().out.splitlines()
     assert first == "k, stage out: on NVIDIA H200"
-    assert re.fullmatch(r"  direct    [0-9.]+ us expected    \(chosen\)", direct)
-    assert re.fullmatch(r"  tiles     [0-9.]+ us expected", tiles)
+    assert re.fullmatch(r"  direct     [0-9.]+ us expected    \(chosen\)", direct)
+    assert warpgroups == "  warpgroups the channels of a group are not whole pieces of 16 bytes"
+    assert re.fullmatch(r"  tiles      [0-9.]+ us expected", tiles)
+    path.write_text(
+        "kernel k(x: f16[64, 128, 56, 56] strides(_, 1, _, _), w: f16[256, 128, 3, 3])"
+        " -> f16[64, 256, 56, 56] { return conv(x, w, pad=1) }"
+    )
+    assert main([str(path), "--explain-schedule"]) == 0
+    warpgroups = capsys.readouterr().out.splitlines()[1]
+    expected = r"  warpgroups [0-9.]+ us expected \(\d+x\d+(, clusters of 2)?\)    \(chosen\)"
+    assert re.fullmatch(expected, warpgroups)

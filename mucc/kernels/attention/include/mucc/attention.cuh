@@ -9,18 +9,11 @@
 #pragma once
 
 #include <mucc/attention.h>
-#include <mucc/view.cuh>
+#include <mucc/shared.cuh>
 
 namespace mucc::attention {
 
 // ---- instructions -----------------------------------------------------------------------------------------
-
-MUCC_DEVICE char* dynamic_shared() {
-  extern __shared__ __align__(1024) char dynamic_bytes[];
-  return dynamic_bytes;
-}
-
-MUCC_DEVICE uint32_t shared_address(void const* at) { return uint32_t(__cvta_generic_to_shared(at)); }
 
 // Copies 16 bytes, or writes zeros where they are not `wanted`.
 MUCC_DEVICE void copy_piece(void* to, void const* from, bool wanted) {

@@ -1,7 +1,7 @@
 // What host and device know of attention kernels.
 #pragma once
 
-#include <mucc/view.h>
+#include <mucc/tensor_map.h>
 
 namespace mucc::attention {
 
@@ -28,18 +28,9 @@ struct Operand<T, 0> {
 // The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by the copy engine.
 enum Form { kElements, kPieces, kTiles };
 
-// A tensor map of the CUDA driver.
-struct alignas(64) TensorMap {
-  uint64_t opaque[16];
-};
 struct Maps {
   TensorMap query, key, value;
 };
-
-template <class T>
-inline constexpr bool is_bf16 = false;
-template <>
-inline constexpr bool is_bf16<bf16> = true;
 
 MUCC_BOTH constexpr int rounded(int x, int to) { return (x + to - 1) / to * to; }
 

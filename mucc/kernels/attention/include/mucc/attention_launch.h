@@ -28,7 +28,7 @@ bool in_tiles(Operand<T, kBatch> const& operand) {
 
 // The map of an operand: elements, rows, leading axes; boxes of `rows` times 64 elements.
 template <class T, int kBatch>
-int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, int width, int rows, bool is_bf16) {
+int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, int width, int rows) {
   int64_t extents[kBatch + 2] = {width, operand.count}, strides[kBatch + 2] = {1, operand.row};
   if constexpr (kBatch > 0)
     for (int a = 0; a < kBatch; ++a) {
@@ -38,7 +38,7 @@ int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, i
   // Where an axis has one element any stride will do that the copy engine takes.
   for (int a = 1; a < kBatch + 2; ++a)
     if (extents[a] == 1) strides[a] = rounded(width, 8);
-  return map_tiles(c, &map, operand.data, is_bf16, kBatch + 2, extents, strides, kChunk, rows);
+  return map_tiles(c, &map, operand.data, mapped<T>, kBatch + 2, extents, strides, kChunk, rows);
 }
 
 // Runs `op`; its kernels are in the order of `Form`. `extents` are those of the results.
@@ -56,11 +56,10 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
     bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);
     if (maps_fit && op.key.count > 0) {
-      constexpr bool kIsBf16 = is_bf16<typename Op::Element>;
       Maps maps;
-      if (make_map(c, maps.query, op.query, Op::kWidth, 64, kIsBf16) ||
-          make_map(c, maps.key, op.key, Op::kWidth, Op::kTileColumns, kIsBf16) ||
-          make_map(c, maps.value, op.value, Op::kResultWidth, Op::kTileColumns, kIsBf16))
+      if (make_map(c, maps.query, op.query, Op::kWidth, 64) ||
+          make_map(c, maps.key, op.key, Op::kWidth, Op::kTileColumns) ||
+          make_map(c, maps.value, op.value, Op::kResultWidth, Op::kTileColumns))
         return 1;
       Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
       geometry.shared = unsigned(tile_bytes<Op>());

@@ -10,94 +10,13 @@
 #pragma once
 
 #include <mucc/attention.cuh>
+#include <mucc/warpgroup.cuh>
 
 namespace mucc::attention {
 
-// ---- barriers and copies ------------------------------------------------------------------------------------
-
-MUCC_DEVICE void start_barrier(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-MUCC_DEVICE void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-MUCC_DEVICE void arrive_and_expect(uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-MUCC_DEVICE void await(uint32_t barrier, int parity) {
-  asm volatile(
-      "{.reg .pred done;\n"
-      "AGAIN:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra DONE;\n"
-      "bra AGAIN;\n"
-      "DONE:}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
-template <int kRank>
-MUCC_DEVICE void copy_tile(uint32_t to, TensorMap const& map, uint32_t barrier, int element, int row,
-                           int const (&leading)[3]) {
-  if constexpr (kRank == 2)
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row)
-        : "memory");
-  else if constexpr (kRank == 3)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-            to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0])
-        : "memory");
-  else if constexpr (kRank == 4)
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
-        "[%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "r"(leading[1])
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
-        "[%2];" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "r"(leading[1]), "r"(leading[2])
-        : "memory");
-}
-
-template <int kRegisters>
-MUCC_DEVICE void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-MUCC_DEVICE void leave_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-
-// ---- products -----------------------------------------------------------------------------------------------
-
-MUCC_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-MUCC_DEVICE void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int kLeft>
-MUCC_DEVICE void wait_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
-}
-
-// Keeps the compiler from moving what is done to these registers past a product.
-template <int kCount>
-MUCC_DEVICE void hold(float (&x)[kCount]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(x[i])::"memory");
-}
-
-// Shared memory as wgmma reads it: chunks of 64 elements, whose rows are 128 bytes apart and swizzled as tensor maps of
-// that width do it. `next` is how far chunks are apart where the rows are those that are added up.
-MUCC_DEVICE uint64_t described(uint32_t at, int next) {
-  return uint64_t(at >> 4 & 0x3fff) | uint64_t(next >> 4) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
-}
-
 // A warpgroup's turn at the tensor cores: barrier 1 + g is that of warpgroup g.
-MUCC_DEVICE void await_turn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(1 + group) : "memory"); }
-MUCC_DEVICE void give_turn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(1 + group) : "memory"); }
+MUCC_DEVICE void await_turn(int group) { sync_groups(1 + group); }
+MUCC_DEVICE void give_turn(int group) { arrive_groups(1 + group); }
 
 // ---- tiles --------------------------------------------------------------------------------------------------
 
@@ -153,15 +72,6 @@ struct Places {
   MUCC_DEVICE uint32_t keys(int s) const { return base + kBarrierBytes + kQueryBytes + s * kKeyBytes; }
   MUCC_DEVICE uint32_t values(int s) const {
     return base + kBarrierBytes + kQueryBytes + kStages * kKeyBytes + s * kValueBytes;
-  }
-};
-
-// Steps of the ring of keys and values, and the parity of their barriers.
-template <int kStages>
-struct Ring {
-  int place = 0, parity = 0;
-  MUCC_DEVICE void advance() {
-    if (++place == kStages) place = 0, parity ^= 1;
   }
 };
 
@@ -325,7 +235,7 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
       start_barrier(at.values_full(s), 1);
       start_barrier(at.values_empty(s), kWarps);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    publish_barriers();
   }
   __syncthreads();
   Order const order = order_of(work, extents);

@@ -514,17 +514,21 @@ struct Part {
   int residue[3];
 };
 
-template <class Work>
+// Blocks of a cluster have tiles of rows that follow each other.
+template <class Work, class Shape = typename Work::Shape>
 MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem) {
   using W = typename Work::Windows;
-  int64_t index = blockIdx.x;
+  unsigned index = blockIdx.x / Shape::kCluster;  // as there are not more blocks than that
+  auto next = [&](int64_t count) {
+    unsigned const whole = index / unsigned(count), rest = index - whole * unsigned(count);
+    index = whole;
+    return int64_t(rest);
+  };
   Part part;
-  part.column = index % problem.column_tiles * Work::Shape::kN;
-  index /= problem.column_tiles;
-  part.row = index % problem.row_tiles * Work::Shape::kM;
-  index /= problem.row_tiles;
-  part.group = index % problem.groups;
-  int rest = int(index / problem.groups);
+  part.column = next(problem.column_tiles) * Shape::kN;
+  part.row = (next(problem.row_tiles) * Shape::kCluster + blockIdx.x % Shape::kCluster) * Shape::kM;
+  part.group = next(problem.groups);
+  int rest = int(index);
 #pragma unroll
   for (int a = 2; a >= 0; --a) {
     int const count = W::kTransposed ? W::stride(a) : 1;
@@ -576,10 +580,9 @@ MUCC_DEVICE Position<Work::kRank, int64_t> position(Axis const (&axes)[3], Row c
 }
 
 // Computes and stores the results of a tile, V neighbours at a time.
-template <int V, class Work>
+template <int V, class Of, class Work>
 MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
                         Part const& at, Row const* rows, float const* tile) {
-  using Of = Tile<Work>;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : Of::kM, kLines = Of::kAlongChannels ? Of::kM : Of::kN;
   static constexpr int kSteps = kAlong / V;
   for (int i = int(threadIdx.x); i < kSteps * kLines; i += Of::kThreads) {
@@ -669,7 +672,7 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
   auto* const tile = reinterpret_cast<float*>(memory);
   sums.spread(tile);
   __syncthreads();
-  finish<V>(work, problem, walk.axes, at, rows, tile);
+  finish<V, Of>(work, problem, walk.axes, at, rows, tile);
 }
 
 }  // namespace mucc::conv

@@ -1,7 +1,7 @@
-// The geometry of convolutions: what the host fills in and kernels of conv.cuh and conv_direct.cuh follow.
+// The geometry of convolutions: what the host fills in and kernels of conv.cuh, conv_wgmma.cuh and conv_direct.cuh follow.
 #pragma once
 
-#include <mucc/view.h>
+#include <mucc/tensor_map.h>
 
 namespace mucc::conv {
 
@@ -79,7 +79,7 @@ MUCC_BOTH constexpr Axis axis(int a, int residue, int64_t extent) {
 // stage.
 template <int kM_, int kN_, int kThreads_, int kStages_, bool kAlongChannels_>
 struct TileShape {
-  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kStages = kStages_, kPieces = 8;
+  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kStages = kStages_, kPieces = 8, kCluster = 1;
   static constexpr bool kAlongChannels = kAlongChannels_;  // results are adjacent along their channels
   static constexpr int kStage = (kM + kN) * 16 * kPieces;  // bytes
   static constexpr int kPitch = kAlongChannels ? kN + 8 : kM + 4;
@@ -87,6 +87,41 @@ struct TileShape {
   static constexpr int kRows = kM * 40;  // what is known of each row
   static constexpr int kShared = (kStage * kStages > kOut ? kStage * kStages : kOut) + kRows;
 };
+
+// The same of kernels that multiply by wgmma: `kGroups` warpgroups of four warps have an equal part of the rows each, and one
+// more warp copies. Blocks of a cluster have different rows of the same columns, and share their weights.
+template <int kM_, int kN_, int kStages_, int kResident_, int kCluster_, bool kAlongChannels_>
+struct WideShape {
+  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kCluster = kCluster_;
+  static constexpr bool kAlongChannels = kAlongChannels_;
+  static constexpr int kGroups = 2, kThreads = 128 * kGroups, kAllThreads = kThreads + 32;
+  static constexpr int kBlocks = kM / (64 * kGroups);  // of 64 rows to a warpgroup
+  static constexpr int kX = kM * kMappedRow, kW = kN * kMappedRow, kStage = kX + kW;
+  static constexpr int kPitch = kAlongChannels ? kN + 8 : kM + 4;
+  static constexpr int kOut = (kAlongChannels ? kM : kN) * kPitch * int(sizeof(float));
+  static constexpr int kTiles = kStage * kStages > kOut ? kStage * kStages : kOut;
+  static constexpr int kRows = kM * 16, kBarriers = 16 * kStages;
+  static constexpr int kAlignment = 1024;  // of stages, as the swizzle counts rows
+  static constexpr int kShared = kAlignment + kTiles + kRows + kBarriers;
+  static_assert(kM % (64 * kGroups) == 0 && kN % (8 * kCluster) == 0, "whole instructions and swizzles");
+};
+
+// How the copy engine sees the operands: x once for each class of outputs.
+template <int kClasses>
+struct Maps {
+  TensorMap x[kClasses], w;
+};
+
+// How the copy engine walks over x along one axis: outputs begin at `lowest` from the first element of x, in steps of
+// `in_step`, and tap i is `first + i * move` further, which is never less than zero.
+struct Course {
+  int lowest, first, move;
+};
+MUCC_BOTH constexpr Course course(Axis const& axis) {
+  int const reach = (axis.taps - 1) * axis.in_move;
+  if (axis.taps == 0) return {axis.first_in, 0, 0};
+  return reach < 0 ? Course{axis.first_in + reach, -reach, axis.in_move} : Course{axis.first_in, 0, axis.in_move};
+}
 
 // A convolution of a call. Strides count elements.
 template <class T>

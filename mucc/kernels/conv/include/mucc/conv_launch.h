@@ -83,6 +83,115 @@ int launch_tiles(Call const& c, char const* stage, Code* codes, Op op, Extents<O
   return start(c, stage, codes[code], geometry, parameters);
 }
 
+// Whether the copy engine takes the positions of x of one class of outputs, which has some.
+template <class W, int kAxes, class T>
+bool course_fits(Problem<T> const& p, Axis const (&axes)[3]) {
+  // Corners and taps have so many bits together.
+  constexpr int kBits = 16 / kAxes, kMost = 1 << (kBits - 1);
+  for (int a = 3 - kAxes; a < 3; ++a) {
+    Course const walk = course(axes[a]);
+    int64_t const lower = walk.lowest - p.low[a];
+    int64_t const upper = lower + (axes[a].outs - 1) * axes[a].in_step - (p.count[a] - 1);
+    int const farthest = walk.first + (walk.move > 0 ? (axes[a].taps - 1) * walk.move : 0);
+    if (lower < -kMost || lower >= kMost || upper < -kMost || upper >= kMost || farthest >= 1 << kBits) return false;
+    if (axes[a].in_step > 8 || p.count[a] < 1 || (p.count[a] > 1 && p.x_at[a] <= 0)) return false;
+  }
+  return true;
+}
+
+// The stride of an axis: where it has one element any will do that the copy engine takes.
+constexpr int64_t mapped_stride(int64_t extent, int64_t stride) { return extent == 1 ? kMappedRow : stride; }
+
+// Describes weights `[O, C, ...]`, whose channels are adjacent, to the copy engine. Groups follow each other along O, or
+// along C of a transposed convolution.
+template <class Op>
+int map_weights(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
+  using W = typename Op::Windows;
+  using T = typename Op::Element;
+  constexpr int kAxes = Op::kRank - 2;
+  int64_t const groups_along_c = W::kTransposed ? p.groups : 1;
+  int64_t extents[5] = {groups_along_c * p.channels, p.groups / groups_along_c * p.outputs}, strides[5] = {1};
+  strides[1] = mapped_stride(extents[1], p.w_output);
+  for (int a = 0; a < kAxes; ++a) {
+    extents[2 + a] = W::size(2 - a);
+    strides[2 + a] = mapped_stride(extents[2 + a], p.w_at[2 - a]);
+  }
+  return map_tiles(c, &map, p.w, mapped<T>, kAxes + 2, extents, strides, kMappedRow / int(sizeof(T)),
+                   Op::Wide::kN / Op::Wide::kCluster);
+}
+
+// Whether they can be described so.
+template <class W, class T>
+bool w_maps(Problem<T> const& p) {
+  bool fits = w_fits<W, true>(p) && (p.outputs * p.groups == 1 || p.w_output > 0);
+  for (int a = 0; a < 3; ++a) fits = fits && (W::size(a) == 1 || p.w_at[a] > 0);
+  return fits && (p.groups == 1 || p.w_group == (W::kTransposed ? p.channels : p.outputs * p.w_output));
+}
+
+// Describes x to the copy engine, for one class of outputs.
+template <class Op>
+int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p, Axis const (&axes)[3]) {
+  using T = typename Op::Element;
+  constexpr int kAxes = Op::kRank - 2;
+  int64_t extents[5] = {p.groups * p.channels}, strides[5] = {1};
+  int lower[3], upper[3], steps[3];
+  T const* data = p.x;
+  for (int i = 0; i < kAxes; ++i) {
+    int const a = 2 - i;
+    data += p.low[a] * p.x_at[a];
+    extents[1 + i] = p.count[a];
+    strides[1 + i] = mapped_stride(p.count[a], p.x_at[a]);
+    lower[i] = int(course(axes[a]).lowest - p.low[a]);
+    upper[i] = int(lower[i] + (axes[a].outs - 1) * axes[a].in_step - (p.count[a] - 1));
+    steps[i] = axes[a].in_step;
+  }
+  extents[1 + kAxes] = p.batch;
+  strides[1 + kAxes] = mapped_stride(p.batch, p.x_batch);
+  return map_positions(c, &map, data, mapped<T>, kAxes + 2, extents, strides, lower, upper, steps,
+                       kMappedRow / int(sizeof(T)), Op::Wide::kM);
+}
+
+// Launches a block for each tile of each group and class of outputs, which warpgroups multiply where the copy engine takes the
+// operands. `codes` has the kernels of `launch_tiles`, and two that store single elements and vectors.
+template <class Op>
+int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                      Problem<typename Op::Element> problem) {
+  using W = typename Op::Windows;
+  using Of = typename Op::Wide;
+  constexpr int kAxes = Op::kRank - 2, kOthers = 3;
+  if (check<W>(c, stage, problem)) return 1;
+  bool fits = x_fits(problem) && (problem.batch == 1 || problem.x_batch > 0) && w_maps<W>(problem);
+  Maps<W::kClasses> maps{};
+  for (int index = 0; fits && index < W::kClasses; ++index) {
+    Axis axes[3];
+    bool empty = false;
+    for (int a = 2, rest = index; a >= 0; --a) {
+      int const count = W::kTransposed ? W::stride(a) : 1;
+      axes[a] = axis<W>(a, rest % count, problem.out[a]);
+      empty = empty || axes[a].outs == 0 || axes[a].taps == 0;
+      rest /= count;
+    }
+    if (empty) continue;
+    fits = course_fits<W, kAxes>(problem, axes);
+    if (fits && map_x<Op>(c, maps.x[index], problem, axes)) return 1;
+  }
+  if (!fits) return launch_tiles(c, stage, codes, op, extents, vector, problem);
+  if (map_weights<Op>(c, maps.w, problem)) return 1;
+  int64_t rows = problem.batch;
+  for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
+  problem.row_tiles = blocks_of(rows, Of::kM * Of::kCluster);
+  problem.column_tiles = blocks_of(problem.outputs, Of::kN);
+  int64_t const blocks = problem.row_tiles * Of::kCluster * problem.column_tiles * problem.groups * W::kClasses;
+  if (blocks > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  vector = vector && stores_vectors<Op>(problem, Op::kVector);
+  void* parameters[] = {&op, &problem, &maps};
+  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
+  if (Of::kCluster > 1) geometry.cluster[0] = Of::kCluster, geometry.cluster[1] = geometry.cluster[2] = 1;
+  geometry.shared = unsigned(Of::kShared);
+  return start(c, stage, codes[kOthers + vector], geometry, parameters);
+}
+
 // Launches a thread for each run of outputs. `codes` has a kernel of single elements, and where results and x are adjacent
 // along channels one of vectors.
 template <class Op>

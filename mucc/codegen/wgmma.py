@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-_TYPES = {"f16": "f16", "bf16": "bf16"}
+DEPTH = {"f16": 16, "bf16": 16, "tf32": 8}
+"""The elements along K of an instruction, 32 bytes, by format."""
 
 
 def wgmma(name: str, dtype: str, columns: int, *, from_registers: bool, turned: bool) -> list[str]:
-    """Return a static function that adds a product of 64 x 16 by 16 x `columns` elements to f32 `sum`.
+    """Return a static function that adds a product of 64 rows by `columns` columns to f32 `sum`.
 
-    The left operand is in registers, or in shared memory as is the right one, whose columns are contiguous
-    where it is `turned`. With `keeps` of 0 the sum is overwritten.
+    Rows have `DEPTH` elements. The left operand is in registers, or in shared memory as is the right one,
+    whose columns are contiguous where it is `turned`: operands of 16 bits only, as are those in registers.
+    With `keeps` of 0 the sum is overwritten.
     """
+    depth = DEPTH[dtype]
+    assert depth == 16 or not (from_registers or turned), dtype
     count = columns // 2
     left = "uint32_t const (&a)[4]" if from_registers else "uint64_t a"
     registers = ", ".join(f"%{i}" for i in range(count))
     given = count + (4 if from_registers else 1)
     first = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}" if from_registers else f"%{count}"
-    flags = f"1, 1, {int(turned)}" if from_registers else f"1, 1, 0, {int(turned)}"
+    orders = ["0"] * (not from_registers) + [str(int(turned))] if depth == 16 else []
+    flags = ", ".join(["1", "1", *orders])
     inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) if from_registers else '"l"(a)'
     outputs = ", ".join(f'"+f"(sum[{i}])' for i in range(count))
-    kind = _TYPES[dtype]
     return [
         f"  static MUCC_DEVICE void {name}(float (&sum)[{count}], {left}, uint64_t b, int keeps) {{",
         '    asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(given + 1) + ', 0; "',
-        f'                 "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "',
+        f'                 "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{dtype}.{dtype} "',
         f'                 "{{{registers}}}, {first}, %{given}, p, {flags};}}"',
         f"                 : {outputs}",
         f'                 : {inputs}, "l"(b), "r"(keeps));',

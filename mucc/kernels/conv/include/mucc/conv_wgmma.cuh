@@ -1,0 +1,210 @@
+// Convolution as a product of matrices by Hopper's warpgroups.
+//
+// Rows, columns and K are those of conv.cuh; along K lie the taps, and of each the channels in pieces of 128 bytes. A step is
+// such a piece of the rows of x and of weights, swizzled in shared memory. One thread has the copy engine fill the steps: of x
+// by positions (im2col), which puts zeros where x has no elements, so that no row is looked at one by one. The warpgroups
+// multiply one step while they wait for the products of the step before, and let that be filled again. Where a cluster's
+// blocks have the same columns, each copies a part of their weights to all of them.
+//
+// The tile then passes through shared memory to the pointwise work behind it, as in conv.cuh, while other blocks of the
+// multiprocessor multiply.
+//
+// Of `Work` it wants, besides what conv.cuh says, `Wide`, and `multiply`: a single wgmma instruction.
+#pragma once
+
+#include <mucc/conv.cuh>
+#include <mucc/warpgroup.cuh>
+
+namespace mucc::conv {
+
+// Barriers and steps in shared memory, by address.
+template <class Work>
+struct Steps {
+  using Of = typename Work::Wide;
+  static constexpr int kStages = Of::kStages;
+  uint32_t base;
+  char* memory;  // at base
+
+  MUCC_DEVICE Steps() {
+    uint32_t const first = shared_address(dynamic_shared());
+    base = (first + Of::kAlignment - 1) / Of::kAlignment * Of::kAlignment;
+    memory = dynamic_shared() + (base - first);
+  }
+  MUCC_DEVICE uint32_t x(int s) const { return base + s * Of::kStage; }
+  MUCC_DEVICE uint32_t w(int s) const { return x(s) + Of::kX; }
+  MUCC_DEVICE float* tile() const { return reinterpret_cast<float*>(memory); }
+  MUCC_DEVICE Row* rows() const { return reinterpret_cast<Row*>(memory + Of::kTiles); }
+  MUCC_DEVICE uint32_t full(int s) const { return base + Of::kTiles + Of::kRows + 8 * s; }
+  MUCC_DEVICE uint32_t empty(int s) const { return full(kStages + s); }
+};
+
+// Copies the steps of a tile, as one thread.
+template <class Work>
+MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, TensorMap const& x, TensorMap const& w,
+                            Walk<Work> const& walk, Part const& at, Steps<Work> const& to) {
+  using W = typename Work::Windows;
+  using Of = typename Work::Wide;
+  static constexpr int kAxes = Work::kRank - 2, kPiece = kMappedRow / int(sizeof(typename Work::Element));
+  static constexpr int kPart = Of::kN / Of::kCluster;
+  if (walk.depth == 0) return;
+  prefetch(x);
+  prefetch(w);
+  Row const row = row_at<Work>(problem, walk.axes, at.row);
+  int const batch = row.batch < 0 ? int(problem.batch) : row.batch;
+  int first[3] = {}, tap[3];
+  Course walks[3];
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    walks[a] = course(walk.axes[a]);
+    if (a >= 3 - kAxes)
+      first[2 - a] = row.at[a] * walk.axes[a].in_step + walks[a].lowest - int(problem.low[a]);
+  }
+  int const group = int(at.group), channels = walk.count();
+  int const x_channel = group * channels, w_channel = W::kTransposed ? x_channel : 0;
+  int const share = int(blockIdx.x % Of::kCluster) * kPart;
+  int const column = (W::kTransposed ? 0 : group * int(problem.outputs)) + int(at.column) + share;
+  Ring<Of::kStages> ring;
+  for (tap[0] = 0; tap[0] < walk.taps(0); ++tap[0])
+    for (tap[1] = 0; tap[1] < walk.taps(1); ++tap[1])
+      for (tap[2] = 0; tap[2] < walk.taps(2); ++tap[2]) {
+        uint16_t moved[3] = {};
+        int weight[3] = {};
+#pragma unroll
+        for (int i = 0; i < kAxes; ++i) {
+          int const a = 2 - i;
+          moved[i] = uint16_t(walks[a].first + tap[a] * walks[a].move);
+          weight[i] = walk.axes[a].first_tap + tap[a] * walk.axes[a].tap_step;
+        }
+        for (int channel = 0; channel < channels; channel += kPiece, ring.advance()) {
+          int const s = ring.place;
+          await(to.empty(s), ring.parity ^ 1);
+          arrive_and_expect(to.full(s), Of::kStage);
+          copy_positions<kAxes>(to.x(s), x, to.full(s), x_channel + channel, first, batch, moved);
+          if constexpr (Of::kCluster == 1) {
+            copy_tile<Work::kRank>(to.w(s), w, to.full(s), w_channel + channel, column, weight);
+          } else {
+            copy_tile_to<Work::kRank>((1 << Of::kCluster) - 1, to.w(s) + share * kMappedRow, w, to.full(s),
+                                      w_channel + channel, column, weight);
+          }
+        }
+      }
+}
+
+// Multiplies the steps of a tile, as one warpgroup. Of block m a thread has the sums of wgmma.
+template <class Work>
+MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
+                                float (&sums)[Work::Wide::kBlocks][Work::Wide::kN / 2]) {
+  using Of = typename Work::Wide;
+  static constexpr int kBlock = 64 * kMappedRow;
+  int const group = int(threadIdx.x) / 128, lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < Of::kBlocks; ++m)
+#pragma unroll
+    for (int i = 0; i < Of::kN / 2; ++i) sums[m][i] = 0.0f;
+  auto release = [&](int s) {
+    if constexpr (Of::kCluster == 1) {
+      if (lane == 0) arrive(from.empty(s));
+    } else {
+      if (lane < Of::kCluster) arrive_at(from.empty(s), lane);
+    }
+  };
+  Ring<Of::kStages> ring;
+  int before = 0;
+#pragma unroll
+  for (int m = 0; m < Of::kBlocks; ++m) hold(sums[m]);
+  for (int step = 0; step < steps; ++step) {
+    int const s = ring.place;
+    await(from.full(s), ring.parity);
+    uint64_t const x = described(from.x(s) + group * Of::kBlocks * kBlock, 16), w = described(from.w(s), 16);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < kMappedRow / 32; ++i)
+#pragma unroll
+      for (int m = 0; m < Of::kBlocks; ++m)
+        Work::multiply(sums[m], x + (m * kBlock + i * 32) / 16, w + i * 32 / 16, 1);
+    end_products();
+    wait_products<1>();
+    if (step > 0) release(before);
+    before = s;
+    ring.advance();
+  }
+  wait_products<0>();
+#pragma unroll
+  for (int m = 0; m < Of::kBlocks; ++m) hold(sums[m]);
+}
+
+// Writes the sums of a warpgroup to the tile in shared memory, channels or rows next to each other.
+template <class Of>
+MUCC_DEVICE void spread(float const (&sums)[Of::kBlocks][Of::kN / 2], float* to) {
+  int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  int const first = warp / 4 * Of::kBlocks * 64 + warp % 4 * 16 + lane / 4;
+#pragma unroll
+  for (int m = 0; m < Of::kBlocks; ++m)
+#pragma unroll
+    for (int i = 0; i < Of::kN / 2; i += 2) {
+      int const r = first + m * 64 + i / 2 % 2 * 8, c = i / 4 * 8 + lane % 4 * 2;
+      if constexpr (Of::kAlongChannels) {
+        *reinterpret_cast<Pack<float, 2>*>(to + r * Of::kPitch + c) = {sums[m][i], sums[m][i + 1]};
+      } else {
+        to[c * Of::kPitch + r] = sums[m][i];
+        to[(c + 1) * Of::kPitch + r] = sums[m][i + 1];
+      }
+    }
+}
+
+template <int V, class Work>
+MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> const& problem,
+                            Maps<Work::Windows::kClasses> const& maps) {
+  using Of = typename Work::Wide;
+  using W = typename Work::Windows;
+  static constexpr int kPiece = kMappedRow / int(sizeof(typename Work::Element)), kWarps = Of::kThreads / 32;
+  static_assert(sizeof(Row) * Of::kM <= Of::kRows, "as much as the shape counts");
+  Steps<Work> const memory;
+  Part const at = part<Work, Of>(problem);
+  Walk<Work> walk;
+  walk.channels = int(problem.channels);
+  int map = 0;
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    walk.axes[a] = axis<W>(a, at.residue[a], problem.out[a]);
+    map = map * (W::kTransposed ? W::stride(a) : 1) + at.residue[a];
+  }
+  int const taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
+  walk.depth = taps * walk.count();
+  if (W::kTransposed) {
+    // Blocks of a cluster leave together.
+    if (is_empty(walk.axes)) return;
+    int64_t const first = at.row - int64_t(blockIdx.x % Of::kCluster) * Of::kM;
+    if (row_at<Work>(problem, walk.axes, first).batch < 0) return;
+  }
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < Of::kStages; ++s) {
+      start_barrier(memory.full(s), 1);
+      start_barrier(memory.empty(s), kWarps * Of::kCluster);
+    }
+    publish_barriers();
+  }
+  if constexpr (Of::kCluster == 1) {
+    __syncthreads();
+  } else {
+    sync_cluster();
+  }
+  if (threadIdx.x >= Of::kThreads) {
+    if (threadIdx.x == Of::kThreads) copy_steps<Work>(problem, maps.x[map], maps.w, walk, at, memory);
+    __syncwarp();
+  } else {
+    for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads)
+      memory.rows()[i] = row_at<Work>(problem, walk.axes, at.row + i);
+    int const pieces = (walk.count() + kPiece - 1) / kPiece;
+    float sums[Of::kBlocks][Of::kN / 2];
+    multiply_steps<Work>(taps * pieces, memory, sums);
+    sync_groups(1);  // all products have read their steps
+    spread<Of>(sums, memory.tile());
+    sync_groups(1);
+    finish<V, Of>(work, problem, walk.axes, at, memory.rows(), memory.tile());
+  }
+  // Other blocks write to the memory of this one, and arrive at its barriers.
+  if constexpr (Of::kCluster > 1) sync_cluster();
+}
+
+}  // namespace mucc::conv

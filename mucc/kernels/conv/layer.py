@@ -1,0 +1,73 @@
+"""Convolutions as strategies judge them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mucc.dialects.mu.ops.conv import ConvolutionOp
+from mucc.dialects.mu.types import Dim, Shaped, dtype_bytes
+from mucc.kernels.conv.op import ConvKernelOp, Geometry
+from mucc.kernels.traffic import LARGE
+from mucc.library import extents
+from mucc.target.facts import WIDEST_ACCESS
+
+
+class Layer(NamedTuple):
+    """A convolution as strategies judge it; channels are those of one group. Open extents count as large."""
+
+    rows: int
+    """Positions of the result, in all batches."""
+    channels: int
+    outputs: int
+    groups: int
+    taps: float
+    """Taps that an output sees: of a transposed convolution those of its class."""
+    compute: str
+    element_bytes: int
+    whole: bool
+    """Whether the channels of a group are known to be whole pieces of 16 bytes."""
+    classes: int = 1
+    """Classes of outputs that see different taps."""
+
+
+def _layer(
+    x: tuple[Dim, ...],
+    w: tuple[Dim, ...],
+    result: tuple[Dim, ...],
+    geometry: Geometry,
+    compute: str,
+    element_bytes: int,
+    sizes: Mapping[str, int],
+) -> Layer:
+    def size(dim: Dim) -> int:
+        return dim if isinstance(dim, int) else _value(dim, sizes)
+
+    taps = math.prod(int(d) for d in w[2:])
+    classes = math.prod(geometry.stride) if geometry.transposed else 1
+    channels, outputs = size(x[1]) // geometry.groups, size(result[1]) // geometry.groups
+    rows = math.prod(map(size, (result[0], *result[2:])))
+    whole = isinstance(x[1], int) and channels % (WIDEST_ACCESS // element_bytes) == 0
+    return Layer(
+        rows, channels, outputs, geometry.groups, taps / classes, compute, element_bytes, whole, classes
+    )
+
+
+def _value(dim: str, sizes: Mapping[str, int]) -> int:
+    names = {name for term, _ in extents.polynomial(dim).terms for name in term}
+    return max(1, extents.value(dim, {name: sizes.get(name, LARGE) for name in names}))
+
+
+def layer_of(op: ConvolutionOp, geometry: Geometry) -> Layer:
+    """Describe a convolution of the language."""
+    element = dtype_bytes(Shaped.of(op.operand.type).element_type)
+    x, w = Shaped.of(op.operand.type).dims, Shaped.of(op.weight.type).dims
+    return _layer(x, w, op.result_dims, geometry, op.compute.data.value, element, {})
+
+
+def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
+    """Describe the convolution of a kernel, where open dims have `sizes`."""
+    element = dtype_bytes(Shaped.of(op.x.type).element_type)
+    result = (op.extents[0], op.outputs, *op.places)
+    return _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)

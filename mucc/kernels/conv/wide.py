@@ -1,0 +1,114 @@
+"""Tiles of convolutions that warpgroups multiply: which there are, what each takes, and the best one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mucc.kernels.conv.layer import Layer
+from mucc.kernels.conv.tiles import STAGE_ROW
+from mucc.target.facts import Facts
+
+GROUPS = 2
+"""The warpgroups of a block that multiply: as many as WideShape of mucc/conv.h has."""
+
+ROWS = (128, 256)
+COLUMNS = (32, 64, 96, 128, 192, 256)
+CLUSTERS = (1, 2)
+
+SUMS = 64 * 256
+"""Sums of a warpgroup that leave registers for everything else, where a multiprocessor has one block."""
+
+SHARED_SUMS = SUMS // 2
+"""The same where it has two."""
+
+STAGES = 3
+"""The fewest stages: one is multiplied, one waits to be released, one is filled."""
+
+PITCH = 8
+"""Numbers that a row or column of the tile is longer by in shared memory, at most."""
+
+ROW_BYTES, STAGE_BARRIERS, ALIGNMENT = 16, 16, 1024
+"""Bytes of shared memory for a row, the barriers of a stage, and what the first stage is aligned to."""
+
+RESERVED = 1024
+"""Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
+
+
+class WideTile(NamedTuple):
+    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor and to a cluster."""
+
+    rows: int
+    columns: int
+    stages: int
+    resident: int
+    cluster: int
+
+    @property
+    def text(self) -> str:
+        """Return `128x256`, or `128x256, clusters of 2`."""
+        cluster = f", clusters of {self.cluster}" if self.cluster > 1 else ""
+        return f"{self.rows}x{self.columns}{cluster}"
+
+
+def wide_tile(rows: int, columns: int, cluster: int, facts: Facts) -> WideTile | None:
+    """Return the tile of this size with as many stages as there is room for; None where it does not fit."""
+    sums = rows * columns // GROUPS
+    most = 0 if sums > SUMS else 2 if sums <= SHARED_SUMS else 1
+    for resident in range(most, 0, -1):
+        room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
+        room -= ALIGNMENT + rows * ROW_BYTES
+        stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
+        spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
+        if stages >= STAGES and spread <= room - stages * STAGE_BARRIERS:
+            return WideTile(rows, columns, stages, resident, cluster)
+    return None
+
+
+def wide_tiles(facts: Facts) -> Iterator[WideTile]:
+    """Yield all tiles of a target."""
+    for rows in ROWS:
+        for columns in COLUMNS:
+            for cluster in CLUSTERS:
+                if (tile := wide_tile(rows, columns, cluster, facts)) is not None:
+                    yield tile
+
+
+def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
+    """Estimate the cycles that one multiprocessor would take alone for a layer, by tiles of this size.
+
+    The constants are those of products (`cost` of the data file). A card's multiprocessors take whole waves
+    of tiles; what they idle counts.
+    """
+    cost, card = facts.cost, facts.devices[0]
+    rows = math.ceil(layer.rows / tile.rows)
+    columns = math.ceil(layer.outputs / tile.columns)
+    clusters = math.ceil(rows / tile.cluster) * columns * layer.groups
+    depth = STAGE_ROW // layer.element_bytes
+    steps = layer.taps * math.ceil(layer.channels / depth)
+    x, w = tile.rows * STAGE_ROW, tile.columns * STAGE_ROW
+    math_cycles = 2 * tile.rows * tile.columns * depth / facts.multiprocessor.flops_per_cycle(layer.compute)
+    shared = (2 * x + (tile.rows // 64 + 1) * w) / cost["smem_bytes_per_cycle"]
+
+    def served(readers: float) -> float:
+        """Return the share of loads that L2 serves where so many clusters read the same."""
+        return cost["merged"] + (1 - cost["merged"]) * min(1.0, cost["few"] / readers)
+
+    loaded = x * served(columns) + w / tile.cluster * served(max(1.0, rows / tile.cluster))
+    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
+    waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
+    one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
+    around = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
+    around += tile.rows * tile.columns * layer.element_bytes / cost["epilogue_bytes_per_cycle"]
+    slots = card.clusters.get(str(tile.cluster), card.multiprocessors // tile.cluster) * tile.resident
+    waves = math.ceil(clusters / slots)
+    if tile.resident > 1:
+        one *= tile.resident
+        around = max(0.0, around - one * (1 - 1 / tile.resident))
+    return waves * (one + around) * card.multiprocessors
+
+
+def best_tile(layer: Layer, facts: Facts) -> WideTile:
+    """Return the tile that should be fastest."""
+    return min(wide_tiles(facts), key=lambda tile: wide_cycles(tile, layer, facts))

@@ -1,0 +1,26 @@
+// Tensor maps: how the copy engine of a GPU from Hopper on sees a tensor.
+#pragma once
+
+#include <mucc/view.h>
+
+namespace mucc {
+
+// A tensor map of the CUDA driver.
+struct alignas(64) TensorMap {
+  uint64_t opaque[16];
+};
+
+// Elements of mapped tensors. f32 is rounded to tf32 on the way.
+enum class Mapped : int { kF16, kBf16, kTf32 };
+
+template <class T>
+inline constexpr Mapped mapped = Mapped::kTf32;
+template <>
+inline constexpr Mapped mapped<f16> = Mapped::kF16;
+template <>
+inline constexpr Mapped mapped<bf16> = Mapped::kBf16;
+
+// Bytes of a row of what a tensor map copies, which are swizzled.
+constexpr int kMappedRow = 128;
+
+}  // namespace mucc
