@@ -13,7 +13,6 @@ from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import rules, shape_rules
 from mucc.dialects.mu.ops.base import InferredOp, Ints, integer, ints
-from mucc.dialects.mu.ops.placed import PlaceOp as PlaceOp
 from mucc.dialects.mu.ops.pointwise import ValueConstraint, number
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, GeneratedOp, IndexMapOp, Move, PermuteOp
 from mucc.dialects.mu.surface import (
