@@ -283,6 +283,10 @@ inline void align() {
   while (aligned_times[warp] == before);
 }
 
+}  // namespace on_host
+inline void __syncwarp() { on_host::align(); }
+namespace on_host {
+
 struct Barrier {
   int count, pending, bytes, phase;
   void look() {

@@ -13,9 +13,9 @@ from mucc.codegen.names import float_literal, words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import StoreOp
-from mucc.dialects.mu.types import Dims, Shaped, dtype_name
+from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
-from mucc.kernels.attention.tiles import Tile, tile_of, warpgroup_tile_of
+from mucc.kernels.attention.tiles import DECODE_ROWS, Tile, decode_tile_of, tile_of, warpgroup_tile_of
 from mucc.kernels.attention.wgmma import wgmma
 
 WARPGROUPS = ("sm_90a",)
@@ -37,7 +37,7 @@ class AttentionCode(LightCode):
 
     @property
     def device_header(self) -> str:
-        return "mucc/attention_wgmma.cuh" if self.has_warpgroups else "mucc/attention.cuh"
+        return "mucc/attention_wgmma.cuh" if self.has_warpgroups else "mucc/attention_decode.cuh"
 
     def summary(self) -> str:
         extents = ", ".join(map(str, self.op.extents))
@@ -52,8 +52,9 @@ class AttentionWork(AcrossWork):
 
     members = words(
         """
-        query key value pairs score multiply_keys multiply_values sum a b keeps Element kBatch kWidth
+        query key value pairs keys score first_column last_column multiply_keys multiply_values sum a b keeps Element kBatch kWidth
         kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns kScale kCausal kPlain
+        kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
         """
     )
 
@@ -108,6 +109,7 @@ class AttentionWork(AcrossWork):
         widths = (self.width, self.result_width)
         tile = tile_of(*widths)
         scale = float_literal(self.attention.score.scale.value.data)
+        keys = str(self.places.extent(self.attention.extents[-1]))
         wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=self.is_plain)
         return self.assemble(
             Parts(
@@ -119,13 +121,18 @@ class AttentionWork(AcrossWork):
                     f"static constexpr int kRows = {tile.rows}, kColumns = {tile.columns};",
                     f"static constexpr int kThreads = {32 * tile.warps};",
                     *self._warpgroup_constants(wide),
+                    *self._decode_constants(),
                     f"static constexpr float kScale = {scale};",
                     f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
                     f"static constexpr bool kPlain = {_bool(self.is_plain)};",
+                    "static constexpr bool kHasFirst = false, kHasLast = false;",
                 ],
                 work=self._work(wide),
                 entries=self._entries(entry),
                 launcher="attention::launch",
+                arguments=[keys],
+                scratch="attention::scratch",
+                scratch_arguments=[keys],
             )
         )
 
@@ -136,7 +143,7 @@ class AttentionWork(AcrossWork):
         return isinstance(attend.score.owner, ScoreOp) and self.attention.score.scale.value.data > 0
 
     def _warpgroup_constants(self, tile: Tile) -> list[str]:
-        flag = f"static constexpr bool kWarpgroups = {_bool(self.has_warpgroups)};"
+        flag = f"static constexpr bool kWarpgroups = {_bool(self.has_warpgroups)}, kMany = {_bool(self.is_many)};"
         if not self.has_warpgroups:
             return [flag]
         return [
@@ -144,6 +151,29 @@ class AttentionWork(AcrossWork):
             f"static constexpr int kGroups = {tile.warps // 4}, kStages = {tile.stages};",
             f"static constexpr int kTileRows = {tile.rows}, kTileColumns = {tile.columns};",
         ]
+
+    def _decode_constants(self) -> list[str]:
+        """Return what kernels for few queries are built for; the leading axes whose keys are shared."""
+        if not self.decodes:
+            return ["static constexpr bool kDecodes = false;"]
+        dims = [Shaped.of(v.type).dims[:-2] for v in (self.attention.score.key, self.attention.attend.value)]
+        shared = sum(1 << a for a in range(self.batch) if all(_reaches(d, self.batch - a) == 1 for d in dims))
+        tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
+        return [
+            f"static constexpr bool kDecodes = true; static constexpr int kShared = {shared};",
+            f"static constexpr int kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages};",
+        ]
+
+    @property
+    def is_many(self) -> bool:
+        """Whether there may be so many queries that other kernels take them."""
+        rows = self.attention.extents[-2]
+        return not isinstance(rows, int) or rows > DECODE_ROWS
+
+    @property
+    def decodes(self) -> bool:
+        """Whether there may be so few queries that there are kernels for that."""
+        return self.attention.may_decode
 
     def _work(self, tile: Tile) -> list[str]:
         attend = self.attention.attend
@@ -178,11 +208,12 @@ class AttentionWork(AcrossWork):
     def _entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `mucc::attention::Form`."""
         given = "Work const op, mucc::Extents<Op::kRank> const extents"
+        forms = (("elements", "false"), ("pieces", "true"))
         entries = [
             Entry(f"{entry}_{form}", given, f"mucc::attention::run<{pieces}>(op, extents)")
-            for form, pieces in (("elements", "false"), ("pieces", "true"))
+            for form, pieces in (forms if self.is_many else ())
         ]
-        if self.has_warpgroups:
+        if self.has_warpgroups and self.is_many:
             maps = "__grid_constant__ mucc::attention::Maps const maps"
             entries.append(
                 Entry(
@@ -192,7 +223,23 @@ class AttentionWork(AcrossWork):
                     "128 * (Op::kGroups + 1), 1",
                 )
             )
+        if self.decodes:
+            given += ", mucc::attention::Split const split"
+            entries += [
+                Entry(
+                    f"{entry}_decode_{form}",
+                    given,
+                    f"mucc::attention::decode<{pieces}>(op, extents, split)",
+                    "32 * Op::kDecodeWarps",
+                )
+                for form, pieces in forms
+            ]
         return entries
+
+
+def _reaches(dims: Dims, axis: int) -> Dim:
+    """Return the extent of the axis that is so far from the end; 1 where there is none."""
+    return dims[-axis] if axis <= len(dims) else 1
 
 
 def _bool(value: bool) -> str:

@@ -58,6 +58,12 @@ class AttentionKind(Kind[AttentionKernelOp]):
     def reads(self, op: AttentionKernelOp) -> Sequence[SSAValue]:
         return (op.score.query, op.score.key, op.attend.value)
 
+    def takes_scratch(self, op: AttentionKernelOp) -> bool:
+        return True
+
+    def needs_scratch(self, op: AttentionKernelOp) -> bool:
+        return op.may_decode
+
     def interpret(self, functions: CutlassFunctions, op: AttentionKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents)
 

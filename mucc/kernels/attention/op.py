@@ -16,6 +16,10 @@ from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 
 
+FEW = 64
+"""The most queries of kernels that divide the keys among blocks."""
+
+
 @irdl_op_definition
 class ScoreOp(ValueNode):
     """The score of a query and a key: `scale` times their dot product."""
@@ -102,6 +106,12 @@ class AttentionKernelOp(DeviceKernelOp):
     def attend(self) -> AttendOp:
         """The node of softmax and second product."""
         return next(op for op in self.nodes if isinstance(op, AttendOp))
+
+    @property
+    def may_decode(self) -> bool:
+        """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
+        rows = self.extents[-2]
+        return not isinstance(rows, int) or rows <= FEW
 
     @property
     def is_causal(self) -> bool:

@@ -1,7 +1,7 @@
 // What host and device know of attention kernels.
 #pragma once
 
-#include <mucc/view.h>
+#include <mucc/tickets.h>
 
 namespace mucc::attention {
 
@@ -26,7 +26,24 @@ struct Operand<T, 0> {
 };
 
 // The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by the copy engine.
+// Those for few queries come behind, or are all.
 enum Form { kElements, kPieces, kTiles };
+
+// How queries and keys are divided where there are few queries: `rows` of them share keys, in `tiles`.
+struct Split {
+  int rows, tiles;
+  Tickets tickets;
+  float* partials;
+};
+
+// Rows of a tile, and keys of a warp's step, where there are few queries.
+constexpr int kDecodeRows = 16, kDecodeKeys = 16;
+
+// Whether keys and values are the same along a leading axis.
+template <class Op>
+MUCC_BOTH constexpr bool is_shared(int axis) {
+  return Op::kShared >> axis & 1;
+}
 
 // A tensor map of the CUDA driver.
 struct alignas(64) TensorMap {
@@ -49,6 +66,19 @@ template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
   constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
   return 2 * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
+}
+
+// Groups of four results of 16 rows.
+template <class Op>
+MUCC_BOTH constexpr int decode_items() {
+  return rounded(Op::kResultWidth, 16) / 8 * 32;
+}
+
+// Bytes of shared memory of the kernels for few queries.
+template <class Op>
+MUCC_BOTH constexpr int decode_bytes() {
+  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
+  return 2 * (kDecodeRows * kPitch + Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys * (kPitch + kResultPitch));
 }
 
 // Bytes of shared memory of the kernels that use wgmma: chunks of 64 elements (128 bytes) of each row, and barriers.

@@ -9,7 +9,7 @@
 // Of `Work` it wants, besides what attention.cuh says, `multiply_keys` and `multiply_values`: single wgmma instructions.
 #pragma once
 
-#include <mucc/attention.cuh>
+#include <mucc/attention_decode.cuh>
 
 namespace mucc::attention {
 
@@ -187,15 +187,14 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     leading_of(key, work.key, position);
     leading_of(value, work.value, position);
     int const first_row = int(tile) * Work::kTileRows;
-    int const columns = columns_of(work, first_row, Work::kTileRows);
+    Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
     await(at.query_empty(), count & 1 ^ 1);
     arrive_and_expect(at.query_full(), At::kQueryBytes);
     for (int g = 0; g < Work::kGroups; ++g)
       for (int i = 0; i < At::kChunks; ++i)
         copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(), i * kChunk, first_row + 64 * g,
                          query);
-    for (int column = (columns - 1) / Work::kTileColumns * Work::kTileColumns; column >= 0;
-         column -= Work::kTileColumns, ring.advance()) {
+    for (int column = steps.last; column >= steps.first; column -= Work::kTileColumns, ring.advance()) {
       int const s = ring.place;
       await(at.keys_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.keys_full(s), At::kKeyBytes);
@@ -216,6 +215,8 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   using T = typename Work::Element;
   constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResults = rounded(Work::kResultWidth, 16) / 8;
+  // Whether the rows of a warpgroup may see fewer columns than those of the tile.
+  constexpr bool kSkips = Work::kCausal || Work::kHasFirst || Work::kHasLast;
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
@@ -251,31 +252,56 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     auto const position = leading_position<Work>(extents, batch);
     int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
     int const row = own_row + thread / 32 * 16 + lane / 4;
-    int const columns = columns_of(work, first_row, Work::kTileRows);
-    int column = (columns - 1) / kColumns * kColumns;
+    Steps const steps = steps_of<kColumns>(span_of(work, position, first_row, Work::kTileRows).any);
+    Span const span = span_of(work, position, own_row, 64);
+    Steps mine = steps;
+    if constexpr (kSkips) {
+      mine = steps_of<kColumns>(span.any);
+      // Where it has no rows, one step will do.
+      if (own_row >= work.query.count || mine.first < steps.first) mine.first = steps.first;
+      if (own_row >= work.query.count || mine.last < mine.first) mine.last = mine.first;
+      if (mine.last > steps.last) mine.last = steps.last;
+      if (mine.first > mine.last) mine.first = mine.last;
+    }
+    int column = steps.last;
     Rows state;
     float rescale[2];
     auto weigh = [&] {
       Corner const corner{row, column + lane % 4 * 2};
-      bool const whole = column + kColumns <= work.key.count && (!Work::kCausal || column + kColumns <= own_row + 1);
+      bool const whole = span.all.first <= column && column + kColumns <= span.all.end;
       if (whole)
-        make_scores<false, kColumns / 8>(work, position, corner, int(work.key.count), c);
+        make_scores<false, kColumns / 8>(work, position, corner, c);
       else
-        make_scores<true, kColumns / 8>(work, position, corner, int(work.key.count), c);
+        make_scores<true, kColumns / 8>(work, position, corner, c);
       make_weights<Work>(state, c, rescale);
     };
 
+    auto skip = [&] {
+      if (Work::kGroups > 1 && column < steps.last) await_turn(group), give_turn((group + 1) % Work::kGroups);
+      await(at.keys_full(ring.place), ring.parity);
+      release(at.keys_empty(ring.place));
+      await(at.values_full(ring.place), ring.parity);
+      release(at.values_empty(ring.place));
+      ring.advance();
+    };
+
     await(at.query_full(), count & 1);
+    if constexpr (kSkips) {
+      for (; column > mine.last; column -= kColumns) skip();
+    }
+    bool const takes_turn = kSkips && Work::kGroups > 1 && column < steps.last;
     await(at.keys_full(ring.place), ring.parity);
+    if (takes_turn) await_turn(group);
     begin_products();
     multiply_keys(ring.place);
+    if (takes_turn) give_turn((group + 1) % Work::kGroups);
     wait_products<0>();
     hold(c);
     release(at.keys_empty(ring.place));
     weigh();
     pack();
     int keeps = 0;
-    while (column > 0) {
+    while (column > mine.first) {
       Ring<Work::kStages> next = ring;
       next.advance();
       column -= kColumns;
@@ -308,7 +334,10 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     hold(sum);
     release(at.values_empty(ring.place));
     ring.advance();
-    store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], work.pairs, state, sum);
+    if constexpr (kSkips) {
+      for (column -= kColumns; column >= steps.first; column -= kColumns) skip();
+    }
+    store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], state, sum);
   }
 }
 
