@@ -52,9 +52,9 @@ class AttentionWork(AcrossWork):
 
     members = words(
         """
-        query key value pairs keys score first_column last_column multiply_keys multiply_values sum a b keeps Element kBatch kWidth
-        kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns kScale kCausal kPlain
-        kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
+        query key value pairs keys score first_column last_column multiply_keys multiply_values sum a b keeps
+        Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
+        kScale kCausal kPlain kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
         """
     )
 
@@ -143,7 +143,8 @@ class AttentionWork(AcrossWork):
         return isinstance(attend.score.owner, ScoreOp) and self.attention.score.scale.value.data > 0
 
     def _warpgroup_constants(self, tile: Tile) -> list[str]:
-        flag = f"static constexpr bool kWarpgroups = {_bool(self.has_warpgroups)}, kMany = {_bool(self.is_many)};"
+        flags = f"kWarpgroups = {_bool(self.has_warpgroups)}, kMany = {_bool(self.is_many)}"
+        flag = f"static constexpr bool {flags};"
         if not self.has_warpgroups:
             return [flag]
         return [
@@ -218,8 +219,8 @@ class AttentionWork(AcrossWork):
             entries.append(
                 Entry(
                     f"{entry}_tiles",
-                    f"{given}, {maps}",
-                    "mucc::attention::run_tiles(op, extents, maps)",
+                    f"{given}, {maps}, mucc::Tickets const tickets",
+                    "mucc::attention::run_tiles(op, extents, maps, tickets)",
                     "128 * (Op::kGroups + 1), 1",
                 )
             )

@@ -62,7 +62,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
         return True
 
     def needs_scratch(self, op: AttentionKernelOp) -> bool:
-        return op.may_decode
+        return op.may_decode or op.is_ranged
 
     def interpret(self, functions: CutlassFunctions, op: AttentionKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents)

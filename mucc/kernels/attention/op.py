@@ -15,7 +15,6 @@ from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 
-
 FEW = 64
 """The most queries of kernels that divide the keys among blocks."""
 
@@ -116,6 +115,11 @@ class AttentionKernelOp(DeviceKernelOp):
     @property
     def is_causal(self) -> bool:
         return self.attend.causal is not None
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether rows see some of the columns only, by their indices."""
+        return self.is_causal
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, ScoreOp, AttendOp, StoreOp))

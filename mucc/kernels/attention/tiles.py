@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
 DECODE_ROWS = 16
 """The rows of tiles of kernels for few queries, which always take that many queries."""
 
@@ -40,7 +39,7 @@ def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: boo
 
 
 def decode_tile_of(width: int, result_width: int, shared: int) -> Tile:
-    """Return the tile of kernels for few queries that fits `shared` bytes: more steps, fewer warps if need be.
+    """Return the tile of kernels for few queries that fits `shared` bytes: with fewer warps if need be.
 
     Each warp has steps of its own. One step is multiplied while the others are loaded.
     """

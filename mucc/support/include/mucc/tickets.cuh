@@ -1,4 +1,4 @@
-// Which block of those that share a result ends last.
+// Tickets on the device.
 #pragma once
 
 #include <mucc/tickets.h>
@@ -16,6 +16,21 @@ namespace mucc {
 template <class Work>
 MUCC_IN_MEMORY unsigned own_tickets[kTicketSlots * kSlotTickets];
 
+// Counts a ticket up, from `most` on to 0 again; returns what it was.
+template <class Work>
+MUCC_DEVICE unsigned take_ticket(Tickets const& tickets, unsigned index, unsigned most) {
+  unsigned* const ticket =
+      (tickets.slot < 0 ? tickets.memory : own_tickets<Work> + tickets.slot * kSlotTickets) + index;
+  unsigned before = 0;
+#if defined(__CUDA_ARCH__)
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most) : "memory");
+#else
+  before = *ticket;
+  *ticket = before >= most ? 0 : before + 1;
+#endif
+  return before;
+}
+
 // Says that this block has written its partial results; whether all others that share the result have, too. All threads
 // of a block call it. The last one leaves the ticket as the first one found it.
 template <class Work>
@@ -23,16 +38,8 @@ MUCC_DEVICE bool ends_last(Tickets const& tickets, unsigned result) {
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {
-    unsigned* const ticket =
-        (tickets.slot < 0 ? tickets.memory : own_tickets<Work> + tickets.slot * kSlotTickets) + result;
-    unsigned before = 0, most = unsigned(tickets.parts) - 1;
-#if defined(__CUDA_ARCH__)
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most) : "memory");
-#else
-    before = *ticket;
-    *ticket = before >= most ? 0 : before + 1;
-#endif
-    last = before == most;
+    unsigned const most = unsigned(tickets.parts) - 1;
+    last = take_ticket<Work>(tickets, result, most) == most;
   }
   __syncthreads();
   return last;

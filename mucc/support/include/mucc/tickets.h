@@ -1,4 +1,5 @@
-// Tickets count the blocks that have ended of those that share a result: the last one combines their parts.
+// Tickets are counters that the blocks of a launch share. They count the blocks that have ended of those that share a
+// result, the last of which combines their parts, or the tiles that blocks have taken.
 #pragma once
 
 #include <mucc/view.h>

@@ -29,6 +29,10 @@ struct Operand<T, 0> {
 // Those for few queries come behind, or are all.
 enum Form { kElements, kPieces, kTiles };
 
+// Whether tiles take different times, so that blocks take one after the other as they end.
+template <class Op>
+inline constexpr bool kTakesTiles = Op::kCausal || Op::kHasFirst || Op::kHasLast;
+
 // How queries and keys are divided where there are few queries: `rows` of them share keys, in `tiles`.
 struct Split {
   int rows, tiles;

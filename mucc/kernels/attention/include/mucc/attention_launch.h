@@ -82,7 +82,7 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
 // Scratch memory of a stage, for so many keys.
 template <class Op>
 int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
-  return plan_decode<Op>(c, extents, keys).bytes();
+  return at_least(plan_decode<Op>(c, extents, keys).bytes(), Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0);
 }
 
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
@@ -126,7 +126,11 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
           return 1;
         Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
         geometry.shared = unsigned(tile_bytes<Op>());
-        void* parameters[] = {&op, &extents, &maps};
+        Tickets tickets{-1, 1, nullptr};
+        if (tiles > INT32_MAX)
+          return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+        if (kTakesTiles<Op> && hand_out<Op>(c, tickets, 1, scratch)) return 1;
+        void* parameters[] = {&op, &extents, &maps, &tickets};
         return start(c, stage, codes[kTiles], geometry, parameters);
       }
     }

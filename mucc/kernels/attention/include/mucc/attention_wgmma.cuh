@@ -101,7 +101,7 @@ MUCC_DEVICE void give_turn(int group) { asm volatile("bar.arrive %0, 256;" ::"r"
 
 // ---- tiles --------------------------------------------------------------------------------------------------
 
-// Which tiles a block has, one after the other: those of `section` leading indices, the longest first, then further ones.
+// The order of tiles: those of `section` leading indices, the longest first, then further ones.
 // Such a section's keys and values stay in L2.
 struct Order {
   int64_t tiles, batches, section;
@@ -149,6 +149,10 @@ struct Places {
   MUCC_DEVICE uint32_t keys_empty(int s) const { return barrier(2 + kStages + s); }
   MUCC_DEVICE uint32_t values_full(int s) const { return barrier(2 + 2 * kStages + s); }
   MUCC_DEVICE uint32_t values_empty(int s) const { return barrier(2 + 3 * kStages + s); }
+  // The index of the tile whose queries are there.
+  MUCC_DEVICE unsigned* tile() const {
+    return reinterpret_cast<unsigned*>(dynamic_shared() + (base - shared_address(dynamic_shared())) + kBarrierBytes / 2);
+  }
   MUCC_DEVICE uint32_t query(int group) const { return base + kBarrierBytes + group * kChunks * kQueryChunk; }
   MUCC_DEVICE uint32_t keys(int s) const { return base + kBarrierBytes + kQueryBytes + s * kKeyBytes; }
   MUCC_DEVICE uint32_t values(int s) const {
@@ -173,14 +177,33 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   }
 }
 
+// The tiles of a block. Where they take different times the next one is that which no block has taken yet: the thread that
+// loads it says which it is, together with its queries.
 template <class Work>
-MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps, Order const& order,
-                            Places<Work> const& at) {
+MUCC_DEVICE unsigned next_tile(Tickets const& tickets, Order const& order, int count) {
+  if constexpr (kTakesTiles<Work>)
+    return take_ticket<Work>(tickets, 0, unsigned(order.tiles * order.batches) + gridDim.x - 1);
+  else
+    return blockIdx.x + unsigned(count) * gridDim.x;
+}
+
+template <class Work>
+MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
+                            Tickets const& tickets, Order const& order, Places<Work> const& at) {
   using At = Places<Work>;
   constexpr int kRank = Work::kBatch + 2;
   Ring<Work::kStages> ring;
   int64_t tile, batch;
-  for (int count = 0; order.at(blockIdx.x + int64_t(count) * gridDim.x, tile, batch); ++count) {
+  for (int count = 0;; ++count) {
+    unsigned const index = next_tile<Work>(tickets, order, count);
+    if (!order.at(index, tile, batch)) {
+      if constexpr (kTakesTiles<Work>) {
+        await(at.query_empty(), count & 1 ^ 1);
+        *at.tile() = index;
+        arrive(at.query_full());
+      }
+      break;
+    }
     auto const position = leading_position<Work>(extents, batch);
     int query[3] = {}, key[3] = {}, value[3] = {};
     leading_of(query, work.query, position);
@@ -189,6 +212,7 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     int const first_row = int(tile) * Work::kTileRows;
     Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
     await(at.query_empty(), count & 1 ^ 1);
+    if constexpr (kTakesTiles<Work>) *at.tile() = index;
     arrive_and_expect(at.query_full(), At::kQueryBytes);
     for (int g = 0; g < Work::kGroups; ++g)
       for (int i = 0; i < At::kChunks; ++i)
@@ -215,8 +239,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   using T = typename Work::Element;
   constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResults = rounded(Work::kResultWidth, 16) / 8;
-  // Whether the rows of a warpgroup may see fewer columns than those of the tile.
-  constexpr bool kSkips = Work::kCausal || Work::kHasFirst || Work::kHasLast;
+  constexpr bool kSkips = kTakesTiles<Work>;  // the rows of a warpgroup may see fewer columns than those of the tile
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
@@ -248,7 +271,13 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   if (Work::kGroups > 1 && group == Work::kGroups - 1) give_turn(0);
   Ring<Work::kStages> ring;
   int64_t tile, batch;
-  for (int count = 0; order.at(blockIdx.x + int64_t(count) * gridDim.x, tile, batch); ++count) {
+  for (int count = 0;; ++count) {
+    unsigned index = blockIdx.x + unsigned(count) * gridDim.x;
+    if constexpr (kTakesTiles<Work>) {
+      await(at.query_full(), count & 1);
+      index = *at.tile();
+    }
+    if (!order.at(index, tile, batch)) break;
     auto const position = leading_position<Work>(extents, batch);
     int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
     int const row = own_row + thread / 32 * 16 + lane / 4;
@@ -285,7 +314,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       ring.advance();
     };
 
-    await(at.query_full(), count & 1);
+    if constexpr (!kTakesTiles<Work>) await(at.query_full(), count & 1);
     if constexpr (kSkips) {
       for (; column > mine.last; column -= kColumns) skip();
     }
@@ -342,7 +371,8 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
 }
 
 template <class Work>
-MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps) {
+MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
+                           Tickets const& tickets) {
   Places<Work> const at;
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * Work::kGroups;
@@ -361,7 +391,7 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
   int const group = int(threadIdx.x / 128) - 1;
   if (group < 0) {
     if constexpr (Work::kGroups > 1) leave_registers<Work::kGroups == 2 ? 24 : 32>();
-    if (threadIdx.x == 0) load_tiles(work, extents, maps, order, at);
+    if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, order, at);
   } else {
     if constexpr (Work::kGroups > 1) take_registers<Work::kGroups == 2 ? 240 : 160>();
     multiply_tiles(work, extents, order, at, group);
