@@ -125,7 +125,8 @@ class AttentionWork(AcrossWork):
                     f"static constexpr float kScale = {scale};",
                     f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
                     f"static constexpr bool kPlain = {_bool(self.is_plain)};",
-                    "static constexpr bool kHasFirst = false, kHasLast = false;",
+                    f"static constexpr bool kHasFirst = {_bool(self.attention.attend.first is not None)};",
+                    f"static constexpr bool kHasLast = {_bool(self.attention.attend.last is not None)};",
                 ],
                 work=self._work(wide),
                 entries=self._entries(entry),
@@ -190,6 +191,8 @@ class AttentionWork(AcrossWork):
             *self.statements_for([attend.score]),
             f"    return {self.lanes[attend.score]}.of[0];",
             "  }",
+            *self._limit("first_column", attend.first),
+            *self._limit("last_column", attend.last),
             "  template <int V, class P>",
             f"  MUCC_DEVICE void store(P const& p, {attended}) const {{",
             *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
@@ -205,6 +208,19 @@ class AttentionWork(AcrossWork):
             lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
             lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
         return lines
+
+    def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
+        """Emit the function that computes the first or last column of a position's row."""
+        if limit is None:
+            return []
+        return [
+            "  template <class P>",
+            f"  MUCC_DEVICE int {name}(P const& p) const {{",
+            "    constexpr int V = 1;",
+            *self.statements_for([limit]),
+            f"    return mucc::to_bits({self.lanes[limit]}.of[0]);",
+            "  }",
+        ]
 
     def _entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `mucc::attention::Form`."""

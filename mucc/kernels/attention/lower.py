@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.attention.ranges import limit_bits, without_ranges
 from mucc.kernels.lowering.access import Axes, root_axes
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
@@ -32,7 +33,9 @@ class AttentionBody(Body):
         scale = number(1 / math.sqrt(width)) if op.scale is None else op.scale
         self.add(product := ScoreOp(query, key, scale), op)
         score = product.result if op.mask is None else self._masked(product.result, op.mask)
-        self.add(attend := AttendOp(score, value, causal=op.causal is not None), op)
+        score, seen = without_ranges(self, score)
+        limits = [None if limit is None else limit_bits(self, limit) for limit in seen]
+        self.add(attend := AttendOp(score, value, op.causal is not None, *limits), op)
         self.attended = attend.result
         # Behind it the same values are those of other elements.
         self.values.clear()

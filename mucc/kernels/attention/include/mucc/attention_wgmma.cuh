@@ -121,7 +121,7 @@ MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents
   Order order{(extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows, 1, 1};
 #pragma unroll
   for (int a = 0; a < Work::kBatch; ++a) order.batches *= extents.of[a];
-  if (Work::kCausal) {
+  if (kTakesTiles<Work>) {
     int64_t const bytes = work.key.count * 2 * (Work::kWidth + Work::kResultWidth);
     order.section = (int64_t(16) << 20) / bytes;
     if (order.section < 1) order.section = 1;
