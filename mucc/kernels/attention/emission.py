@@ -54,7 +54,7 @@ class AttentionWork(AcrossWork):
         """
         query key value pairs keys score first_column last_column multiply_keys multiply_values sum a b keeps
         Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
-        kScale kCausal kPlain kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
+        kScale kCausal kPlain kNanRows kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
         """
     )
 
@@ -125,6 +125,7 @@ class AttentionWork(AcrossWork):
                     f"static constexpr float kScale = {scale};",
                     f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
                     f"static constexpr bool kPlain = {_bool(self.is_plain)};",
+                    f"static constexpr bool kNanRows = {_bool(self.attention.attend.nan_rows is not None)};",
                     f"static constexpr bool kHasFirst = {_bool(self.attention.attend.first is not None)};",
                     f"static constexpr bool kHasLast = {_bool(self.attention.attend.last is not None)};",
                 ],
@@ -162,8 +163,8 @@ class AttentionWork(AcrossWork):
         shared = sum(1 << a for a in range(self.batch) if all(_reaches(d, self.batch - a) == 1 for d in dims))
         tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
         return [
-            f"static constexpr bool kDecodes = true; static constexpr int kShared = {shared};",
-            f"static constexpr int kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages};",
+            "static constexpr bool kDecodes = true;",
+            f"static constexpr int kShared = {shared}, kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages};",
         ]
 
     @property

@@ -28,7 +28,8 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
             scores = _kept(functions, args[2] <= columns, scores)
         if op.last is not None:
             scores = _kept(functions, columns <= args[-1], scores)
-    result = attended(functions, scores, value, op.value.type, causal=op.causal is not None)
+    empty = 0.0 if op.nan_rows is None else math.nan
+    result = attended(functions, scores, value, op.value.type, causal=op.causal is not None, empty=empty)
     functions.begin(kernel.results_space)
     return (functions.over_space(result),)
 

@@ -53,7 +53,7 @@ class AttendOp(ValueNode):
     The nodes before it are over the scores `[.., M, N]`, those behind it over the results `[.., M, E]`.
     With `causal` row i has columns 0 to i. `first` and `last`, the bits of an s32 each, are the first and
     the last column of a row: the same for all columns, and for a later row no less. A row without any column
-    with a score above -infinity gets 0.
+    with a score above -infinity gets 0, or NaN with `nan_rows`.
     """
 
     name = "cutlass.attend"
@@ -61,14 +61,15 @@ class AttendOp(ValueNode):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     causal = opt_prop_def(UnitAttr)
+    nan_rows = opt_prop_def(UnitAttr)
     score = operand_def(Float32Type)
     value = operand_def(TensorType)
     first = opt_operand_def(Float32Type)
     last = opt_operand_def(Float32Type)
 
     FORMAT: ClassVar[str] = (
-        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? attr-dict "
-        "`:` type($value)"
+        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? (`nan_rows` $nan_rows^)? "
+        "attr-dict `:` type($value)"
     )
 
     def __init__(
@@ -78,11 +79,15 @@ class AttendOp(ValueNode):
         causal: bool,
         first: SSAValue | None = None,
         last: SSAValue | None = None,
+        nan_rows: bool = False,
     ):
         super().__init__(
             operands=[score, value, first, last],
             result_types=[f32],
-            properties={"causal": UnitAttr() if causal else None},
+            properties={
+                "causal": UnitAttr() if causal else None,
+                "nan_rows": UnitAttr() if nan_rows else None,
+            },
         )
 
     @property

@@ -219,7 +219,7 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
 // What sums are multiplied with: nothing was added up where a row sees no column.
 template <class Work>
 MUCC_DEVICE float share_of(float total) {
-  return total == 0.0f ? 0.0f : 1.0f / total;
+  return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : 1.0f / total;
 }
 
 // Writes two neighbouring results of a row.
