@@ -162,9 +162,10 @@ class AttentionWork(AcrossWork):
         dims = [Shaped.of(v.type).dims[:-2] for v in (self.attention.score.key, self.attention.attend.value)]
         shared = sum(1 << a for a in range(self.batch) if all(_reaches(d, self.batch - a) == 1 for d in dims))
         tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
+        sizes = f"kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages}"
         return [
             "static constexpr bool kDecodes = true;",
-            f"static constexpr int kShared = {shared}, kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages};",
+            f"static constexpr int kShared = {shared}, {sizes};",
         ]
 
     @property

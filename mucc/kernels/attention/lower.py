@@ -37,10 +37,10 @@ class AttentionBody(Body):
         elif op.mask is not None:
             score = self._masked(score, op.mask)
         score, seen = without_ranges(self, score)
-        limits = [None if limit is None else limit_bits(self, limit) for limit in seen]
+        first, last = (None if limit is None else limit_bits(self, limit) for limit in seen)
         causal = isinstance(op, AttentionOp) and op.causal is not None
-        of_softmax = isinstance(op, ScoredAttentionOp)
-        self.add(attend := AttendOp(self._scaled(score), value, causal, *limits, of_softmax), op)
+        nan_rows = isinstance(op, ScoredAttentionOp)
+        self.add(attend := AttendOp(self._scaled(score), value, causal, first, last, nan_rows), op)
         self.attended = attend.result
         # Behind it the same values are those of other elements.
         self.values.clear()

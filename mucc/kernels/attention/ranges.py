@@ -103,7 +103,7 @@ def without_ranges(body: Body, score: SSAValue) -> Masked:
     """
     seen = Seen()
     while (mask := _mask_of(score)) is not None:
-        rest: list[SSAValue | tuple[SSAValue, bool]] = []
+        rest: list[tuple[SSAValue, bool]] = []
         found = Seen()
         for condition, negated in _conjuncts(mask.condition, mask.negated):
             part = _range_of(condition, negated, body.rank)

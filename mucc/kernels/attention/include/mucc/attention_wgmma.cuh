@@ -389,11 +389,14 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
   __syncthreads();
   Order const order = order_of(work, extents);
   int const group = int(threadIdx.x / 128) - 1;
+  // All have 504 or 512 together. To take tiles takes more than to count them.
+  constexpr int kLoading = Work::kGroups > 2 ? 32 : kTakesTiles<Work> ? 40 : 24;
+  constexpr int kMultiplying = Work::kGroups > 2 ? 160 : kTakesTiles<Work> ? 232 : 240;
   if (group < 0) {
-    if constexpr (Work::kGroups > 1) leave_registers<Work::kGroups == 2 ? 24 : 32>();
+    if constexpr (Work::kGroups > 1) leave_registers<kLoading>();
     if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, order, at);
   } else {
-    if constexpr (Work::kGroups > 1) take_registers<Work::kGroups == 2 ? 240 : 160>();
+    if constexpr (Work::kGroups > 1) take_registers<kMultiplying>();
     multiply_tiles(work, extents, order, at, group);
   }
 }
