@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import BitsOp, IndexOp, LoadOp
@@ -27,6 +28,7 @@ from mucc.dialects.mu.ops.elementwise import (
     SubOp,
 )
 from mucc.dialects.mu.ops.pointwise import S32
+from mucc.dialects.mu.rules import HALVES
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.lowering.bodies import Body
 
@@ -128,6 +130,8 @@ class _Mask(NamedTuple):
 
 
 def _is_least(value: SSAValue) -> bool:
+    while isinstance(op := value.owner, CastOp) and op.element_type in (f32, *HALVES):
+        value = op.operand
     return isinstance(op := value.owner, ConstantOp) and op.value.value.data == -math.inf
 
 

@@ -17,6 +17,7 @@ MASKS = {
     "prefix": "not (j > i) or j < m * 40",
     "lengths": "j < m * 50",
     "filled": "where(j > i + 3 or j < i - 60, -inf, 0)",
+    "cast": "where(j > i, cast(-inf, f16), 0)",
     "one": "j == i + m",
     "ahead": "j >= i and j - m < i + 20",
 }
