@@ -6,7 +6,7 @@ from xdsl.ir import Operation
 
 from mucc.analysis.products import Term, term
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.normalisation import NormalizeOp
 from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.random import RandomOp
@@ -55,7 +55,7 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case PoolOp():
             # Overlapping windows can share what they have in common; each new element is taken in once.
             plain, dims = 1, (*Shaped.of(op.result.type).dims, *(min(w.size, w.stride) for w in op.windows))
-        case AttentionOp():
+        case AttentionOp() | ScoredAttentionOp():
             scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
             special, plain, dims = 1, 4, scores
         case _:

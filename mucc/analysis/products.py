@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Operation
 
-from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.rules import is_sparse
@@ -46,7 +46,7 @@ def products(op: Operation) -> list[tuple[str, Term]]:
         case ConvolutionOp():
             unit, count = _unit(op.compute.data)
             return [(unit, term(count, _taken(op)))]
-        case AttentionOp():
+        case AttentionOp() | ScoredAttentionOp():
             return _attention(op)
         case _:
             return []
@@ -78,7 +78,7 @@ def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
     return [places, window.size]
 
 
-def _attention(op: AttentionOp) -> list[tuple[str, Term]]:
+def _attention(op: AttentionOp | ScoredAttentionOp) -> list[tuple[str, Term]]:
     """Count both products of attention; of square causal attention only the unmasked part."""
     query, key, value = (_dims(t) for t in (op.query.type, op.key.type, op.value.type))
     unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
@@ -86,8 +86,10 @@ def _attention(op: AttentionOp) -> list[tuple[str, Term]]:
     lead = _dims(op.result.type)[:-2]
     found: list[tuple[str, Term]] = []
     for inner in (query[-1], value[-1]):
-        if op.causal is None or (
-            rows != columns and not (isinstance(rows, int) and isinstance(columns, int))
+        if (
+            isinstance(op, ScoredAttentionOp)
+            or op.causal is None
+            or (rows != columns and not (isinstance(rows, int) and isinstance(columns, int)))
         ):
             found.append((unit, term(count, (*lead, rows, columns, inner))))
         elif isinstance(rows, int) and isinstance(columns, int):

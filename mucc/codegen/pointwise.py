@@ -139,7 +139,8 @@ class Parts:
     `constants` and `work` are members of `Op` and `Work`; `host` are functions before `run`, which calls
     `launcher` with further `arguments`. With `free_outputs` outputs are written one element at a time, and
     `free_loads` are members that are read so.
-    `scratch` is the function that says how many bytes of scratch memory a space takes; then `launcher` gets
+    `scratch` is the function that says how many bytes of scratch memory a space takes, and
+    `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument.
     """
 
@@ -150,6 +151,7 @@ class Parts:
     launcher: str
     arguments: Sequence[str] = ()
     scratch: str | None = None
+    scratch_arguments: Sequence[str] = ()
     host: Sequence[str] = ()
     free_outputs: bool = False
     free_loads: Collection[str] = ()
@@ -397,8 +399,8 @@ class Pointwise(ABC):
             launch += [
                 "",
                 "int64_t scratch_bytes(mucc::Call const& c) {",
-                *used_locals(self.places, *sizes),
-                f"  return mucc::{parts.scratch}<Op>(c, {extents});",
+                *used_locals(self.places, *sizes, *parts.scratch_arguments),
+                f"  return mucc::{parts.scratch}<Op>({', '.join(['c', extents, *parts.scratch_arguments])});",
                 "}",
             ]
         work = ["struct Work : Op {", *parts.work, "};"]

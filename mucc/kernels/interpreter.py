@@ -185,12 +185,12 @@ class CutlassFunctions(MuFunctions):
 
     @impl(IndexOp)
     def index(self, interpreter: Interpreter, op: IndexOp, args: PythonValues) -> PythonValues:
-        return (self._indices(op.axis.value.data),)
+        return (self.indices(op.axis.value.data),)
 
     @impl(InsideOp)
     def inside(self, interpreter: Interpreter, op: InsideOp, args: PythonValues) -> PythonValues:
         low, count = self.extents(op.range)
-        index = self.arrays.full((), 0.0) if op.axis is None else self._indices(op.axis.value.data)
+        index = self.arrays.full((), 0.0) if op.axis is None else self.indices(op.axis.value.data)
         return (self.arrays.xp.where((index >= low) & (index < low + count), 1.0, 0.0),)
 
     @impl(RandomNode)
@@ -204,7 +204,7 @@ class CutlassFunctions(MuFunctions):
                 placed[axis] = extent
         return (numbers.reshape(tuple(placed)),)
 
-    def _indices(self, axis: int) -> Any:
+    def indices(self, axis: int) -> Any:
         """Return the indices along an axis of the launch's space."""
         extent, rank = self.launch.space[axis], len(self.launch.space)
         return along(extent, axis, rank, self.arrays.float64(list(range(extent))))

@@ -55,6 +55,14 @@ def along(what: str, operand: Attribute, axes: Sequence[int]) -> TensorType:
     return TensorType.of(value.dims, promote([operand]))
 
 
+def scores(query: Attribute, key: Attribute) -> TensorType:
+    """Infer the products of queries `[.., M, D]` and keys `[.., N, D]`: `[.., M, N]`.
+
+    Raises TypeRuleError where shapes or dtypes do not fit.
+    """
+    return rules.matmul(query, rules.transpose(key))
+
+
 def attention(
     query: Attribute, key: Attribute, value: Attribute, mask: Attribute | None = None
 ) -> TensorType:
@@ -67,8 +75,8 @@ def attention(
         names = ", ".join(dtype_name(t.element_type) for t in (q, k, v))
         raise TypeRuleError("MU1103", f"attention needs three tensors of bf16, f16 or f32, got {names}")
     try:
-        scores = rules.matmul(query, rules.transpose(key))
-        result = rules.matmul(scores, value)
+        products = scores(query, key)
+        result = rules.matmul(products, value)
     except TypeRuleError as e:
         raise TypeRuleError(
             "MU1103",
@@ -79,7 +87,7 @@ def attention(
             ),
         ) from e
     if mask is not None:
-        _mask(mask, scores)
+        _mask(mask, products)
     return result
 
 

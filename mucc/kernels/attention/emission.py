@@ -14,9 +14,9 @@ from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import StoreOp
-from mucc.dialects.mu.types import Dims, Shaped, dtype_name
+from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
-from mucc.kernels.attention.tiles import Tile, tile_of, warpgroup_tile_of
+from mucc.kernels.attention.tiles import DECODE_ROWS, Tile, decode_tile_of, tile_of, warpgroup_tile_of
 from mucc.target import WARPGROUPS
 
 
@@ -35,7 +35,7 @@ class AttentionCode(LightCode):
 
     @property
     def device_header(self) -> str:
-        return "mucc/attention_wgmma.cuh" if self.has_warpgroups else "mucc/attention.cuh"
+        return "mucc/attention_wgmma.cuh" if self.has_warpgroups else "mucc/attention_decode.cuh"
 
     def summary(self) -> str:
         extents = ", ".join(map(str, self.op.extents))
@@ -50,8 +50,9 @@ class AttentionWork(AcrossWork):
 
     members = words(
         """
-        query key value pairs score multiply_keys multiply_values sum a b keeps Element kBatch kWidth
-        kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns kScale kCausal kPlain
+        query key value pairs keys score first_column last_column multiply_keys multiply_values sum a b keeps
+        Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
+        kScale kCausal kPlain kNanRows kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
         """
     )
 
@@ -106,6 +107,7 @@ class AttentionWork(AcrossWork):
         widths = (self.width, self.result_width)
         tile = tile_of(*widths)
         scale = float_literal(self.attention.score.scale.value.data)
+        keys = str(self.places.extent(self.attention.extents[-1]))
         wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=self.is_plain)
         return self.assemble(
             Parts(
@@ -117,13 +119,20 @@ class AttentionWork(AcrossWork):
                     f"static constexpr int kRows = {tile.rows}, kColumns = {tile.columns};",
                     f"static constexpr int kThreads = {32 * tile.warps};",
                     *self._warpgroup_constants(wide),
+                    *self._decode_constants(),
                     f"static constexpr float kScale = {scale};",
                     f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
                     f"static constexpr bool kPlain = {_bool(self.is_plain)};",
+                    f"static constexpr bool kNanRows = {_bool(self.attention.attend.nan_rows is not None)};",
+                    f"static constexpr bool kHasFirst = {_bool(self.attention.attend.first is not None)};",
+                    f"static constexpr bool kHasLast = {_bool(self.attention.attend.last is not None)};",
                 ],
                 work=self._work(wide),
                 entries=self._entries(entry),
                 launcher="attention::launch",
+                arguments=[keys],
+                scratch="attention::scratch",
+                scratch_arguments=[keys],
             )
         )
 
@@ -134,7 +143,8 @@ class AttentionWork(AcrossWork):
         return isinstance(attend.score.owner, ScoreOp) and self.attention.score.scale.value.data > 0
 
     def _warpgroup_constants(self, tile: Tile) -> list[str]:
-        flag = f"static constexpr bool kWarpgroups = {_bool(self.has_warpgroups)};"
+        flags = f"kWarpgroups = {_bool(self.has_warpgroups)}, kMany = {_bool(self.is_many)}"
+        flag = f"static constexpr bool {flags};"
         if not self.has_warpgroups:
             return [flag]
         return [
@@ -142,6 +152,30 @@ class AttentionWork(AcrossWork):
             f"static constexpr int kGroups = {tile.warps // 4}, kStages = {tile.stages};",
             f"static constexpr int kTileRows = {tile.rows}, kTileColumns = {tile.columns};",
         ]
+
+    def _decode_constants(self) -> list[str]:
+        """Return what kernels for few queries are built for; the leading axes whose keys are shared."""
+        if not self.decodes:
+            return ["static constexpr bool kDecodes = false;"]
+        dims = [Shaped.of(v.type).dims[:-2] for v in (self.attention.score.key, self.attention.attend.value)]
+        shared = sum(1 << a for a in range(self.batch) if all(_reaches(d, self.batch - a) == 1 for d in dims))
+        tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
+        sizes = f"kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages}"
+        return [
+            "static constexpr bool kDecodes = true;",
+            f"static constexpr int kShared = {shared}, {sizes};",
+        ]
+
+    @property
+    def is_many(self) -> bool:
+        """Whether there may be so many queries that other kernels take them."""
+        rows = self.attention.extents[-2]
+        return not isinstance(rows, int) or rows > DECODE_ROWS
+
+    @property
+    def decodes(self) -> bool:
+        """Whether there may be so few queries that there are kernels for that."""
+        return self.attention.may_decode
 
     def _work(self, tile: Tile) -> list[str]:
         attend = self.attention.attend
@@ -157,6 +191,8 @@ class AttentionWork(AcrossWork):
             *self.statements_for([attend.score]),
             f"    return {self.lanes[attend.score]}.of[0];",
             "  }",
+            *self._limit("first_column", attend.first),
+            *self._limit("last_column", attend.last),
             "  template <int V, class P>",
             f"  MUCC_DEVICE void store(P const& p, {attended}) const {{",
             *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
@@ -173,24 +209,54 @@ class AttentionWork(AcrossWork):
             lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
         return lines
 
+    def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
+        """Emit the function that computes the first or last column of a position's row."""
+        if limit is None:
+            return []
+        return [
+            "  template <class P>",
+            f"  MUCC_DEVICE int {name}(P const& p) const {{",
+            "    constexpr int V = 1;",
+            *self.statements_for([limit]),
+            f"    return mucc::to_bits({self.lanes[limit]}.of[0]);",
+            "  }",
+        ]
+
     def _entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `mucc::attention::Form`."""
         given = "Work const op, mucc::Extents<Op::kRank> const extents"
+        forms = (("elements", "false"), ("pieces", "true"))
         entries = [
             Entry(f"{entry}_{form}", given, f"mucc::attention::run<{pieces}>(op, extents)")
-            for form, pieces in (("elements", "false"), ("pieces", "true"))
+            for form, pieces in (forms if self.is_many else ())
         ]
-        if self.has_warpgroups:
+        if self.has_warpgroups and self.is_many:
             maps = "__grid_constant__ mucc::attention::Maps const maps"
             entries.append(
                 Entry(
                     f"{entry}_tiles",
-                    f"{given}, {maps}",
-                    "mucc::attention::run_tiles(op, extents, maps)",
+                    f"{given}, {maps}, mucc::Tickets const tickets",
+                    "mucc::attention::run_tiles(op, extents, maps, tickets)",
                     "128 * (Op::kGroups + 1), 1",
                 )
             )
+        if self.decodes:
+            given += ", mucc::attention::Split const split"
+            entries += [
+                Entry(
+                    f"{entry}_decode_{form}",
+                    given,
+                    f"mucc::attention::decode<{pieces}>(op, extents, split)",
+                    "32 * Op::kDecodeWarps",
+                )
+                for form, pieces in forms
+            ]
         return entries
+
+
+def _reaches(dims: Dims, axis: int) -> Dim:
+    """Return the extent of the axis that is so far from the end; 1 where there is none."""
+    return dims[-axis] if axis <= len(dims) else 1
 
 
 def _bool(value: bool) -> str:

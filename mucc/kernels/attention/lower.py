@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects.builtin import f32, i1
+from xdsl.dialects.builtin import FloatAttr, f32, i1
 from xdsl.ir import Region, SSAValue
 
-from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, SelectOp
+from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, DivOp, MulOp, SelectOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
-from mucc.kernels.lowering.access import Axes, root_axes
+from mucc.kernels.attention.ranges import limit_bits, without_ranges
+from mucc.kernels.lowering.access import Axes, identity, root_axes
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.map.copies import contiguous_rows
@@ -23,20 +25,52 @@ from mucc.kernels.map.copies import contiguous_rows
 class AttentionBody(Body):
     """The nodes of an attention kernel: pointwise work on scores, then on results."""
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, op: AttentionOp):
+    def __init__(self, program: ProgramBuilder, stage: StageOp, op: AttentionOp | ScoredAttentionOp):
         super().__init__(program, stage)
         self.op = op
         query, key, value = (contiguous_rows(program, stage, v) for v in (op.query, op.key, op.value))
-        width = Shaped.of(op.query.type).dims[-1]
-        assert isinstance(width, int)
-        scale = number(1 / math.sqrt(width)) if op.scale is None else op.scale
-        self.add(product := ScoreOp(query, key, scale), op)
-        score = product.result if op.mask is None else self._masked(product.result, op.mask)
-        self.add(attend := AttendOp(score, value, causal=op.causal is not None), op)
+        self.product = ScoreOp(query, key, self._scale())
+        self.add(self.product, op)
+        score = self.product.result
+        if isinstance(op, ScoredAttentionOp):
+            score = self.scalar(op.scores, identity(Shaped.of(op.scores.type).dims))
+        elif op.mask is not None:
+            score = self._masked(score, op.mask)
+        score, seen = without_ranges(self, score)
+        first, last = (None if limit is None else limit_bits(self, limit) for limit in seen)
+        causal = isinstance(op, AttentionOp) and op.causal is not None
+        nan_rows = isinstance(op, ScoredAttentionOp)
+        self.add(attend := AttendOp(self._scaled(score), value, causal, first, last, nan_rows), op)
         self.attended = attend.result
         # Behind it the same values are those of other elements.
         self.values.clear()
         self.loads.clear()
+
+    def _scale(self) -> FloatAttr:
+        if isinstance(self.op, ScoredAttentionOp):
+            return number(1.0)
+        width = Shaped.of(self.op.query.type).dims[-1]
+        assert isinstance(width, int)
+        return number(1 / math.sqrt(width)) if self.op.scale is None else self.op.scale
+
+    def _scaled(self, score: SSAValue) -> SSAValue:
+        """Make factors of the product, where the score is nothing but a multiple of it, its scale."""
+        factor, value = self.product.scale.value.data, score
+        while isinstance(op := value.owner, MulOp | DivOp):
+            given, constant = (op.rhs, op.lhs) if isinstance(op.lhs.owner, ConstantOp) else (op.lhs, op.rhs)
+            if not isinstance(known := constant.owner, ConstantOp):
+                break
+            by = known.value.value.data
+            if isinstance(op, DivOp) and (given is op.rhs or by == 0):
+                break
+            factor, value = factor / by if isinstance(op, DivOp) else factor * by, given
+        if value is not self.product.result or not math.isfinite(factor):
+            return score
+        self.product.properties["scale"] = number(factor)
+        return value
+
+    def generated(self, op: GeneratedOp, axes: Axes) -> SSAValue:
+        return self.product.result if isinstance(op, ScoresOp) else super().generated(op, axes)
 
     def _masked(self, score: SSAValue, mask: SSAValue) -> SSAValue:
         """Add a mask of numbers; let a mask of bools select scores, others are -infinity."""
@@ -56,7 +90,7 @@ class AttentionBody(Body):
         return self.attended
 
 
-def scores_of(op: AttentionOp) -> Dims:
+def scores_of(op: AttentionOp | ScoredAttentionOp) -> Dims:
     """Return the extents of the scores."""
     return (*op.space[:-1], Shaped.of(op.key.type).dims[-2])
 
@@ -64,7 +98,7 @@ def scores_of(op: AttentionOp) -> Dims:
 def lower_attention(builder: ProgramBuilder, stage: StageOp) -> None:
     """Append the kernel of a stage around attention."""
     anchor = stage.anchor
-    assert isinstance(anchor, AttentionOp)
+    assert isinstance(anchor, AttentionOp | ScoredAttentionOp)
     body = AttentionBody(builder, stage, anchor)
     body.store_results()
     builder.block.add_op(AttentionKernelOp(stage.stage_name.data, scores_of(anchor), Region(body.block)))

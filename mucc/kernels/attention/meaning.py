@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from mucc.dialects.mu.meanings.composite import attended
@@ -21,6 +22,17 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
     scores, value = functions.over_space(args[0]), functions.read(args[1])
-    result = attended(functions, scores, value, op.value.type, causal=op.causal is not None)
+    if op.first is not None or op.last is not None:
+        columns = functions.indices(len(kernel.extents) - 1)
+        if op.first is not None:
+            scores = _kept(functions, args[2] <= columns, scores)
+        if op.last is not None:
+            scores = _kept(functions, columns <= args[-1], scores)
+    empty = 0.0 if op.nan_rows is None else math.nan
+    result = attended(functions, scores, value, op.value.type, causal=op.causal is not None, empty=empty)
     functions.begin(kernel.results_space)
     return (functions.over_space(result),)
+
+
+def _kept(functions: CutlassFunctions, seen: Any, scores: Any) -> Any:
+    return functions.arrays.xp.where(seen, scores, functions.arrays.full((), -math.inf))

@@ -7,13 +7,23 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, Float32Type, FloatAttr, IntAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import Region, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+
+FEW = 64
+"""The most queries of kernels that divide the keys among blocks."""
 
 
 @irdl_op_definition
@@ -41,22 +51,43 @@ class AttendOp(ValueNode):
     """The mean of the values `[.., N, E]`, weighted by the softmax of a row's scores.
 
     The nodes before it are over the scores `[.., M, N]`, those behind it over the results `[.., M, E]`.
-    With `causal` row i has columns 0 to i. A row without any column with a score above -infinity gets 0.
+    With `causal` row i has columns 0 to i. `first` and `last`, the bits of an s32 each, are the first and
+    the last column of a row: the same for all columns, and for a later row no less. A row without any column
+    with a score above -infinity gets 0, or NaN with `nan_rows`.
     """
 
     name = "cutlass.attend"
 
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
     causal = opt_prop_def(UnitAttr)
+    nan_rows = opt_prop_def(UnitAttr)
     score = operand_def(Float32Type)
     value = operand_def(TensorType)
+    first = opt_operand_def(Float32Type)
+    last = opt_operand_def(Float32Type)
 
-    FORMAT: ClassVar[str] = "$score `,` $value (`causal` $causal^)? attr-dict `:` type($value)"
+    FORMAT: ClassVar[str] = (
+        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? (`nan_rows` $nan_rows^)? "
+        "attr-dict `:` type($value)"
+    )
 
-    def __init__(self, score: SSAValue, value: SSAValue, *, causal: bool):
+    def __init__(
+        self,
+        score: SSAValue,
+        value: SSAValue,
+        causal: bool,
+        first: SSAValue | None = None,
+        last: SSAValue | None = None,
+        nan_rows: bool = False,
+    ):
         super().__init__(
-            operands=[score, value],
+            operands=[score, value, first, last],
             result_types=[f32],
-            properties={"causal": UnitAttr() if causal else None},
+            properties={
+                "causal": UnitAttr() if causal else None,
+                "nan_rows": UnitAttr() if nan_rows else None,
+            },
         )
 
     @property
@@ -104,8 +135,20 @@ class AttentionKernelOp(DeviceKernelOp):
         return next(op for op in self.nodes if isinstance(op, AttendOp))
 
     @property
+    def may_decode(self) -> bool:
+        """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
+        rows = self.extents[-2]
+        return not isinstance(rows, int) or rows <= FEW
+
+    @property
     def is_causal(self) -> bool:
         return self.attend.causal is not None
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether rows see some of the columns only, by their indices."""
+        attend = self.attend
+        return self.is_causal or attend.first is not None or attend.last is not None
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, ScoreOp, AttendOp, StoreOp))

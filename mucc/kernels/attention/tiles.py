@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+DECODE_ROWS = 16
+"""The rows of tiles of kernels for few queries, which always take that many queries."""
+
 
 class Tile(NamedTuple):
     """Queries of a block, keys of one of its steps, the warps that multiply, and steps in shared memory."""
@@ -33,3 +36,16 @@ def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: boo
     if widest <= 192:
         return Tile(128, 96, 8, 2)
     return Tile(128, 80, 8, 2)
+
+
+def decode_tile_of(width: int, result_width: int, shared: int) -> Tile:
+    """Return the tile of kernels for few queries that fits `shared` bytes: with fewer warps if need be.
+
+    Each warp has steps of its own. One step is multiplied while the others are loaded.
+    """
+    row, result_row = (2 * (-(-w // 16) * 16 + 8) for w in (width, result_width))
+    for warps in (4, 2, 1):
+        stages = (shared - DECODE_ROWS * row) // (warps * 16 * (row + result_row))
+        if stages >= (3 if warps > 1 else 2):
+            return Tile(DECODE_ROWS, 16, warps, min(stages, 6))
+    raise AssertionError(f"{shared} bytes for rows of {width} and {result_width} elements")

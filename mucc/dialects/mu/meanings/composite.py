@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation
 from mucc.dialects.mu.arrays import Arrays, wrapped
 from mucc.dialects.mu.meanings.base import Machine, Meaning
 from mucc.dialects.mu.meanings.reduction import variance
-from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.normalisation import (
     LogSoftmaxOp,
     LogSumExpOp,
@@ -129,12 +129,28 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
     return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
 
 
-def attended(machine: Machine, scores: Any, value: Any, type: Attribute, *, causal: bool) -> Any:
-    """Multiply values with the softmax of scores, rounded to the dtype of the values."""
+def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:
+    q, k = (machine.factor(op, o, x) for o, x in zip(op.operands, values, strict=True))
+    return q @ machine.arrays.xp.swapaxes(k, -1, -2)
+
+
+def _scored_attention(machine: Machine, op: ScoredAttentionOp, values: tuple[Any, ...]) -> Any:
+    value = machine.factor(op, op.value, values[2])
+    return attended(machine, values[3], value, op.value.type, causal=False, empty=math.nan)
+
+
+def attended(
+    machine: Machine, scores: Any, value: Any, type: Attribute, *, causal: bool, empty: float = 0.0
+) -> Any:
+    """Multiply values with the softmax of scores, rounded to the dtype of the values.
+
+    Rows without a score above -infinity are `empty`, 0 or NaN.
+    """
     if causal:
         seen = machine.arrays.xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
         scores = machine.arrays.xp.where(seen, scores, machine.arrays.full((), -math.inf))
-    return machine.narrowed(_weights(machine, scores), type) @ value
+    weights = _weights(machine, scores) if empty == 0 else softmax(machine, scores, len(scores.shape) - 1)
+    return machine.narrowed(weights, type) @ value
 
 
 MEANINGS: dict[type[Operation], Meaning] = {
@@ -145,4 +161,6 @@ MEANINGS: dict[type[Operation], Meaning] = {
     LogSumExpOp: lambda m, op, v: _log_sum(m, v[0], tuple(op.axes.get_values())),
     NormalizeOp: lambda m, op, v: _normalize(m, op, v[0]),
     AttentionOp: lambda m, op, v: _attention(m, op, v),
+    ScoresOp: lambda m, op, v: _scores(m, op, v),
+    ScoredAttentionOp: lambda m, op, v: _scored_attention(m, op, v),
 }

@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop
 from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.pointwise import number
+from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
@@ -74,7 +75,58 @@ class AttentionOp(InferredOp, AnchorOp):
         return tensor_rules.attention(self.query.type, self.key.type, self.value.type, mask)
 
 
-OPERATIONS = (AttentionOp,)
+@irdl_op_definition
+class ScoresOp(GeneratedOp):
+    """`q @ k.T` as scores that no kernel stores: those of `mu.scored_attention` compute them where needed."""
+
+    name = "mu.scores"
+
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = "$query `,` $key attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, query: SSAValue, key: SSAValue):
+        result = tensor_rules.scores(query.type, key.type)
+        super().__init__(operands=[query, key], result_types=[result])
+
+    def inferred(self) -> Attribute:
+        return tensor_rules.scores(self.query.type, self.key.type)
+
+
+@irdl_op_definition
+class ScoredAttentionOp(InferredOp, AnchorOp):
+    """`softmax(scores) @ v`, the scores computed from `mu.scores` of q and k by pointwise operations.
+
+    As with softmax, the result of a row whose scores are all -infinity is NaN.
+    """
+
+    name = "mu.scored_attention"
+    STAGE: ClassVar[str] = "attention"
+
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+    value = operand_def(TensorType)
+    scores = operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$query `,` $key `,` $value `scores` $scores attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(self, query: SSAValue, key: SSAValue, value: SSAValue, scores: SSAValue):
+        operands = [query, key, value, scores]
+        result = tensor_rules.attention(query.type, key.type, value.type)
+        super().__init__(operands=operands, result_types=[result])
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
+
+    def inferred(self) -> Attribute:
+        return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
+
+
+OPERATIONS = (AttentionOp, ScoresOp, ScoredAttentionOp)
 
 
 # The language

@@ -77,6 +77,10 @@ MUCC_DEVICE float power_of_two(float x) {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 
+// What the difference of two scores is multiplied with to be an exponent of 2. Plain scores are products before scaling.
+template <class Work>
+inline constexpr float kFactor = Work::kPlain ? Work::kScale * kLog2E : kLog2E;
+
 // Of the two rows that a lane has a part of, eight rows apart: the largest score, and the sum of this lane's powers.
 struct Rows {
   float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
@@ -96,22 +100,82 @@ struct Corner {
   int row, column;
 };
 
+// Columns from `first` to before `end`.
+struct Columns {
+  int first, end;
+};
+
+// The columns that the row of a position sees.
+template <class Work, class P>
+MUCC_DEVICE Columns columns_of_row(Work const& work, P const& position) {
+  Columns seen{0, int(work.key.count)};
+  if constexpr (Work::kCausal) {
+    int const row = position.at[Work::kRank - 2];
+    seen.end = row < seen.end ? row + 1 : seen.end;
+  }
+  if constexpr (Work::kHasFirst) {
+    int const first = work.first_column(position);
+    seen.first = first > 0 ? first : 0;
+  }
+  if constexpr (Work::kHasLast) {
+    int const last = work.last_column(position);
+    seen.end = last < 0 ? 0 : last < seen.end ? last + 1 : seen.end;
+  }
+  return seen;
+}
+
+// The columns that some of `rows` rows see, and those that all of them see: a later row sees no earlier first and last
+// columns than those before it.
+struct Span {
+  Columns any, all;
+};
+template <class Work, class P>
+MUCC_DEVICE Span span_of(Work const& work, P position, int64_t first_row, int rows) {
+  constexpr int kRow = Work::kRank - 2;
+  int64_t const last_row = (first_row + rows < work.query.count ? first_row + rows : work.query.count) - 1;
+  position.at[kRow] = int(first_row);
+  Columns const first = columns_of_row(work, position);
+  position.at[kRow] = int(last_row);
+  Columns const last = columns_of_row(work, position);
+  return {{first.first, last.end}, {last.first, first.end}};
+}
+
+// The columns at which the first and the last step of a tile begin, `kStep` columns each. There is one step at least.
+struct Steps {
+  int first, last;
+};
+template <int kStep>
+MUCC_DEVICE Steps steps_of(Columns const& any) {
+  int const last = any.end > 0 ? (any.end - 1) / kStep * kStep : 0, first = any.first / kStep * kStep;
+  return {first < last ? first : last, last};
+}
+
 // Makes scores of products: element i of block j is that of row `row + i / 2 * 8` and column `column + 8 * j + i % 2`.
 template <bool kMasked, int kBlocks, class Work, class P>
-MUCC_DEVICE void make_scores(Work const& work, P position, Corner corner, int columns, float (&c)[4 * kBlocks]) {
+MUCC_DEVICE void make_scores(Work const& work, P position, Corner corner, float (&c)[4 * kBlocks]) {
   constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
+  Columns seen[2];
+  if constexpr (kMasked) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      int const row = corner.row + 8 * h;
+      // Nothing is read where there is no row.
+      position.at[kRow] = row < work.query.count ? row : int(work.query.count) - 1;
+      seen[h] = columns_of_row(work, position);
+    }
+  }
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       int const row = corner.row + i / 2 * 8, column = corner.column + 8 * j + i % 2;
-      bool const seen = !kMasked || (column < columns && (!Work::kCausal || column <= row));
+      bool const is_seen = !kMasked || (column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column));
       if constexpr (!Work::kPlain) {
         position.at[kRow] = row;
         position.at[kColumn] = column;
         // Nothing is read where there is no row or column.
-        c[4 * j + i] = seen && row < work.query.count ? work.score(position, c[4 * j + i]) : -INFINITY;
-      } else if (!seen) {
+        c[4 * j + i] = is_seen && row < work.query.count ? work.score(position, c[4 * j + i]) : -INFINITY;
+      } else if (!is_seen) {
         c[4 * j + i] = -INFINITY;
       }
     }
@@ -121,7 +185,7 @@ MUCC_DEVICE void make_scores(Work const& work, P position, Corner corner, int co
 // is to be scaled.
 template <class Work, int kCount>
 MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2]) {
-  constexpr float kFactor = Work::kPlain ? Work::kScale * kLog2E : kLog2E;
+  constexpr float kBy = kFactor<Work>;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float most = rows.most[h];
@@ -129,49 +193,60 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
     for (int j = 0; j < kCount / 4; ++j) most = fmaxf(most, fmaxf(c[4 * j + 2 * h], c[4 * j + 2 * h + 1]));
     most = most_of_four_lanes(most);
     float const base = most == -INFINITY ? 0.0f : most;
-    rescale[h] = power_of_two((rows.most[h] - base) * kFactor);
+    rescale[h] = power_of_two((rows.most[h] - base) * kBy);
     rows.most[h] = most;
     rows.sum[h] *= rescale[h];
-    float const shift = base * kFactor;
+    float const shift = base * kBy;
 #pragma unroll
     for (int j = 0; j < kCount / 4; ++j)
 #pragma unroll
       for (int i = 2 * h; i < 2 * h + 2; ++i) {
         // Scores that were computed may be as large as floats are: their difference first.
         float& x = c[4 * j + i];
-        x = power_of_two(Work::kPlain ? fmaf(x, kFactor, -shift) : (x - base) * kFactor);
+        x = power_of_two(Work::kPlain ? fmaf(x, kBy, -shift) : (x - base) * kBy);
         rows.sum[h] += x;
       }
   }
 }
 
+// What sums are multiplied with: nothing was added up where a row sees no column.
+template <class Work>
+MUCC_DEVICE float share_of(float total) {
+  return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : 1.0f / total;
+}
+
+// Writes two neighbouring results of a row.
+template <class Work, class P>
+MUCC_DEVICE void store_pair(Work const& work, P& position, int column, float const (&pair)[2]) {
+  constexpr int kColumn = Work::kRank - 1;
+  position.at[kColumn] = column;
+  if (work.pairs && column + 1 < Work::kResultWidth) {
+    Lanes<2> both;
+    both.of[0] = pair[0], both.of[1] = pair[1];
+    work.template store<2>(position, both);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      position.at[kColumn] = column + i;
+      if (column + i < Work::kResultWidth) work.template store<1>(position, Lanes<1>(pair[i]));
+    }
+  }
+}
+
 // Writes results: those of a lane as scores lie.
 template <int kBlocks, class Work, class P>
-MUCC_DEVICE void store_rows(Work const& work, P position, int row, int64_t rows, bool pairs, Rows const& state,
+MUCC_DEVICE void store_rows(Work const& work, P position, int row, int64_t rows, Rows const& state,
                             float const (&sum)[4 * kBlocks]) {
-  constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
   int const lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float const total = sum_of_four_lanes(state.sum[h]);
-    float const share = total == 0.0f ? 0.0f : 1.0f / total;
-    position.at[kRow] = row + 8 * h;
+    float const share = share_of<Work>(sum_of_four_lanes(state.sum[h]));
+    position.at[Work::kRank - 2] = row + 8 * h;
     if (row + 8 * h >= rows) continue;
 #pragma unroll
     for (int j = 0; j < kBlocks; ++j) {
-      int const column = 8 * j + lane % 4 * 2;
-      position.at[kColumn] = column;
-      Lanes<2> both;
-      both.of[0] = sum[4 * j + 2 * h] * share, both.of[1] = sum[4 * j + 2 * h + 1] * share;
-      if (pairs && column + 1 < Work::kResultWidth) {
-        work.template store<2>(position, both);
-      } else {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          position.at[kColumn] = column + i;
-          if (column + i < Work::kResultWidth) work.template store<1>(position, Lanes<1>(both.of[i]));
-        }
-      }
+      float const pair[2] = {sum[4 * j + 2 * h] * share, sum[4 * j + 2 * h + 1] * share};
+      store_pair(work, position, 8 * j + lane % 4 * 2, pair);
     }
   }
 }
@@ -200,35 +275,33 @@ MUCC_DEVICE T* matrix_of(Operand<T, kBatch> const& operand, P const& p) {
   return at;
 }
 
-// The columns that a tile of queries sees: up to which there are some.
-template <class Work>
-MUCC_DEVICE int columns_of(Work const& work, int64_t first_row, int rows) {
-  int64_t const all = work.key.count, seen = first_row + rows;
-  return int(Work::kCausal && seen < all ? seen : all);
-}
-
 // ---- the kernels that use mma.sync -------------------------------------------------------------------------
 
-// Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros where there are none.
+// Copies elements [e, e + 8) of a row to shared memory, zeros where there are none.
+template <bool kWhole, int kWidth, class T>
+MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool exists) {
+  if constexpr (kWhole) {
+    bool const wanted = exists && e < kWidth;
+    copy_piece(into, wanted ? row + e : row, wanted);
+  } else {
+    Pack<T, 8> pack{};
+    if (exists) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k)
+        if (e + k < kWidth) pack.of[k] = row[(e + k) * step];
+    }
+    *reinterpret_cast<Pack<T, 8>*>(into) = pack;
+  }
+}
+
+// Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on.
 template <bool kWhole, int kCount, int kWidth, int kThreads, class T>
 MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count) {
   constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8;
   for (int i = threadIdx.x; i < kCount * kPieces; i += kThreads) {
     int const r = i / kPieces, e = i % kPieces * 8;
-    T const* const at = from + (first + r) * row + e * step;
-    T* const into = to + r * kPitch + e;
-    if constexpr (kWhole) {
-      bool const wanted = first + r < count && e < kWidth;
-      copy_piece(into, wanted ? at : from, wanted);
-    } else {
-      Pack<T, 8> pack{};
-      if (first + r < count) {
-#pragma unroll
-        for (int k = 0; k < 8; ++k)
-          if (e + k < kWidth) pack.of[k] = at[k * step];
-      }
-      *reinterpret_cast<Pack<T, 8>*>(into) = pack;
-    }
+    bool const exists = first + r < count;
+    copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, exists ? from + (first + r) * row : from, step, e, exists);
   }
 }
 
@@ -250,7 +323,8 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   auto position = leading_position<Work>(extents, int64_t(blockIdx.x) / tiles);
   int64_t const first_row = tile * kRows;
   int const row = int(first_row) + warp * 16 + lane / 4;
-  int const columns = columns_of(work, first_row, kRows);
+  Span const span = span_of(work, position, first_row, kRows);
+  int const columns = span.any.end;
   T const* const key_rows = matrix_of(work.key, position);
   T const* const value_rows = matrix_of(work.value, position);
 
@@ -266,14 +340,15 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   };
   copy_rows<kWhole, kRows, Work::kWidth, kThreads>(query, matrix_of(work.query, position), work.query.row,
                                                    work.query.step, first_row, work.query.count);
-  copy_keys(0, 0);
-  copy_values(0, 0);
+  int const start = span.any.first / kColumns * kColumns;
+  copy_keys(start, 0);
+  copy_values(start, 0);
 
   Rows state;
   float sum[4 * kResults] = {};
   T const* const own = query + (warp * 16 + lane % 16) * kPitch + lane / 16 * 8;
   int place = 0;
-  for (int column = 0; column < columns; column += kColumns, place ^= 1) {
+  for (int column = start; column < columns; column += kColumns, place ^= 1) {
     wait_copies<1>();
     __syncthreads();
     copy_keys(column + kColumns, place ^ 1);
@@ -292,11 +367,11 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
       }
     }
     Corner const corner{row, column + lane % 4 * 2};
-    bool const whole = column + kColumns <= work.key.count && (!Work::kCausal || column + kColumns <= first_row + 1);
+    bool const whole = span.all.first <= column && column + kColumns <= span.all.end;
     if (whole)
-      make_scores<false, kBlocks>(work, position, corner, int(work.key.count), c);
+      make_scores<false, kBlocks>(work, position, corner, c);
     else
-      make_scores<true, kBlocks>(work, position, corner, int(work.key.count), c);
+      make_scores<true, kBlocks>(work, position, corner, c);
     float rescale[2];
     make_weights<Work>(state, c, rescale);
 #pragma unroll
@@ -324,7 +399,7 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
     }
   }
   wait_copies<0>();
-  store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], work.pairs, state, sum);
+  store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], state, sum);
 }
 
 }  // namespace mucc::attention

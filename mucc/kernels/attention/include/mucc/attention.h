@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mucc/tensor_map.h>
+#include <mucc/tickets.h>
 
 namespace mucc::attention {
 
@@ -26,7 +27,28 @@ struct Operand<T, 0> {
 };
 
 // The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by the copy engine.
+// Those for few queries come behind, or are all.
 enum Form { kElements, kPieces, kTiles };
+
+// Whether tiles take different times, so that blocks take one after the other as they end.
+template <class Op>
+inline constexpr bool kTakesTiles = Op::kCausal || Op::kHasFirst || Op::kHasLast;
+
+// How queries and keys are divided where there are few queries: `rows` of them share keys, in `tiles`.
+struct Split {
+  int rows, tiles;
+  Tickets tickets;
+  float* partials;
+};
+
+// Rows of a tile, and keys of a warp's step, where there are few queries.
+constexpr int kDecodeRows = 16, kDecodeKeys = 16;
+
+// Whether keys and values are the same along a leading axis.
+template <class Op>
+MUCC_BOTH constexpr bool is_shared(int axis) {
+  return Op::kShared >> axis & 1;
+}
 
 struct Maps {
   TensorMap query, key, value;
@@ -40,6 +62,19 @@ template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
   constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
   return 2 * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
+}
+
+// Groups of four results of 16 rows.
+template <class Op>
+MUCC_BOTH constexpr int decode_items() {
+  return rounded(Op::kResultWidth, 16) / 8 * 32;
+}
+
+// Bytes of shared memory of the kernels for few queries.
+template <class Op>
+MUCC_BOTH constexpr int decode_bytes() {
+  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
+  return 2 * (kDecodeRows * kPitch + Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys * (kPitch + kResultPitch));
 }
 
 // Bytes of shared memory of the kernels that use wgmma: chunks of 64 elements (128 bytes) of each row, and barriers.

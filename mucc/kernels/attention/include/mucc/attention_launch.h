@@ -3,6 +3,7 @@
 
 #include <mucc/attention.h>
 #include <mucc/pointwise.h>
+#include <mucc/tickets_launch.h>
 
 namespace mucc::attention {
 
@@ -41,9 +42,54 @@ int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, i
   return map_tiles(c, &map, operand.data, mapped<T>, kBatch + 2, extents, strides, kChunk, rows);
 }
 
-// Runs `op`; its kernels are in the order of `Form`. `extents` are those of the results.
+// How a few queries and many keys are divided.
+struct DecodePlan {
+  Split split;
+  int64_t units = 0, words = 0;  // blocks without their parts; floats of all parts
+  int64_t tickets() const { return split.tickets.parts > 1 ? units : 0; }
+  int64_t bytes() const { return aligned(4 * tickets()) + aligned(4 * words); }
+};
+
+// Divides them; no units where the kernels for many queries take them. `extents` are those of the results.
 template <class Op>
-int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool pairs) {
+DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
+  DecodePlan plan;
+  plan.split = {0, 0, {-1, 1, nullptr}, nullptr};
+  if constexpr (Op::kDecodes) {
+    int64_t const queries = extents.of[Op::kRank - 2], processors = at_least(1, c.sm_count);
+    int64_t rows = queries, others = 1;
+    for (int a = 0; a < Op::kBatch; ++a) (is_shared<Op>(a) ? rows : others) *= extents.of[a];
+    bool const many = queries > 64 || (queries > 16 && (keys < 1024 || 2 * rows / queries * others > processors));
+    int64_t const tiles = blocks_of(rows, kDecodeRows);
+    if (many || rows == 0 || rows > INT32_MAX / 2 || keys > INT32_MAX / 2) return plan;
+    plan.split.rows = int(rows), plan.split.tiles = int(tiles);
+    plan.units = others * tiles;
+    // The time of the busiest processor, in keys that it reads: those of its blocks, what starting a block takes, and that
+    // the last block combines the parts.
+    constexpr int kStart = 64, kCombine = 8, kMost = 64, kLeast = 128;
+    int64_t least = INT64_MAX;
+    for (int64_t parts = 1; parts <= kMost && (parts == 1 || parts * kLeast <= keys); ++parts) {
+      int64_t const cost = blocks_of(plan.units * parts, processors) * (blocks_of(keys, parts) + kStart) +
+                           (parts > 1 ? kCombine * parts + kStart : 0);
+      if (cost < least) least = cost, plan.split.tickets.parts = int(parts);
+    }
+    int64_t const parts = plan.split.tickets.parts;
+    if (parts > 1) plan.words = plan.units * parts * (2 * kDecodeRows + decode_items<Op>() * (rows <= 8 ? 2 : 4));
+  }
+  return plan;
+}
+
+// Scratch memory of a stage, for so many keys.
+template <class Op>
+int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
+  return at_least(plan_decode<Op>(c, extents, keys).bytes(), Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0);
+}
+
+// Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
+// `extents` are those of the results.
+template <class Op>
+int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool pairs, int64_t keys,
+           void* scratch) {
   int64_t const rows = extents.of[Op::kRank - 2];
   int64_t batches = 1;
   for (int a = 0; a < Op::kBatch; ++a) batches *= extents.of[a];
@@ -52,28 +98,51 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
   bool const pieces = in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth) && in_pieces(op.value, Op::kResultWidth);
   if (rows > INT32_MAX / 2 || op.key.count > INT32_MAX / 2)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  if constexpr (Op::kWarpgroups) {
-    int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
-    bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);
-    if (maps_fit && op.key.count > 0) {
-      Maps maps;
-      if (make_map(c, maps.query, op.query, Op::kWidth, 64) ||
-          make_map(c, maps.key, op.key, Op::kWidth, Op::kTileColumns) ||
-          make_map(c, maps.value, op.value, Op::kResultWidth, Op::kTileColumns))
-        return 1;
-      Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
-      geometry.shared = unsigned(tile_bytes<Op>());
-      void* parameters[] = {&op, &extents, &maps};
-      return start(c, stage, codes[kTiles], geometry, parameters);
+  if constexpr (Op::kDecodes) {
+    DecodePlan plan = plan_decode<Op>(c, extents, keys);
+    if (plan.units > 0) {
+      int64_t const blocks = plan.units * plan.split.tickets.parts;
+      if (blocks > INT32_MAX)
+        return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+      int64_t const tickets = plan.tickets();
+      if (tickets && hand_out<Op>(c, plan.split.tickets, tickets, scratch)) return 1;
+      plan.split.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * tickets));
+      Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(32 * Op::kDecodeWarps)};
+      geometry.shared = unsigned(decode_bytes<Op>());
+      void* parameters[] = {&op, &extents, &plan.split};
+      return start(c, stage, codes[(Op::kMany ? (Op::kWarpgroups ? kTiles : kPieces) + 1 : 0) + pieces], geometry, parameters);
     }
   }
-  int64_t const blocks = blocks_of(rows, Op::kRows) * batches;
-  if (blocks > INT32_MAX)
+  if constexpr (Op::kMany) {
+    if constexpr (Op::kWarpgroups) {
+      int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
+      bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);
+      if (maps_fit && op.key.count > 0) {
+        Maps maps;
+        if (make_map(c, maps.query, op.query, Op::kWidth, 64) ||
+            make_map(c, maps.key, op.key, Op::kWidth, Op::kTileColumns) ||
+            make_map(c, maps.value, op.value, Op::kResultWidth, Op::kTileColumns))
+          return 1;
+        Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
+        geometry.shared = unsigned(tile_bytes<Op>());
+        Tickets tickets{-1, 1, nullptr};
+        if (tiles > INT32_MAX)
+          return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+        if (kTakesTiles<Op> && hand_out<Op>(c, tickets, 1, scratch)) return 1;
+        void* parameters[] = {&op, &extents, &maps, &tickets};
+        return start(c, stage, codes[kTiles], geometry, parameters);
+      }
+    }
+    int64_t const blocks = blocks_of(rows, Op::kRows) * batches;
+    if (blocks > INT32_MAX)
+      return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+    Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
+    geometry.shared = unsigned(shared_bytes<Op>());
+    void* parameters[] = {&op, &extents};
+    return start(c, stage, codes[pieces ? kPieces : kElements], geometry, parameters);
+  } else {
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
-  geometry.shared = unsigned(shared_bytes<Op>());
-  void* parameters[] = {&op, &extents};
-  return start(c, stage, codes[pieces ? kPieces : kElements], geometry, parameters);
+  }
 }
 
 }  // namespace mucc::attention

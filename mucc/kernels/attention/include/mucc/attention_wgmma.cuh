@@ -9,7 +9,7 @@
 // Of `Work` it wants, besides what attention.cuh says, `multiply_keys` and `multiply_values`: single wgmma instructions.
 #pragma once
 
-#include <mucc/attention.cuh>
+#include <mucc/attention_decode.cuh>
 #include <mucc/warpgroup.cuh>
 
 namespace mucc::attention {
@@ -20,7 +20,7 @@ MUCC_DEVICE void give_turn(int group) { arrive_groups(1 + group); }
 
 // ---- tiles --------------------------------------------------------------------------------------------------
 
-// Which tiles a block has, one after the other: those of `section` leading indices, the longest first, then further ones.
+// The order of tiles: those of `section` leading indices, the longest first, then further ones.
 // Such a section's keys and values stay in L2.
 struct Order {
   int64_t tiles, batches, section;
@@ -40,7 +40,7 @@ MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents
   Order order{(extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows, 1, 1};
 #pragma unroll
   for (int a = 0; a < Work::kBatch; ++a) order.batches *= extents.of[a];
-  if (Work::kCausal) {
+  if (kTakesTiles<Work>) {
     int64_t const bytes = work.key.count * 2 * (Work::kWidth + Work::kResultWidth);
     order.section = (int64_t(16) << 20) / bytes;
     if (order.section < 1) order.section = 1;
@@ -68,6 +68,10 @@ struct Places {
   MUCC_DEVICE uint32_t keys_empty(int s) const { return barrier(2 + kStages + s); }
   MUCC_DEVICE uint32_t values_full(int s) const { return barrier(2 + 2 * kStages + s); }
   MUCC_DEVICE uint32_t values_empty(int s) const { return barrier(2 + 3 * kStages + s); }
+  // The index of the tile whose queries are there.
+  MUCC_DEVICE unsigned* tile() const {
+    return reinterpret_cast<unsigned*>(dynamic_shared() + (base - shared_address(dynamic_shared())) + kBarrierBytes / 2);
+  }
   MUCC_DEVICE uint32_t query(int group) const { return base + kBarrierBytes + group * kChunks * kQueryChunk; }
   MUCC_DEVICE uint32_t keys(int s) const { return base + kBarrierBytes + kQueryBytes + s * kKeyBytes; }
   MUCC_DEVICE uint32_t values(int s) const {
@@ -83,29 +87,48 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   }
 }
 
+// The tiles of a block. Where they take different times the next one is that which no block has taken yet: the thread that
+// loads it says which it is, together with its queries.
 template <class Work>
-MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps, Order const& order,
-                            Places<Work> const& at) {
+MUCC_DEVICE unsigned next_tile(Tickets const& tickets, Order const& order, int count) {
+  if constexpr (kTakesTiles<Work>)
+    return take_ticket<Work>(tickets, 0, unsigned(order.tiles * order.batches) + gridDim.x - 1);
+  else
+    return blockIdx.x + unsigned(count) * gridDim.x;
+}
+
+template <class Work>
+MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
+                            Tickets const& tickets, Order const& order, Places<Work> const& at) {
   using At = Places<Work>;
   constexpr int kRank = Work::kBatch + 2;
   Ring<Work::kStages> ring;
   int64_t tile, batch;
-  for (int count = 0; order.at(blockIdx.x + int64_t(count) * gridDim.x, tile, batch); ++count) {
+  for (int count = 0;; ++count) {
+    unsigned const index = next_tile<Work>(tickets, order, count);
+    if (!order.at(index, tile, batch)) {
+      if constexpr (kTakesTiles<Work>) {
+        await(at.query_empty(), count & 1 ^ 1);
+        *at.tile() = index;
+        arrive(at.query_full());
+      }
+      break;
+    }
     auto const position = leading_position<Work>(extents, batch);
     int query[3] = {}, key[3] = {}, value[3] = {};
     leading_of(query, work.query, position);
     leading_of(key, work.key, position);
     leading_of(value, work.value, position);
     int const first_row = int(tile) * Work::kTileRows;
-    int const columns = columns_of(work, first_row, Work::kTileRows);
+    Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
     await(at.query_empty(), count & 1 ^ 1);
+    if constexpr (kTakesTiles<Work>) *at.tile() = index;
     arrive_and_expect(at.query_full(), At::kQueryBytes);
     for (int g = 0; g < Work::kGroups; ++g)
       for (int i = 0; i < At::kChunks; ++i)
         copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(), i * kChunk, first_row + 64 * g,
                          query);
-    for (int column = (columns - 1) / Work::kTileColumns * Work::kTileColumns; column >= 0;
-         column -= Work::kTileColumns, ring.advance()) {
+    for (int column = steps.last; column >= steps.first; column -= Work::kTileColumns, ring.advance()) {
       int const s = ring.place;
       await(at.keys_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.keys_full(s), At::kKeyBytes);
@@ -126,6 +149,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   using T = typename Work::Element;
   constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResults = rounded(Work::kResultWidth, 16) / 8;
+  constexpr bool kSkips = kTakesTiles<Work>;  // the rows of a warpgroup may see fewer columns than those of the tile
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
@@ -157,35 +181,66 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   if (Work::kGroups > 1 && group == Work::kGroups - 1) give_turn(0);
   Ring<Work::kStages> ring;
   int64_t tile, batch;
-  for (int count = 0; order.at(blockIdx.x + int64_t(count) * gridDim.x, tile, batch); ++count) {
+  for (int count = 0;; ++count) {
+    unsigned index = blockIdx.x + unsigned(count) * gridDim.x;
+    if constexpr (kTakesTiles<Work>) {
+      await(at.query_full(), count & 1);
+      index = *at.tile();
+    }
+    if (!order.at(index, tile, batch)) break;
     auto const position = leading_position<Work>(extents, batch);
     int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
     int const row = own_row + thread / 32 * 16 + lane / 4;
-    int const columns = columns_of(work, first_row, Work::kTileRows);
-    int column = (columns - 1) / kColumns * kColumns;
+    Steps const steps = steps_of<kColumns>(span_of(work, position, first_row, Work::kTileRows).any);
+    Span const span = span_of(work, position, own_row, 64);
+    Steps mine = steps;
+    if constexpr (kSkips) {
+      mine = steps_of<kColumns>(span.any);
+      // Where it has no rows, one step will do.
+      if (own_row >= work.query.count || mine.first < steps.first) mine.first = steps.first;
+      if (own_row >= work.query.count || mine.last < mine.first) mine.last = mine.first;
+      if (mine.last > steps.last) mine.last = steps.last;
+      if (mine.first > mine.last) mine.first = mine.last;
+    }
+    int column = steps.last;
     Rows state;
     float rescale[2];
     auto weigh = [&] {
       Corner const corner{row, column + lane % 4 * 2};
-      bool const whole = column + kColumns <= work.key.count && (!Work::kCausal || column + kColumns <= own_row + 1);
+      bool const whole = span.all.first <= column && column + kColumns <= span.all.end;
       if (whole)
-        make_scores<false, kColumns / 8>(work, position, corner, int(work.key.count), c);
+        make_scores<false, kColumns / 8>(work, position, corner, c);
       else
-        make_scores<true, kColumns / 8>(work, position, corner, int(work.key.count), c);
+        make_scores<true, kColumns / 8>(work, position, corner, c);
       make_weights<Work>(state, c, rescale);
     };
 
-    await(at.query_full(), count & 1);
+    auto skip = [&] {
+      if (Work::kGroups > 1 && column < steps.last) await_turn(group), give_turn((group + 1) % Work::kGroups);
+      await(at.keys_full(ring.place), ring.parity);
+      release(at.keys_empty(ring.place));
+      await(at.values_full(ring.place), ring.parity);
+      release(at.values_empty(ring.place));
+      ring.advance();
+    };
+
+    if constexpr (!kTakesTiles<Work>) await(at.query_full(), count & 1);
+    if constexpr (kSkips) {
+      for (; column > mine.last; column -= kColumns) skip();
+    }
+    bool const takes_turn = kSkips && Work::kGroups > 1 && column < steps.last;
     await(at.keys_full(ring.place), ring.parity);
+    if (takes_turn) await_turn(group);
     begin_products();
     multiply_keys(ring.place);
+    if (takes_turn) give_turn((group + 1) % Work::kGroups);
     wait_products<0>();
     hold(c);
     release(at.keys_empty(ring.place));
     weigh();
     pack();
     int keeps = 0;
-    while (column > 0) {
+    while (column > mine.first) {
       Ring<Work::kStages> next = ring;
       next.advance();
       column -= kColumns;
@@ -218,12 +273,16 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     hold(sum);
     release(at.values_empty(ring.place));
     ring.advance();
-    store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], work.pairs, state, sum);
+    if constexpr (kSkips) {
+      for (column -= kColumns; column >= steps.first; column -= kColumns) skip();
+    }
+    store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], state, sum);
   }
 }
 
 template <class Work>
-MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps) {
+MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
+                           Tickets const& tickets) {
   Places<Work> const at;
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * Work::kGroups;
@@ -240,11 +299,14 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
   __syncthreads();
   Order const order = order_of(work, extents);
   int const group = int(threadIdx.x / 128) - 1;
+  // All have 504 or 512 together. To take tiles takes more than to count them.
+  constexpr int kLoading = Work::kGroups > 2 ? 32 : kTakesTiles<Work> ? 40 : 24;
+  constexpr int kMultiplying = Work::kGroups > 2 ? 160 : kTakesTiles<Work> ? 232 : 240;
   if (group < 0) {
-    if constexpr (Work::kGroups > 1) leave_registers<Work::kGroups == 2 ? 24 : 32>();
-    if (threadIdx.x == 0) load_tiles(work, extents, maps, order, at);
+    if constexpr (Work::kGroups > 1) leave_registers<kLoading>();
+    if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, order, at);
   } else {
-    if constexpr (Work::kGroups > 1) take_registers<Work::kGroups == 2 ? 240 : 160>();
+    if constexpr (Work::kGroups > 1) take_registers<kMultiplying>();
     multiply_tiles(work, extents, order, at, group);
   }
 }

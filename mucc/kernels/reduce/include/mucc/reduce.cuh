@@ -6,7 +6,7 @@
 #pragma once
 
 #include <mucc/reduce.h>
-#include <mucc/view.cuh>
+#include <mucc/tickets.cuh>
 
 namespace mucc {
 
@@ -165,38 +165,6 @@ MUCC_DEVICE float read_partial(float const* word) {
 #endif
 }
 
-#if defined(__CUDACC__)
-#define MUCC_IN_MEMORY __device__
-#else
-#define MUCC_IN_MEMORY
-#endif
-
-// A kernel's own tickets.
-template <class Work>
-MUCC_IN_MEMORY unsigned own_tickets[kReduceSlots * kReduceTickets];
-
-// Says that this block has written its partial results; whether all others that share the result have, too. All threads
-// of a block call it. The last one leaves the ticket as the first one found it.
-template <class Work>
-MUCC_DEVICE bool ends_last(ReduceShape const& shape, unsigned result) {
-  __shared__ bool last;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    unsigned* const ticket =
-        (shape.slot < 0 ? shape.tickets : own_tickets<Work> + shape.slot * kReduceTickets) + result;
-    unsigned before = 0, most = unsigned(shape.parts) - 1;
-#if defined(__CUDA_ARCH__)
-    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most) : "memory");
-#else
-    before = *ticket;
-    *ticket = before >= most ? 0 : before + 1;
-#endif
-    last = before == most;
-  }
-  __syncthreads();
-  return last;
-}
-
 // ---- rows: the innermost axis is reduced ----------------------------------------------------------------------
 
 // Adds the steps of a row from `i` on, `stride` apart, to the accumulators. Behind the end the last step is loaded again,
@@ -240,8 +208,8 @@ template <int V, class Index, class Work>
 MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& extents, ReduceShape const& shape) {
   using Kinds = typename Work::Kinds;
   constexpr int kThreads = Work::kThreads;
-  Index const row = blockIdx.x / unsigned(shape.parts);
-  int const part = int(blockIdx.x - row * unsigned(shape.parts));
+  Index const row = blockIdx.x / unsigned(shape.tickets.parts);
+  int const part = int(blockIdx.x - row * unsigned(shape.tickets.parts));
   Index const begin = Index(part * shape.chunk);
   Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
   Position<Work::kRank, Index> p;
@@ -251,16 +219,16 @@ MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& exten
   Kinds::start(acc);
   walk_row<V, Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
   combine_block<Kinds, kThreads>(acc);
-  if (shape.parts > 1) {
-    float* const partials = shape.partials + int64_t(row) * shape.parts * Kinds::kWords;
+  if (shape.tickets.parts > 1) {
+    float* const partials = shape.partials + int64_t(row) * shape.tickets.parts * Kinds::kWords;
     if (threadIdx.x == 0) {
 #pragma unroll
       for (int w = 0; w < Kinds::kWords; ++w) partials[part * Kinds::kWords + w] = acc[w];
     }
-    if (!ends_last<Work>(shape, unsigned(row))) return;
+    if (!ends_last<Work>(shape.tickets, unsigned(row))) return;
     Kinds::start(acc);
 #pragma unroll 4
-    for (int i = threadIdx.x; i < shape.parts; i += kThreads) {
+    for (int i = threadIdx.x; i < shape.tickets.parts; i += kThreads) {
       float other[Kinds::kWords];
 #pragma unroll
       for (int w = 0; w < Kinds::kWords; ++w) other[w] = read_partial(partials + i * Kinds::kWords + w);
@@ -328,8 +296,8 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
   constexpr int kItems = reduce_items(V, Work::kStreams);
   int const lanes = shape.lanes, groups = kThreads / lanes;
   int const lane = threadIdx.x & (lanes - 1), group = threadIdx.x / lanes;
-  unsigned const strip = blockIdx.x / unsigned(shape.parts);
-  int const part = int(blockIdx.x - strip * unsigned(shape.parts));
+  unsigned const strip = blockIdx.x / unsigned(shape.tickets.parts);
+  int const part = int(blockIdx.x - strip * unsigned(shape.tickets.parts));
   int64_t const first = int64_t(strip) * lanes;
   // Lanes behind the last column walk down that one again.
   Index const column = Index(first + lane < shape.results ? first + lane : shape.results - 1);
@@ -359,24 +327,24 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
     q.at[Work::kKept - 1] = q.at[Work::kKept - 1] * V + v;
     Kinds::store(work, q, total);
   };
-  if (shape.parts == 1) {
+  if (shape.tickets.parts == 1) {
     combine_groups<V, Kinds, kThreads>(acc, lanes, store);
     return;
   }
-  float* const partials = shape.partials + int64_t(strip) * shape.parts * kWords * V * lanes;
+  float* const partials = shape.partials + int64_t(strip) * shape.tickets.parts * kWords * V * lanes;
   combine_groups<V, Kinds, kThreads>(acc, lanes, [&](int from, int v, float const(&total)[kWords]) {
 #pragma unroll
     for (int w = 0; w < kWords; ++w) partials[((int64_t(part) * kWords + w) * V + v) * lanes + from] = total[w];
   });
-  if (!ends_last<Work>(shape, strip)) return;
+  if (!ends_last<Work>(shape.tickets, strip)) return;
 #pragma unroll
   for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
   constexpr int kAtOnce = V * kWords > 16 ? 1 : 16 / (V * kWords);
-  for (int i = group; i < shape.parts; i += kAtOnce * groups) {
+  for (int i = group; i < shape.tickets.parts; i += kAtOnce * groups) {
     float others[kAtOnce][V][kWords];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      int const from = i + k * groups < shape.parts ? i + k * groups : i;
+      int const from = i + k * groups < shape.tickets.parts ? i + k * groups : i;
 #pragma unroll
       for (int v = 0; v < V; ++v) {
 #pragma unroll
@@ -386,7 +354,7 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
     }
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      if (i + k * groups >= shape.parts) break;
+      if (i + k * groups >= shape.tickets.parts) break;
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::combine(acc[v], others[k][v]);
     }

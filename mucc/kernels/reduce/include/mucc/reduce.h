@@ -1,7 +1,7 @@
 // How a reduction is divided: what the host decides and the kernels of reduce.cuh follow.
 #pragma once
 
-#include <mucc/view.h>
+#include <mucc/tickets.h>
 
 namespace mucc {
 
@@ -12,18 +12,12 @@ MUCC_BOTH constexpr int reduce_items(int v, int streams) {
 }
 
 // `results` (of columns, vectors of them) from `length` steps each. Where blocks share a result, each reduces `chunk`
-// steps, and the last one to end combines the `parts` results. Tickets count those that have ended.
+// steps, and the last one to end combines the parts.
 struct ReduceShape {
   int64_t results, length, chunk;
-  int parts;
   int lanes;  // those that share a result, or those that have a column each
-  int slot;   // of the kernel's own tickets; -1 for `tickets`
+  Tickets tickets;
   float* partials;
-  unsigned* tickets;  // 0 before the launch
 };
-
-// A kernel's own tickets are 0 when it is loaded and again whenever a launch has ended. Each memory for partial results
-// has a slot of them: launches that may run at the same time have different memory.
-inline constexpr int kReduceSlots = 32, kReduceTickets = 640;
 
 }  // namespace mucc

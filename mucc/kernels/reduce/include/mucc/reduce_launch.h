@@ -3,8 +3,7 @@
 
 #include <mucc/pointwise.h>
 #include <mucc/reduce.h>
-
-#include <atomic>
+#include <mucc/tickets_launch.h>
 
 namespace mucc {
 
@@ -21,7 +20,7 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   int64_t results = 1, length = 1;
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
-  ReducePlan plan{{results, length, length, 1, 32, -1, nullptr, nullptr}, 0, 0, 0, 0};
+  ReducePlan plan{{results, length, length, 32, {-1, 1, nullptr}, nullptr}, 0, 0, 0, 0};
   if (results == 0 || length == 0) return plan;
   int& lanes = plan.shape.lanes;
   int64_t const processors = at_least(1, c.sm_count), items = reduce_items(v, Op::kStreams);
@@ -58,27 +57,12 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   int64_t const parts = at_most(blocks_of(16 * processors, plan.blocks), length / (2 * items * side));
   if (parts <= 1) return plan;
   plan.shape.chunk = blocks_of(length, parts);
-  plan.shape.parts = int(blocks_of(length, plan.shape.chunk));
+  plan.shape.tickets.parts = int(blocks_of(length, plan.shape.chunk));
   plan.tickets = plan.blocks;
-  plan.blocks *= plan.shape.parts;
+  plan.blocks *= plan.shape.tickets.parts;
   plan.words = plan.blocks * Op::kWords * (Op::kRows ? 1 : lanes * v);
   return plan;
 }
-
-// The slot of tickets for memory on a device; -1 where all are taken.
-struct ReduceSlots {
-  std::atomic<void*> of[kMaxDevices][kReduceSlots] = {};
-
-  int find(int device, void* memory) {
-    if (device < 0 || device >= kMaxDevices) return -1;
-    for (int i = 0; i < kReduceSlots; ++i) {
-      void* known = of[device][i].load(std::memory_order_relaxed);
-      if (!known && of[device][i].compare_exchange_strong(known, memory)) return i;
-      if (known == memory) return i;
-    }
-    return -1;
-  }
-};
 
 inline int64_t reduce_bytes(ReducePlan const& plan) { return aligned(4 * plan.tickets) + aligned(4 * plan.words); }
 
@@ -103,13 +87,8 @@ int launch_reduce(Call const& c, char const* stage, Code* codes, Op op, Extents<
   if (plan.blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   if (vector) extents.of[kFast] /= Op::kVector;
-  plan.shape.tickets = static_cast<unsigned*>(scratch);
   plan.shape.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * plan.tickets));
-  if (plan.tickets) {
-    static ReduceSlots slots;
-    if (plan.tickets <= kReduceTickets) plan.shape.slot = slots.find(c.device, scratch);
-    if (plan.shape.slot < 0 && fill(c, static_cast<float*>(scratch), 0.0f, plan.tickets)) return 1;
-  }
+  if (plan.tickets && hand_out<Op>(c, plan.shape.tickets, plan.tickets, scratch)) return 1;
   void* parameters[] = {&op, &extents, &plan.shape};
   Geometry const geometry{{unsigned(plan.blocks), 1, 1}, unsigned(Op::kThreads)};
   return start(c, stage, codes[3 * plan.code + (wide ? 2 : vector)], geometry, parameters);

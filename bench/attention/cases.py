@@ -1,0 +1,131 @@
+"""What is measured: kinds of attention, each a program, and the sizes it is called with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+WINDOW = 1024
+CAP = 50.0
+
+KINDS = {
+    "full": "attention(q, k, v)",
+    "causal": "attention(q, k, v, causal=on)",
+    "gqa": "attention(q, k, v, causal=on)",
+    "decode": "attention(q, k, v)",
+    "window": f"attention(q, k, v, mask=j <= i and i - j < {WINDOW})",
+    "alibi": "attention(q, k, v, mask=slope[:, None, None] * (j - i), causal=on)",
+    "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
+}
+"""The result of each kind, over queries q, keys k and values v, indices i and j."""
+
+INDEXED = ("window", "alibi")
+SDPA = ("full", "causal", "gqa", "decode")
+"""What `scaled_dot_product_attention` computes without a mask in memory. FlexAttention has the others."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call: `groups` heads of queries share each of `heads` heads of keys."""
+
+    kind: str
+    width: int
+    batch: int
+    heads: int
+    groups: int
+    queries: int
+    keys: int
+
+    @property
+    def key(self) -> str:
+        """The name, such as `causal/d128/16x16x1024` or `decode/d128/16x8x8x32768`."""
+        heads = f"{self.heads}x{self.groups}" if self.is_grouped else str(self.heads)
+        return f"{self.kind}/d{self.width}/{self.batch}x{heads}x{self.keys}"
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the program has an axis of queries that share keys."""
+        return self.kind in ("gqa", "decode")
+
+    @property
+    def kernel(self) -> str:
+        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.kind == "decode" else "")
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The extents of queries, and of keys and values."""
+        if not self.is_grouped:
+            head = (self.batch, self.heads)
+            return (*head, self.queries, self.width), (*head, self.keys, self.width)
+        head = (self.batch, self.heads)
+        return (*head, self.groups, self.queries, self.width), (*head, 1, self.keys, self.width)
+
+    @property
+    def text(self) -> str:
+        """The program, whose extents are open but for those of a head."""
+        rows = "1" if self.kind == "decode" else "S"
+        group = f"{self.groups}" if self.kind == "decode" else "G"
+        lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
+        of_query, of_key = f"bf16[{lead}, {rows}, {self.width}]", f"bf16[{shared}, T, {self.width}]"
+        dims = ["B", "H", *(["G"] if self.kind == "gqa" else []), *([] if rows == "1" else ["S"]), "T"]
+        slope = ", slope: f32[H]" if self.kind == "alibi" else ""
+        indices = [f"    {n} = iota((S, T), axis={a})" for a, n in enumerate("ij")]
+        result = KINDS[self.kind].format(scale=1 / math.sqrt(self.width))
+        return "\n".join(
+            [
+                f"kernel {self.kernel}[{', '.join(dims)}](",
+                f"    q: {of_query}, k: {of_key}, v: {of_key}{slope}",
+                f") -> {of_query} {{",
+                *(indices if self.kind in INDEXED else []),
+                f"    return {result}",
+                "}",
+                "",
+            ]
+        )
+
+    @property
+    def pairs(self) -> int:
+        """How many scores of a head count: those that a mask leaves."""
+        n = self.queries
+        match self.kind:
+            case "causal" | "gqa" | "alibi":
+                return n * (n + 1) // 2
+            case "window":
+                seen = min(n, WINDOW)
+                return seen * (seen + 1) // 2 + (n - seen) * WINDOW
+            case _:
+                return n * self.keys
+
+    @property
+    def flops(self) -> float:
+        """Multiplications and additions of both products."""
+        return 4.0 * self.batch * self.heads * self.groups * self.pairs * self.width
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of keys and values."""
+        return 4 * self.batch * self.heads * self.keys * self.width
+
+
+def _prefill() -> Iterator[Case]:
+    for kind in ("full", "causal", "gqa", "window", "alibi", "softcap"):
+        for width in (64, 96, 128, 256):
+            for length in (512, 1024, 2048, 4096, 8192, 16384):
+                if kind == "window" and length <= WINDOW:
+                    continue
+                batch, heads = max(1, 16384 // length), max(8, 2048 // width)
+                groups = 8 if kind == "gqa" else 1
+                yield Case(kind, width, batch, heads // groups, groups, length, length)
+
+
+def _decode() -> Iterator[Case]:
+    for heads, groups in ((8, 8), (32, 1)):
+        for batch in (1, 4, 16, 64, 128):
+            for keys in (1024, 4096, 16384, 32768, 65536):
+                case = Case("decode", 128, batch, heads, groups, 1, keys)
+                if case.cache_bytes <= 40 << 30:
+                    yield case
+
+
+CASES: tuple[Case, ...] = (*_prefill(), *_decode())

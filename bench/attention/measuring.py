@@ -1,0 +1,163 @@
+"""Times and errors of a call, all contenders on the same tensors. Imports torch where it is called."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench.attention.cases import CAP, SDPA, WINDOW, Case
+from bench.gemm.measure import captured, timed
+
+Values = dict[str, Any]
+Call = Callable[[], Any]
+
+ROWS = 128
+"""Queries of a head whose results are compared with float64."""
+
+ROUNDOFF = 2.0**-7
+SLACK = 4
+"""An error is good up to so many times that of PyTorch."""
+
+
+def inputs_of(torch: Any, case: Case, device: str = "cuda") -> list[Any]:
+    """Draw queries, keys and values, and the slopes of heads where the kind has such."""
+    of_query, of_key = case.shapes
+    made = [torch.randn(s, device=device, dtype=torch.bfloat16) for s in (of_query, of_key, of_key)]
+    if case.kind == "alibi":
+        steps = torch.arange(1, case.heads + 1, device=device)
+        made.append(torch.exp2(-8.0 * steps / case.heads).float())
+    return made
+
+
+def _exact(torch: Any, case: Case, inputs: Sequence[Any], rows: Any) -> Any:
+    """Compute some rows of the first and the last head of the last sequence in float64."""
+    q, k, v, *slope = inputs
+    found: list[Any] = []
+    for head in (0, case.heads - 1):
+        queries = q[-1, head].reshape(case.groups, case.queries, case.width)[-1, rows].double()
+        keys, values = (x[-1, head].reshape(case.keys, case.width).double() for x in (k, v))
+        scores = queries @ keys.T / math.sqrt(case.width)
+        i, j = rows[:, None], torch.arange(case.keys, device=q.device)[None]
+        if case.kind == "softcap":
+            scores = torch.tanh(scores / CAP) * CAP
+        if slope:
+            scores = scores + slope[0][head].double() * (j - i)
+        if case.kind in ("causal", "gqa", "alibi", "window"):
+            scores = scores.masked_fill(j > i, -math.inf)
+        if case.kind == "window":
+            scores = scores.masked_fill(i - j >= WINDOW, -math.inf)
+        found.append(scores.softmax(-1) @ values)
+    return torch.stack(found)
+
+
+def _taken(torch: Any, case: Case, result: Any, rows: Any) -> Any:
+    """The rows of a result that `_exact` computes."""
+    heads = result[-1].reshape(case.heads, case.groups, case.queries, case.width)
+    return torch.stack([heads[h, -1, rows] for h in (0, case.heads - 1)]).double()
+
+
+def errors_of(torch: Any, case: Case, inputs: Sequence[Any], results: Mapping[str, Any]) -> dict[str, float]:
+    """The relative Frobenius distance from float64 of each result, on some of its rows."""
+    picked = torch.randperm(case.queries, device=inputs[0].device)[:ROWS]
+    rows = torch.cat([picked, torch.tensor([0, case.queries - 1], device=inputs[0].device)])
+    exact = _exact(torch, case, inputs, rows)
+    size = float(exact.square().sum())
+    return {
+        name: float((_taken(torch, case, y, rows) - exact).square().sum() / size) ** 0.5
+        for name, y in results.items()
+    }
+
+
+def _flat(case: Case, x: Any) -> Any:
+    """A tensor with the axes that SDPA takes: sequence, head, row, element."""
+    return x.reshape(case.batch, -1, *x.shape[-2:])
+
+
+def _sdpa(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    function = torch.nn.functional.scaled_dot_product_attention
+    q, k, v = (_flat(case, x) for x in inputs[:3])
+    options: dict[str, Any] = {"is_causal": case.kind in ("causal", "gqa")}
+    if case.groups > 1:
+        options["enable_gqa"] = True
+
+    def contender(backend: Any) -> Call:
+        def call() -> Any:
+            with sdpa_kernel(backend):
+                return function(q, k, v, **options)
+
+        return call
+
+    names = {
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "cudnn": SDPBackend.CUDNN_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    }
+    return {name: contender(backend) for name, backend in names.items()}
+
+
+def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
+    module: Any = importlib.import_module("torch.nn.attention.flex_attention")
+    torch._dynamo.reset()
+    compiled = torch.compile(module.flex_attention, dynamic=False)
+    q, k, v, *slope = inputs
+
+    def window(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (j <= i) & (i - j < WINDOW)
+
+    def causal(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return j <= i
+
+    def capped(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        return torch.tanh(score / CAP) * CAP
+
+    def biased(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        return score + slope[0][h] * (j - i)
+
+    masks = {"window": window, "alibi": causal}
+    scores = {"softcap": capped, "alibi": biased}
+    options: dict[str, Any] = {}
+    if (mask := masks.get(case.kind)) is not None:
+        options["block_mask"] = module.create_block_mask(mask, None, None, case.queries, case.keys, "cuda")
+    if (score := scores.get(case.kind)) is not None:
+        options["score_mod"] = score
+    return {"flex": lambda: compiled(q, k, v, **options)}
+
+
+def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Values:
+    """One row: errors, times in ms, rates, and the share of a copy's bandwidth of `copy` bytes per second.
+
+    A contender that cannot be run is named in `failed`.
+    """
+    torch.manual_seed(0)
+    inputs = inputs_of(torch, case)
+    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=torch.bfloat16)
+    kernel(*inputs, out=result)
+    results, failed = {"mucc": result}, dict[str, str]()
+    calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*inputs, out=result))}
+    rivals = (_sdpa if case.kind in SDPA else _flex)(torch, case, inputs)
+    for name, call in rivals.items():
+        try:
+            results[name] = call()
+            calls[name] = captured(torch, call)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"[:200]
+    errors = errors_of(torch, case, inputs, results)
+    times = timed(torch, calls, rounds)
+    theirs = {name: ms for name, ms in times.items() if name != "mucc"}
+    row: Values = {
+        "errors": errors,
+        "failed": failed,
+        "good": errors["mucc"] <= max(ROUNDOFF, *(SLACK * e for n, e in errors.items() if n != "mucc")),
+        **{f"{name}_ms": round(ms, 6) for name, ms in times.items()},
+        "tflops": case.flops / times["mucc"] * 1e-9,
+    }
+    if case.kind == "decode":
+        row["cache_bytes"] = case.cache_bytes
+        row["of_copy"] = case.cache_bytes / times["mucc"] * 1e3 / copy
+    if theirs:
+        row["over"] = min(theirs.values()) / times["mucc"]
+    return row

@@ -1,0 +1,328 @@
+// Attention of a few queries with many keys, whose time is that of reading keys and values.
+//
+// Heads that share keys are rows of one tile of 16 queries. `parts` blocks divide the keys that a tile sees. Each warp of a
+// block has steps of 16 keys of its own: it copies them to shared memory some steps ahead, and multiplies them with all
+// queries of the tile. Warps combine what they have at the end; where blocks share a tile each writes its part, and the
+// last one combines the parts, in the order of their numbers.
+#pragma once
+
+#include <mucc/attention.cuh>
+#include <mucc/tickets.cuh>
+
+namespace mucc::attention {
+
+// Four numbers that another block wrote.
+MUCC_DEVICE Pack<float, 4> read_part(float const* at) {
+  Pack<float, 4> x;
+#if defined(__CUDA_ARCH__)
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.of[0]), "=f"(x.of[1]), "=f"(x.of[2]), "=f"(x.of[3])
+               : "l"(at)
+               : "memory");
+#else
+  x = *reinterpret_cast<Pack<float, 4> const*>(at);
+#endif
+  return x;
+}
+
+// A tile's position without its row: the leading indices along which keys differ.
+template <class Work>
+MUCC_DEVICE Position<Work::kRank, int> position_of_keys(Extents<Work::kRank> const& extents, int64_t index) {
+  Position<Work::kRank, int> p{};
+#pragma unroll
+  for (int a = Work::kBatch - 1; a >= 0; --a) {
+    if (is_shared<Work>(a)) continue;
+    int64_t const rest = index / extents.of[a];
+    p.at[a] = int(index - rest * extents.of[a]);
+    index = rest;
+  }
+  return p;
+}
+
+// The position of a row of the queries that share keys: those of one head lie next to each other.
+template <class Work>
+MUCC_DEVICE void set_row(Position<Work::kRank, int>& p, Extents<Work::kRank> const& extents, int row) {
+  int const queries = int(extents.of[Work::kRank - 2]);
+  int head = row / queries;
+  p.at[Work::kRank - 2] = row - head * queries;
+#pragma unroll
+  for (int a = Work::kBatch - 1; a >= 0; --a) {
+    if (!is_shared<Work>(a)) continue;
+    int const rest = head / int(extents.of[a]);
+    p.at[a] = head - rest * int(extents.of[a]);
+    head = rest;
+  }
+}
+
+// A relative weight: of what was added up relative to the score `own`, where the largest one is `most`.
+template <class Work>
+MUCC_DEVICE float relative(float own, float most) {
+  return power_of_two((own - (most == -INFINITY ? 0.0f : most)) * kFactor<Work>);
+}
+
+// Copies a step's rows of a matrix to shared memory by one warp; `from` is the first of them, zeros from row `count` on.
+template <bool kWhole, int kWidth, class T>
+MUCC_DEVICE void copy_keys(T* to, T const* from, int64_t row, int64_t step, int count) {
+  constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8, kUnrolled = kWhole ? 64 : 1;
+  int const lane = threadIdx.x % 32;
+#pragma unroll kUnrolled
+  for (int i = 0; i < kDecodeKeys * kPieces; i += 32) {
+    int const r = (i + lane) / kPieces, e = (i + lane) % kPieces * 8;
+    copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, r < count ? from + r * row : from, step, e, r < count);
+  }
+}
+
+template <bool kWhole, class Work>
+MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, Split const& split) {
+  using T = typename Work::Element;
+  constexpr int kWarps = Work::kDecodeWarps, kThreads = 32 * kWarps, kStages = Work::kDecodeStages;
+  constexpr int kKeys = kDecodeKeys, kRows = kDecodeRows;
+  constexpr int kSteps = rounded(Work::kWidth, 16) / 16, kPitch = 16 * kSteps + 8;
+  constexpr int kBlocks = kKeys / 8, kResults = rounded(Work::kResultWidth, 16) / 8, kResultPitch = 8 * kResults + 8;
+  constexpr int kPlace = kKeys * (kPitch + kResultPitch), kItems = decode_items<Work>();
+  constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
+  // Queries stay in registers where there is room.
+  constexpr bool kHeld = Work::kWidth <= 128;
+  T* const query = reinterpret_cast<T*>(dynamic_shared());
+  T* const places = query + kRows * kPitch;
+
+  int const thread = threadIdx.x, lane = thread % 32, warp = thread / 32, parts = split.tickets.parts;
+  int64_t index = blockIdx.x;
+  int const tile = int(index % split.tiles);
+  index /= split.tiles;
+  int const part = int(index % parts);
+  index /= parts;
+  int64_t const unit = index * split.tiles + tile;
+  int const first_row = tile * kRows;
+  int const rows = split.rows - first_row < kRows ? split.rows - first_row : kRows;
+  auto const at_keys = position_of_keys<Work>(extents, index);
+  auto position_of = [&](int row) {
+    auto p = at_keys;
+    set_row<Work>(p, extents, first_row + (row < rows ? row : rows - 1));
+    return p;
+  };
+
+  constexpr int kPieces = 2 * kSteps;
+  for (int i = thread; i < kRows * kPieces; i += kThreads) {
+    int const r = i / kPieces, e = i % kPieces * 8;
+    auto const p = position_of(r);
+    T const* const from = matrix_of(work.query, p) + p.at[kRow] * work.query.row;
+    copy_row_piece<kWhole, Work::kWidth>(query + r * kPitch + e, from, work.query.step, e, r < rows);
+  }
+  commit_copies();
+
+  // The keys that any of the rows sees, and this block's.
+  Columns seen = columns_of_row(work, position_of(lane % kRows));
+  int all_first = seen.first, all_end = seen.end;
+#pragma unroll
+  for (int bits = 1; bits < kRows; bits *= 2) {
+    int const first = __shfl_xor_sync(~0u, all_first, bits), end = __shfl_xor_sync(~0u, all_end, bits);
+    all_first = first < all_first ? first : all_first;
+    all_end = end > all_end ? end : all_end;
+  }
+  int const chunk = all_end > all_first ? rounded((all_end - all_first + parts - 1) / parts, kKeys * kWarps) : 0;
+  int64_t const begin = all_first + int64_t(part) * chunk;
+  int const end = begin + chunk < all_end ? int(begin + chunk) : all_end;
+  T const* const key_rows = matrix_of(work.key, at_keys);
+  T const* const value_rows = matrix_of(work.value, at_keys);
+
+  auto copy_step = [&](int64_t column, int place) {
+    if (column < end) {
+      T* const keys = places + (warp * kStages + place) * kPlace;
+      copy_keys<kWhole, Work::kWidth>(keys, key_rows + column * work.key.row, work.key.row, work.key.step,
+                                      int(end - column));
+      copy_keys<kWhole, Work::kResultWidth>(keys + kKeys * kPitch, value_rows + column * work.value.row, work.value.row,
+                                            work.value.step, int(end - column));
+    }
+    commit_copies();
+  };
+  int64_t column = begin + warp * kKeys;
+  constexpr int kStride = kKeys * kWarps;
+#pragma unroll
+  for (int s = 0; s < kStages - 1; ++s) copy_step(column + s * kStride, s);
+  wait_copies<kStages - 1>();
+  __syncthreads();
+
+  T const* const own = query + lane % 16 * kPitch + lane / 16 * 8;
+  uint32_t held[kHeld ? kSteps : 1][4];
+  if constexpr (kHeld) {
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) load_matrices(held[s], own + 16 * s);
+  }
+  Position<Work::kRank, int> positions[2];
+  Columns columns[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    int const row = lane / 4 + 8 * h;
+    positions[h] = position_of(row);
+    columns[h] = columns_of_row(work, positions[h]);
+    if (row >= rows) columns[h].end = 0;
+    if (columns[h].end > end) columns[h].end = end;
+  }
+
+  Rows state;
+  float sum[4 * kResults] = {};
+  for (int place = 0; column < end; column += kStride, place = place + 1 == kStages ? 0 : place + 1) {
+    wait_copies<kStages - 2>();
+    __syncwarp();
+    copy_step(column + (kStages - 1) * kStride, place == 0 ? kStages - 1 : place - 1);
+    T const* const keys = places + (warp * kStages + place) * kPlace;
+    float c[4 * kBlocks] = {};
+    T const* const key = keys + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      uint32_t a[4], b[4];
+      if constexpr (!kHeld) load_matrices(a, own + 16 * s);
+      load_matrices(b, key + 16 * s);
+      multiply(T{}, reinterpret_cast<float(&)[4]>(c[0]), kHeld ? held[kHeld ? s : 0] : a, b[0], b[1]);
+      multiply(T{}, reinterpret_cast<float(&)[4]>(c[4]), kHeld ? held[kHeld ? s : 0] : a, b[2], b[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * kBlocks; ++i) {
+      int const h = i / 2 % 2, at = int(column) + i / 4 * 8 + lane % 4 * 2 + i % 2;
+      bool const is_seen = columns[h].first <= at && at < columns[h].end;
+      if constexpr (!Work::kPlain) {
+        positions[h].at[kColumn] = at;
+        c[i] = is_seen ? work.score(positions[h], c[i]) : -INFINITY;
+      } else if (!is_seen) {
+        c[i] = -INFINITY;
+      }
+    }
+    float rescale[2];
+    make_weights<Work>(state, c, rescale);
+#pragma unroll
+    for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
+    T const* const value = keys + kKeys * kPitch + lane % 16 * kResultPitch + lane / 16 * 8;
+    uint32_t a[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = packed(T{}, c[2 * i], c[2 * i + 1]);
+#pragma unroll
+    for (int j = 0; j < kResults; j += 2) {
+      uint32_t b[4];
+      load_turned(b, value + 8 * j);
+      multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
+      multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+    }
+  }
+  wait_copies<0>();
+  __syncthreads();
+
+  // Between warps: the largest scores and the sums of the rows, then what each has of the results, four numbers an item.
+  // Item (h * kResults / 2 + j) * 32 + lane is of row lane / 4 + 8 * h and of columns 16 * j + lane % 4 * 2 and, behind
+  // their neighbours, those 8 further on.
+  using Four = Pack<float, 4>;
+  float* const most = reinterpret_cast<float*>(places);
+  float* const total = most + kWarps * kRows;
+  Four* const items = reinterpret_cast<Four*>(total + kWarps * kRows);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float const all = sum_of_four_lanes(state.sum[h]);
+    if (lane % 4 == 0) {
+      most[warp * kRows + lane / 4 + 8 * h] = state.most[h];
+      total[warp * kRows + lane / 4 + 8 * h] = all;
+    }
+  }
+  __syncthreads();
+  auto most_of = [&](int row) {
+    float x = most[row];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w) x = fmaxf(x, most[w * kRows + row]);
+    return x;
+  };
+  auto total_of = [&](int row, float largest) {
+    float x = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) x += total[w * kRows + row] * relative<Work>(most[w * kRows + row], largest);
+    return x;
+  };
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float const share = relative<Work>(state.most[h], most_of(lane / 4 + 8 * h));
+#pragma unroll
+    for (int j = 0; j < kResults / 2; ++j) {
+      Four four;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) four.of[i] = sum[8 * j + i / 2 * 4 + 2 * h + i % 2] * share;
+      items[warp * kItems + (h * kResults / 2 + j) * 32 + lane] = four;
+    }
+  }
+  __syncthreads();
+  auto row_of = [&](int item) { return item % 32 / 4 + item / (kItems / 2) * 8; };
+  auto finish = [&](int item, Four const& four) {
+    auto p = position_of(row_of(item));
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      float const pair[2] = {four.of[2 * b], four.of[2 * b + 1]};
+      store_pair(work, p, item % (kItems / 2) / 32 * 16 + b * 8 + item % 4 * 2, pair);
+    }
+  };
+  int const taken = rows <= 8 ? kItems / 2 : kItems;  // the others are of no row
+  int64_t const words = 2 * kRows + 4 * (split.rows <= 8 ? kItems / 2 : kItems);
+  float* const own_part = split.partials + (unit * parts + part) * words;
+  for (int i = thread; i < taken; i += kThreads) {
+    int const row = row_of(i);
+    if (row >= rows) continue;
+    Four four = items[i];
+#pragma unroll
+    for (int w = 1; w < kWarps; ++w)
+#pragma unroll
+      for (int k = 0; k < 4; ++k) four.of[k] += items[w * kItems + i].of[k];
+    if (parts > 1) {
+      *reinterpret_cast<Four*>(own_part + 2 * kRows + 4 * i) = four;
+    } else {
+      float const share = share_of<Work>(total_of(row, most_of(row)));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) four.of[k] *= share;
+      finish(i, four);
+    }
+  }
+  if (parts == 1) return;
+  if (thread < kRows) {
+    own_part[thread] = most_of(thread);
+    own_part[kRows + thread] = total_of(thread, most_of(thread));
+  }
+  if (!ends_last<Work>(split.tickets, unsigned(unit))) return;
+
+  // Between blocks: the largest scores and sums of all parts, of which their weights are made.
+  float const* const all_parts = split.partials + unit * parts * words;
+  float* const known = reinterpret_cast<float*>(places);
+  for (int i = thread; i < parts * kRows / 2; i += kThreads) {
+    Four const four = read_part(all_parts + i / (kRows / 2) * words + i % (kRows / 2) * 4);
+    *reinterpret_cast<Four*>(known + 4 * i) = four;
+  }
+  __syncthreads();
+  for (int row = thread / 8; row < kRows; row += kThreads / 8) {
+    float largest = -INFINITY, sums = 0.0f;
+    for (int k = thread % 8; k < parts; k += 8) largest = fmaxf(largest, known[k * 2 * kRows + row]);
+#pragma unroll
+    for (int bits = 1; bits < 8; bits *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, bits));
+    for (int k = thread % 8; k < parts; k += 8)
+      sums += known[k * 2 * kRows + kRows + row] * relative<Work>(known[k * 2 * kRows + row], largest);
+#pragma unroll
+    for (int bits = 1; bits < 8; bits *= 2) sums += __shfl_xor_sync(~0u, sums, bits);
+    float const share = share_of<Work>(sums);
+    for (int k = thread % 8; k < parts; k += 8)
+      known[k * 2 * kRows + row] = relative<Work>(known[k * 2 * kRows + row], largest) * share;
+  }
+  __syncthreads();
+  for (int i = thread; i < taken; i += kThreads) {
+    int const row = row_of(i);
+    if (row >= rows) continue;
+    constexpr int kAtOnce = 8;
+    Four four{};
+    for (int k = 0; k < parts; k += kAtOnce) {
+      Four others[kAtOnce];
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n)
+        others[n] = read_part(all_parts + (k + n < parts ? k + n : k) * words + 2 * kRows + 4 * i);
+#pragma unroll
+      for (int n = 0; n < kAtOnce; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (k + n < parts) four.of[e] += known[(k + n) * 2 * kRows + row] * others[n].of[e];
+    }
+    finish(i, four);
+  }
+}
+
+}  // namespace mucc::attention

@@ -1,0 +1,109 @@
+"""The pattern of attention that is written out: `softmax(f(q @ k.T)) @ v` with a pointwise f."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.rewriter import InsertPoint
+
+from mucc.dialects.mu.ops.attention import ScoredAttentionOp, ScoresOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.elementwise import CastOp, ElementwiseOp, RetypeOp
+from mucc.dialects.mu.ops.normalisation import SoftmaxOp
+from mucc.dialects.mu.ops.views import VIEWS, PermuteOp, TransposeOp
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.attention.kind import takes
+
+
+def _only_use(value: SSAValue) -> bool:
+    return len(list(value.uses)) == 1
+
+
+def _softmax_of(weights: SSAValue) -> SoftmaxOp | None:
+    """Return the softmax over the last axis whose result weights are, if nothing else reads it."""
+    while isinstance(op := weights.owner, CastOp | RetypeOp) and _only_use(weights):
+        weights = op.operand
+    if not isinstance(op := weights.owner, SoftmaxOp) or not _only_use(weights):
+        return None
+    return op if op.axis.value.data == len(Shaped.of(weights.type).dims) - 1 else None
+
+
+def _products(value: SSAValue) -> Iterator[MatmulOp]:
+    """Yield the products of which a value is computed by pointwise operations of its shape."""
+    dims = _dims(value)
+    pending, seen = [value], {value}
+    while pending:
+        op = pending.pop().owner
+        if isinstance(op, MatmulOp):
+            yield op
+        elif isinstance(op, ElementwiseOp):
+            more = [v for v in op.operands if v not in seen and _dims(v) == dims]
+            seen.update(more)
+            pending += more
+
+
+def _dims(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims
+
+
+def _leads_only_to(product: MatmulOp, softmax: SoftmaxOp) -> bool:
+    """Whether nothing but a softmax reads what pointwise operations of its shape compute from a product."""
+    pending: list[SSAValue] = [product.result]
+    seen: set[Operation] = set()
+    while pending:
+        for use in pending.pop().uses:
+            op = use.operation
+            if op is softmax or op in seen:
+                continue
+            if not isinstance(op, ElementwiseOp) or _dims(op.result) != _dims(product.result):
+                return False
+            seen.add(op)
+            pending.append(op.result)
+    return True
+
+
+def _keys(turned: SSAValue) -> tuple[list[Operation], SSAValue] | None:
+    """Return keys that are given with their last two axes exchanged, and what is to be built for them."""
+    match view := turned.owner:
+        case TransposeOp():
+            return [], view.operand
+        case PermuteOp():
+            *rest, row, column = view.order.get_values()
+            order = (*rest, column, row)
+            if order == tuple(range(len(order))):
+                return [], view.operand
+            return [new := PermuteOp(view.operand, order)], new.result
+        case _ if isinstance(view, VIEWS):
+            return None
+        case _:
+            return [new := TransposeOp(turned)], new.result
+
+
+class Written(RewritePattern):
+    """`softmax(f(q @ k.T)) @ v` -> attention, where no one else reads the scores."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, MatmulOp) or (softmax := _softmax_of(op.lhs)) is None:
+            return
+        scores, value = softmax.operand, op.rhs
+        for product in _products(scores):
+            query = product.lhs
+            whole = product.mixed is None and op.mixed is None
+            if not whole or not _leads_only_to(product, softmax) or _dims(scores) != _dims(product.result):
+                continue
+            dims, results = _dims(scores), _dims(op.result)
+            if dims[:-1] != results[:-1] or not takes(query, product.rhs, value, results):
+                continue
+            if (found := _keys(product.rhs)) is None:
+                continue
+            new, key = found
+            computed = ScoresOp(query, key)
+            attention = ScoredAttentionOp(query, key, value, scores)
+            if computed.result.type != product.result.type or attention.result.type != op.result.type:
+                continue
+            rewriter.insert([*new, computed], InsertPoint.before(product))
+            product.result.replace_all_uses_with(computed.result)
+            rewriter.replace(op, [attention], [attention.result])
+            return
