@@ -31,7 +31,7 @@ def torch_backend(**options: Any) -> Backend:
 def dynamo_backend(
     module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Any:
-    """Run the backend that torch finds by the name "mucc"; `options` and `mode` are those of `torch.compile`."""
+    """Run the backend that torch finds by the name "mucc", with options and mode of `torch.compile`."""
     given = dict(options or {})
     if mode is not None:
         given["mode"] = mode

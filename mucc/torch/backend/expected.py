@@ -1,7 +1,7 @@
 """Predict how long regions of a graph take: as kernels of mucc, and as Inductor lowers them.
 
-Both predictions come from the same rates of a card, so that errors of the rates cancel. Where they cannot, they
-favour Inductor: it fuses everything that it might, and its libraries reach the rates that were measured.
+Both come from the same rates of a card, so that errors of the rates cancel. Where they do not, Inductor is
+favoured: it fuses everything that it might, and its libraries reach the rates that were measured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from mucc.analysis.bound import Bound, Rates
+from mucc.analysis.products import products
 from mucc.analysis.sol import analyse_stage, complete
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
@@ -20,12 +21,17 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.target.devices import Card
-from mucc.torch.importer.counting import bytes_of, count_of, read_bytes
+from mucc.torch.importer.capture import torch
+from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.partition import Graph, Node, is_host, is_part, returned, tensor_inputs
-from mucc.torch.importer.work import ALIASES, is_product, work_of
+from mucc.torch.importer.work import ALIASES, work_of
 
 LAUNCH = 2.5e-6
 """Seconds that a launch adds to a kernel in a stream, as the cost model of sm_90a has it."""
+
+CALL = 5e-6
+"""Seconds that a kernel which multiplies matrices takes on an H200 beside its work: 5 to 10 us for products of
+cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
 SHARES = {"attention": 0.8, "convolution": 0.6}
 """The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
@@ -84,17 +90,20 @@ class Costs:
                 schedule = workload.completed(kind.schedule(op))
                 total += workload.estimate(schedule, self.card.device).seconds
             else:
-                name, bound = stages[op.stage.data]
-                total += bound.seconds / SHARES.get(name, OTHERS) + LAUNCH
+                kind_of_stage, bound, multiplies = stages[op.stage.data]
+                share = SHARES.get(kind_of_stage, OTHERS)
+                total += bound.seconds / share + (CALL if multiplies else LAUNCH)
         return Predicted(total, count)
 
-    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[str, Bound]]:
-        found: dict[str, tuple[str, Bound]] = {}
+    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[str, Bound, bool]]:
+        """Return the kind of each stage, its bound, and whether it multiplies matrices."""
+        found: dict[str, tuple[str, Bound, bool]] = {}
         for kernel in (op for op in module.body.block.ops if isinstance(op, KernelOp)):
             values = complete(dims, kernel)
             for stage in (op for op in kernel.body.block.ops if isinstance(op, StageOp)):
                 analysed = analyse_stage(stage, self.rates, values)
-                found[analysed.name] = analysed.kind, analysed.bound
+                multiplies = any(products(op) for op in stage.body.block.ops)
+                found[analysed.name] = analysed.kind, analysed.bound, multiplies
         return found
 
     def moved(self, bytes: float) -> float:
@@ -109,7 +118,7 @@ class Costs:
             units = {"fp32": work.operations}
         else:
             units = count.units(formats.conv if count.by_cudnn else formats.matmul)
-        return self.rates.bound(units, work.bytes).seconds + LAUNCH
+        return self.rates.bound(units, work.bytes).seconds + CALL
 
 
 Group = Collection[Node]
@@ -200,7 +209,7 @@ class Lowered:
         return order if len(order) == len(waiting) else None
 
     def _phases(self, owner: Mapping[Node, int], order: Sequence[Any]) -> dict[Node, int]:
-        """Number the calls and fused kernels: a fused operation runs behind the calls that it needs.
+        """Assign each operation its turn: those that can be fused have even ones, calls odd ones.
 
         What only fused operations read is computed with the first of them.
         """
@@ -232,7 +241,12 @@ class Lowered:
 
 def is_fused(node: Node) -> bool:
     """Whether Inductor makes code of its own for an operation, which it fuses with others around it."""
-    return count_of(node) is not None and not is_product(node)
+    if is_part(node):
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    name = node.target.overloadpacket.__name__
+    return name in MOVING or name in REDUCING or torch.Tag.pointwise in node.target.tags
 
 
 def _is_view(node: Node) -> bool:

@@ -35,8 +35,9 @@ Run = Callable[[Tensors], list[Any]]
 class Request:
     """What the operator is to run: the text of one kernel, and how.
 
-    `dims` are typical values of open dims, for the choice of schedules. With `strict`, calls that the kernel
-    refuses raise; else the interpreter computes them, with a warning. `interpret` leaves all to the interpreter.
+    `dims` are typical values of open dims, for the choice of schedules. With `interpret` the interpreter
+    computes all calls. With `strict`, calls that the kernel refuses raise; else the interpreter computes
+    them, with a warning.
     """
 
     program: str
@@ -177,7 +178,8 @@ class _Lenient:
             return interpreted(self.program)(tensors)
 
 
-def _run(tensors: Tensors, request: str) -> list[Any]:
+def run_request(tensors: Tensors, request: str) -> list[Any]:
+    """Run the operator: the kernel of a request on its arguments; returns new tensors."""
     return _ready(request)(tensors)
 
 
@@ -202,7 +204,7 @@ _lock = threading.RLock()
 
 _LIBRARY = torch.library.Library("mucc", "FRAGMENT")
 _LIBRARY.define("run_kernel(Tensor[] tensors, str request) -> Tensor[]", tags=tags())
-_LIBRARY.impl("run_kernel", _run, "CompositeExplicitAutograd")
+_LIBRARY.impl("run_kernel", run_request, "CompositeExplicitAutograd")
 torch.library.register_fake("mucc::run_kernel", _fake, lib=_LIBRARY)
 
 RUN_KERNEL: Any = torch.ops.mucc.run_kernel.default

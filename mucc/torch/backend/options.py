@@ -27,15 +27,14 @@ class Options:
     """Options of compiling graphs.
 
     `target` is one of `mucc targets`; left out it is that of the tensors' GPU. `mode` is one of
-    torch.compile's. `compute` is the format of
-    f32 products; left out it is what torch is set up to. With `round="eager"` the result of each operation on
-    16-bit floats is rounded, as PyTorch does it; else only what is stored and what the model converts.
-    `schedules` has settings by the name of a kernel
+    torch.compile's. `compute` is the format of f32 products; left out it is what torch is set up to. With
+    `round="eager"` the result of each operation on 16-bit floats is rounded, as PyTorch does it; else only
+    what is stored and what the model converts. `schedules` has settings by the name of a kernel
     (`mucc.explain` shows names). With `fallback="error"` what cannot be compiled for a reason that lies in
     mucc or its toolchain raises; else Inductor compiles it, with a warning.
 
-    `regions` are those where a gain of more than `margin`, a share of the kernel's time, is expected, or "all"
-    that mucc compiles. The rest is compiled by Inductor, or, for tests, called by PyTorch, operation by
+    `regions` are those where a gain of more than `margin`, a share of the kernel's time, is expected, or
+    "all" that mucc compiles. The rest is compiled by Inductor, or, for tests, called by PyTorch, operation by
     operation (`rest="eager"`). `interpret` runs kernels by mucc's interpreter, on tensors anywhere: slow, and
     right by definition. `inductor` has Inductor's own options by name.
     """

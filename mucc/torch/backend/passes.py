@@ -6,7 +6,7 @@ import importlib
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from mucc.build.cache.keys import package_fingerprint
@@ -22,7 +22,7 @@ from mucc.torch.backend.expected import Costs
 from mucc.torch.backend.graphs import graph_of
 from mucc.torch.backend.operator import Request, build
 from mucc.torch.backend.options import Options
-from mucc.torch.backend.regions import Choice, Decision, choose
+from mucc.torch.backend.regions import Choice, choose
 from mucc.torch.backend.rewrite import Copy, Region
 from mucc.torch.importer.emit import Kernel, emit_piece
 from mucc.torch.importer.judge import compiles
@@ -47,7 +47,7 @@ class Divided:
     name: str
     program: Program
     dims: Mapping[str, int]
-    decisions: list[Decision] = field(default_factory=list[Decision])
+    choice: Choice
 
 
 class RegionsPass(_graph_pass.CustomGraphPass):
@@ -105,14 +105,14 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         refused: dict[str, str] = {}
         while True:
             choice = self._choice(meta, dims, refused)
-            problems = self._built(choice, dims)
+            problems = self.built(choice, dims)
             if not problems:
                 break
             refused.update(problems)
         kernels = apply(graph, copy, meta, dims, choice)
         name = _name(graph, self.is_inference)
         log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
-        return Divided(name, Program("graph", meta, [*kernels]), dims, choice.decisions)
+        return Divided(name, Program("graph", meta, [*kernels]), dims, choice)
 
     def _choice(self, graph: Graph, dims: Mapping[str, int], refused: Mapping[str, str]) -> Choice:
         leaving = returned(graph.captured)
@@ -126,7 +126,7 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         kernels = [emit(step) for step in steps if not isinstance(step, Opaque)]
         return Choice([k for k in kernels if self._text(k) not in refused])
 
-    def _built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
+    def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
         requests = [self.request(k, dims) for k in choice.kernels]
         problems = build(requests)

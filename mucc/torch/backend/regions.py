@@ -27,10 +27,13 @@ from mucc.torch.importer.partition import (
     returned,
     tensor_inputs,
 )
-from mucc.torch.importer.work import ALIASES, is_product
+from mucc.torch.importer.work import ALIASES
 
 MOST = 64
 """The most operations of a region."""
+
+WORTH = 0.01
+"""What a larger region has to gain beyond a smaller one, as a share of the kernel's time."""
 
 Emit = Callable[[Piece], Kernel]
 Text = Callable[[Kernel], str]
@@ -62,6 +65,10 @@ class Choice:
 
     kernels: list[Kernel] = field(default_factory=list[Kernel])
     decisions: list[Decision] = field(default_factory=list[Decision])
+    alone: float = 0.0
+    """The predicted seconds of the graph as Inductor alone lowers it."""
+    rest: float = 0.0
+    """The predicted seconds of what remains to Inductor."""
 
 
 def choose(
@@ -102,10 +109,11 @@ class _Chooser:
         self.found = Choice()
 
     def choice(self) -> Choice:
-        self.base = self.lowered.seconds()
-        for seed in self.graph.nodes:
-            if self._is_call(seed) and not self._is_taken(seed):
+        self.base = self.found.alone = self.lowered.seconds()
+        for seed in self.lowered.calls:
+            if not self._is_taken(seed) and _size(seed):
                 self._decide(seed)
+        self.found.rest = self.base
         return self.found
 
     def _is_taken(self, node: Node) -> bool:
@@ -113,7 +121,7 @@ class _Chooser:
 
     def _is_call(self, node: Node) -> bool:
         """Whether Inductor would call a library for an operation."""
-        return not is_host(node) and not is_part(node) and is_product(node)
+        return node in self.lowered.calls
 
     def _takes(self, node: Node) -> bool:
         """Whether an operation may be part of a region."""
@@ -151,7 +159,7 @@ class _Chooser:
                 problem = problem or predicted.problem
                 continue
             gain = inductor - predicted.seconds
-            if best is None or gain > best[0]:
+            if best is None or gain > best[0] + WORTH * predicted.seconds:
                 best = gain, inductor, predicted, kernel, nodes
         if best is None:
             self._left(seed, problem or "nothing that could be a kernel by itself")
@@ -175,18 +183,15 @@ class _Chooser:
     # Regions
 
     def _candidates(self, seed: Node) -> Iterator[list[Node]]:
-        """Yield regions around a call, the largest first, each once."""
-        seen: set[frozenset[Node]] = set()
-        for prologue in (True, False):
-            for joined in (True, False):
-                for reductions in (True, False):
+        """Yield regions around a call, the smallest first, each once."""
+        found = [self._sorted(self._with_views({seed}))]
+        for prologue in (False, True):
+            for joined in (False, True):
+                for reductions in (False, True):
                     region = self._grown(seed, prologue, joined, reductions)
-                    if (key := frozenset(region)) not in seen:
-                        seen.add(key)
-                        yield region
-        bare = self._with_views({seed})
-        if frozenset(bare) not in seen:
-            yield self._sorted(bare)
+                    if region not in found:
+                        found.append(region)
+        yield from sorted(found, key=len)
 
     def _grown(self, seed: Node, prologue: bool, joined: bool, reductions: bool) -> list[Node]:
         """Grow a region by its readers, then by what only it reads."""
@@ -245,7 +250,7 @@ class _Chooser:
         return all(u in region for u in readers(self.graph, node))
 
     def _feeding(self, node: Node, region: Collection[Node], calls: bool) -> set[Node]:
-        """Return operations that only compute operands of a node; with `calls` those that end in calls too."""
+        """Return operations that only compute operands of a node; with `calls`, libraries' too."""
         found: set[Node] = set()
         waiting = [node]
         while waiting and len(found) < MOST:

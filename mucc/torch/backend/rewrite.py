@@ -67,7 +67,9 @@ class Region:
     ) -> None:
         """Replace the operations by a call of the kernel.
 
-        `made` has the values that stand for those of regions before, and gets those of this one. Arguments are converted and laid out by operations of the graph, which Inductor fuses with what makes
+        `made` has the values that stand for those of regions before, and gets those of this one.
+
+        Arguments are converted and laid out by operations of the graph, which Inductor fuses with what makes
         them. With `keeps_order`, results lie in memory as those that they replace; else they are contiguous.
         """
         between = self._between(graph)

@@ -183,7 +183,7 @@ def flash_attention(
     attn_mask: Any = None,
     scale: float | None = None,
 ) -> Built:
-    return _only_result(attention(b, q, k, v, attn_mask, dropout, causal, scale=scale))
+    return _only_result(attention(b, q, k, v, attn_mask, dropout, causal, scale=scale, enable_gqa=True))
 
 
 @lowers(
@@ -202,7 +202,7 @@ def biased_attention(
     *,
     scale: float | None = None,
 ) -> Built:
-    return _only_result(attention(b, q, k, v, bias, dropout, causal, scale=scale))
+    return _only_result(attention(b, q, k, v, bias, dropout, causal, scale=scale, enable_gqa=True))
 
 
 def _only_result(result: Built) -> Built:

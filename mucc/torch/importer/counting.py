@@ -144,7 +144,8 @@ def _names(text: str) -> list[str]:
 MOVING = frozenset(
     _names(
         """
-        alias arange as_strided cat clone constant_pad_nd contiguous convert_element_type copy detach diagonal embedding empty
+        alias arange as_strided cat clone constant_pad_nd contiguous convert_element_type copy detach diagonal
+        embedding empty
         empty_like empty_strided expand eye fill flip full full_like gather index index_select iota
         lift_fresh_copy linspace masked_select movedim narrow new_empty new_full new_ones new_zeros one_hot
         ones ones_like permute pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d
