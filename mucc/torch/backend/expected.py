@@ -30,8 +30,8 @@ LAUNCH = 2.5e-6
 """Seconds that a launch adds to a kernel in a stream, as the cost model of sm_90a has it."""
 
 CALL = 5e-6
-"""Seconds that a kernel which multiplies matrices takes on an H200 beside its work: 5 to 10 us for products of
-cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
+"""Seconds that a kernel which multiplies matrices takes on an H200 beside its work at the least: 5 to 10 us
+for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
 SHARES = {"attention": 0.8, "convolution": 0.6}
 """The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
@@ -86,13 +86,13 @@ class Costs:
         for _, op in kernels_of(made.cutlass):
             kind = kind_of(op)
             count += 1
+            of_stage, bound, multiplies = stages[op.stage.data]
+            begin = CALL if multiplies else LAUNCH
             if (workload := kind.workload(target, op, dims)) is not None:
-                schedule = workload.completed(kind.schedule(op))
-                total += workload.estimate(schedule, self.card.device).seconds
+                estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
+                total += max(estimate.seconds, bound.seconds + begin)
             else:
-                kind_of_stage, bound, multiplies = stages[op.stage.data]
-                share = SHARES.get(kind_of_stage, OTHERS)
-                total += bound.seconds / share + (CALL if multiplies else LAUNCH)
+                total += bound.seconds / SHARES.get(of_stage, OTHERS) + begin
         return Predicted(total, count)
 
     def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[str, Bound, bool]]:

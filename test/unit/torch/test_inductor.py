@@ -79,7 +79,7 @@ def test_products_are_taken_with_what_follows_them(monkeypatch: pytest.MonkeyPat
         got = torch.compile(model, backend=made)(x)
         torch.testing.assert_close(got, model(x), rtol=2e-2, atol=2e-2)
     first = made.programs[0].kernels[0]
-    assert "erf" in first.name and first.op.sym_name.data in made.programs[0].text()
+    assert "erf(" in made.programs[0].text() and any("addmm" in n.name for n in first.piece.nodes)
     assert "mucc.run_kernel.default" in graphs.targets() and "aten.erf.default" not in graphs.targets()
     taken = [d for d in made.divided[0].choice.decisions if d.taken]
     assert taken and all(d.gain > 0.05 * d.mucc for d in taken)
@@ -136,7 +136,7 @@ def test_two_products_of_one_operand_are_one_region():
     assert made.programs[0].text().count("@") == 2 and kernel.results[0].meta["val"].shape == (2, 1024, 1024)
 
 
-def test_a_cheaper_end_is_left_to_what_follows(monkeypatch: pytest.MonkeyPatch):
+def test_a_cheaper_end_is_left_to_what_follows():
     """A norm behind a residual sum reads it in f32: the region stores the sum, not its f32."""
     norm, linear = nn.LayerNorm(256), nn.Linear(64, 256)
 
@@ -146,7 +146,7 @@ def test_a_cheaper_end_is_left_to_what_follows(monkeypatch: pytest.MonkeyPatch):
 
     for module in (norm, linear):
         module.to(torch.bfloat16)
-    graphs, made = Graphs(monkeypatch), backend(margin=-1.0)
+    made = backend(margin=-1.0)
     x, y = torch.rand(4096, 64).to(torch.bfloat16), torch.rand(4096, 256).to(torch.bfloat16)
     with torch.no_grad():
         torch.compile(f, backend=made)(x, y)
@@ -187,15 +187,15 @@ def test_a_cache_of_keys_is_updated_in_place(regions: str):
 
     def step(x: Any, keys: Any, at: Any) -> Any:
         new = F.gelu(x @ w)
-        keys[:, at] = new
+        keys.index_copy_(1, at, new[:, None])
         view = keys[:, :3]
         keys.mul_(0.5)
         return view.sum(-1), keys[0], new
 
     made = backend(regions=regions, margin=-1.0)
     compiled = torch.compile(step, backend=made)
-    x, at = torch.rand(8, 64), torch.tensor(2)
-    first, second = torch.rand(8, 5, 64), None
+    x, at = torch.rand(8, 64), torch.tensor([2])
+    first = torch.rand(8, 5, 64)
     second = first.clone()
     with torch.no_grad():
         for _ in range(2):
@@ -288,9 +288,9 @@ def test_modes_and_options_are_inductors(monkeypatch: pytest.MonkeyPatch):
     given: list[dict[str, Any]] = []
     compile_fx = module._inductor.compile_fx
 
-    def recording(*args: Any, config_patches: dict[str, Any], **keywords: Any) -> Any:
-        given.append(config_patches)
-        return compile_fx(*args, config_patches=config_patches, **keywords)
+    def recording(*args: Any, **keywords: Any) -> Any:
+        given.extend(filter(None, [keywords.get("config_patches")]))
+        return compile_fx(*args, **keywords)
 
     monkeypatch.setattr(module._inductor, "compile_fx", recording)
     x = torch.rand(4, 4)
