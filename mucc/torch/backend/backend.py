@@ -106,13 +106,13 @@ def target_of(major: int, minor: int) -> str | None:
     return exact[0] if exact else "sm_80" if major == 8 else None
 
 
-def _joined(own: Any, given: Any) -> Any:
+def _joined(own: RegionsPass, given: Any) -> RegionsPass:
     """Return mucc's pass, behind those that the caller has set."""
     if given is None:
         given = importlib.import_module("torch._inductor.config").post_grad_custom_pre_pass
     if given is None:
         return own
-    first = list(given) if isinstance(given, list | tuple) else [given]
+    first: list[Any] = [*given] if isinstance(given, list | tuple) else [given]
     return own.behind(first)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 from mucc.analysis.bound import Bound, Rates
 from mucc.analysis.products import products
@@ -138,7 +138,7 @@ class Lowered:
         self.reads = {n: dict(self._read(n)) for n in self.nodes}
         self.fused = {n for n in self.nodes if is_fused(n)}
         self.calls = {n: costs.call(graph, n) for n in self.nodes if n not in self.fused}
-        self.writes = {n: sum(bytes_of(v) for v in _values(n)) for n in self.nodes}
+        self.writes = {n: sum(bytes_of(v) for v in values_of(n)) for n in self.nodes}
         self.left = {_origin(n) for n in graph.captured.graph.nodes if n.name in self.leaving}
 
     def _read(self, node: Node) -> Iterator[tuple[Node, int]]:
@@ -260,10 +260,11 @@ def _origin(node: Node) -> Node:
     return node
 
 
-def _values(node: Node) -> Sequence[Any]:
+def values_of(node: Node) -> list[Any]:
+    """Return the values of a node: of several where it makes a tuple."""
     value = node.meta.get("val")
-    return value if isinstance(value, tuple | list) else [value]
+    return list(cast("Sequence[Any]", value)) if isinstance(value, tuple | list) else [value]
 
 
 def _bytes(node: Node) -> int:
-    return sum(bytes_of(v) for v in _values(node))
+    return sum(bytes_of(v) for v in values_of(node))

@@ -59,7 +59,7 @@ class Options:
         """
         names = [f.name for f in dataclasses.fields(Options)]
         own: dict[str, Any] = {}
-        inductor = dict(given.get("inductor", {}))
+        inductor: dict[str, Any] = dict(given.get("inductor", {}))
         for name, value in given.items():
             if name not in names:
                 _known_to_inductor(name, names)
@@ -69,9 +69,10 @@ class Options:
                 listed = ", ".join(repr(c) for c in CHOICES[name])
                 raise _error(f"{name}={value!r} is none of {listed}")
             own[name] = value
-        options = Options(**{**own, "inductor": inductor})
-        if not isinstance(options.margin, int | float) or isinstance(options.margin, bool):
-            raise _error(f"margin={options.margin!r} is no number")
+        own["inductor"] = inductor
+        if type(margin := own.get("margin", MARGIN)) not in (int, float):
+            raise _error(f"margin={margin!r} is no number")
+        options = Options(**own)
         modes = _inductor().list_mode_options()
         if options.mode not in modes:
             raise _error(f"mode={options.mode!r} is none of {', '.join(map(repr, modes))}")

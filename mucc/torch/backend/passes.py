@@ -64,7 +64,6 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         anywhere: bool,
         report: Callable[[Divided], None],
     ):
-        super().__init__()
         self.options, self.card, self.is_inference, self.anywhere = options, card, is_inference, anywhere
         self.report = report
         self.costs = Costs(card)

@@ -6,12 +6,12 @@ rest stays in the graph, which Inductor compiles as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from mucc.frontend.source import SourceError
-from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused
+from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused, values_of
 from mucc.torch.importer.counting import bytes_of
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import Unsupported
@@ -317,6 +317,4 @@ def _reduces(node: Node) -> bool:
 
 
 def _size(node: Node) -> int:
-    value = node.meta.get("val")
-    values: Sequence[object] = value if isinstance(value, tuple | list) else [value]
-    return sum(bytes_of(v) for v in values)
+    return sum(bytes_of(v) for v in values_of(node))

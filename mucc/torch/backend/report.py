@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -132,7 +132,7 @@ class _Recorder(Backend):
 class _RecordingPass(RegionsPass):
     """The pass without its effect: it builds nothing, and leaves graphs as they are."""
 
-    def built(self, *_: Any) -> dict[str, str]:
+    def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
         return {}
 
     def apply(self, graph: Any, copy: Any, meta: Any, dims: Any, choice: Choice) -> list[Kernel]:

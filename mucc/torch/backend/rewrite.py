@@ -196,8 +196,10 @@ class Copy:
         with what is done to its result; a view between would part them.
         """
         for node in list(self.graph.nodes):
-            product = node.args[0] if node.target in _RESHAPES else None
-            if getattr(product, "target", None) not in (_aten.addmm.default, _aten.mm.default):
+            if node.target not in _RESHAPES:
+                continue
+            product: Node = node.args[0]
+            if product.target not in (_aten.addmm.default, _aten.mm.default):
                 continue
             *bias, rows, weight = product.args
             if (
