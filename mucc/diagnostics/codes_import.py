@@ -309,15 +309,15 @@ another way.
 """,
     ),
     "MU7064": CodeInfo(
-        "mucc expects to gain nothing for a model",
+        "mucc expects to gain nothing in a graph of torch.compile",
         """
 A region of a graph becomes a kernel of mucc only where that is expected to take less time than what Inductor
-makes of it. Here no region is: Inductor compiles the graph as `torch.compile` without a backend does. It is
-said once, and not for graphs that come from Inductor's cache.
+makes of it. Here no region is: Inductor compiles the graph as `torch.compile` without a backend does.
+Nothing is said of graphs that come from Inductor's cache.
 
 ```python
 model = torch.compile(model, backend="mucc")
-model(x)        # MuccWarning: MU7064: mucc expects to gain nothing for this model: ...
+model(x)        # MuccWarning: MU7064: mucc expects to gain nothing in the inference graph ...
 ```
 
 `mucc.explain(model, x)` lists regions with both times. `mucc.torch_backend(margin=0.0)` takes those with any

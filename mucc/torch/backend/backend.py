@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
 from mucc.torch.backend.options import Options
-from mucc.torch.backend.passes import Divided, RegionsPass, card_of, log, say_once
+from mucc.torch.backend.passes import Divided, RegionsPass, card_of, say_once
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.program import Program
 
@@ -73,14 +75,14 @@ class Backend:
 
     def _report(self, divided: Divided) -> None:
         self.divided.append(divided)
-        if not divided.program.kernels:
-            log.info("nothing of a graph of %d operations is mucc's", len(divided.program.graph.nodes))
-            if not any(d.program.kernels for d in self.divided):
-                message = (
-                    "mucc expects to gain nothing for this model: Inductor compiles all of it; "
-                    "mucc.explain(model, ...) has the reasons"
-                )
-                say_once("MU7064", message)
+        if not divided.program.kernels and not self.programs:
+            graph = f"{divided.name} graph of {len(divided.program.graph.nodes)} operations"
+            warnings.warn(
+                f"MU7064: mucc expects to gain nothing in the {graph}: "
+                "Inductor compiles all of it; mucc.explain(model, ...) has the reasons",
+                MuccWarning,
+                stacklevel=2,
+            )
 
     def target(self, inputs: Sequence[Any]) -> str | None:
         """Choose the target; None, reported once, if all is left to Inductor."""

@@ -33,6 +33,9 @@ CALL = 5e-6
 """Seconds that a kernel which multiplies matrices takes on an H200 beside its work at the least: 5 to 10 us
 for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
+NEAR = 160
+"""The operations before and behind a call that count for what a region around it gains."""
+
 SHARES = {"attention": 0.8, "convolution": 0.6}
 """The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
 
@@ -50,6 +53,12 @@ class Predicted:
     seconds: float
     kernels: int = 0
     problem: str | None = None
+
+
+def costs_of(card: Card) -> Costs:
+    """Return the predictor of times on a card, which all graphs of the process share."""
+    key = card.target.name, card.device.key, tuple(sorted(card.device.measured.items()))
+    return _COSTS.setdefault(key, Costs(card))
 
 
 @dataclass
@@ -121,6 +130,8 @@ class Costs:
         return self.rates.bound(units, work.bytes).seconds + CALL
 
 
+_COSTS: dict[object, Costs] = {}
+
 Group = Collection[Node]
 
 
@@ -140,6 +151,11 @@ class Lowered:
         self.calls = {n: costs.call(graph, n) for n in self.nodes if n not in self.fused}
         self.writes = {n: sum(bytes_of(v) for v in values_of(n)) for n in self.nodes}
         self.left = {_origin(n) for n in graph.captured.graph.nodes if n.name in self.leaving}
+        self.users: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            for source in self.reads[node]:
+                self.users.setdefault(source, []).append(node)
+        self.place = {n: i for i, n in enumerate(self.nodes)}
 
     def _read(self, node: Node) -> Iterator[tuple[Node, int]]:
         """Yield what a node reads: the producer behind views, and bytes."""
@@ -147,17 +163,25 @@ class Lowered:
             origin = _origin(source)
             yield origin, min(read_bytes(node, source), _bytes(origin) or read_bytes(node, source))
 
-    def seconds(self, groups: Sequence[Group] = ()) -> float:
+    def near(self, node: Node) -> range:
+        """Return the places of the nodes around one, which a region that begins there can change."""
+        place = self.place[node]
+        return range(max(0, place - NEAR), min(len(self.nodes), place + NEAR))
+
+    def seconds(self, groups: Sequence[Group] = (), within: range | None = None) -> float:
         """Predict the time of what remains if the groups are taken out; infinite if one cannot be by itself.
 
-        A group cannot where a value leaves it and comes back.
+        A group cannot where a value leaves it and comes back. `within` limits all to a part of the graph.
         """
-        owner = {n: g for g, group in enumerate(groups) for n in group}
-        order = self._order(owner)
+        nodes = self.nodes if within is None else self.nodes[within.start : within.stop]
+        inside = set(nodes)
+        owner = {n: g for g, group in enumerate(groups) for n in group if n in inside}
+        order = self._order(nodes, owner)
         if order is None:
             return inf
-        phases = self._phases(owner, order)
-        leader = {n: n for n in self.nodes if n in self.fused and n not in owner}
+        left = {n for n in nodes if n in self.left or any(u not in inside for u in self.users.get(n, ()))}
+        phases = self._phases(nodes, owner, order, left)
+        leader = {n: n for n in nodes if n in self.fused and n not in owner}
 
         def find(node: Node) -> Node:
             while leader[node] is not node:
@@ -168,10 +192,10 @@ class Lowered:
             for source in self.reads[node]:
                 if source in leader and phases[source] == phases[node]:
                     leader[find(node)] = find(source)
-        total = sum(self.calls[n] for n in self.calls if n not in owner)
+        total = sum(self.calls[n] for n in nodes if n in self.calls and n not in owner)
         read: dict[Node, dict[Node, int]] = {}
         written: dict[Node, None] = {}
-        for node in self.nodes:
+        for node in nodes:
             own = find(node) if node in leader else None
             for source, bytes in self.reads[node].items():
                 if source in leader and find(source) is not own:
@@ -181,11 +205,11 @@ class Lowered:
                     values[source] = max(values.get(source, 0), bytes)
             if own is not None:
                 read.setdefault(own, {})
-        written.update((n, None) for n in self.left if n in leader)
+        written.update((n, None) for n in left if n in leader)
         moved = sum(sum(values.values()) for values in read.values())
         return total + self.costs.moved(moved + sum(self.writes[n] for n in written)) + LAUNCH * len(read)
 
-    def _order(self, owner: Mapping[Node, int]) -> list[Any] | None:
+    def _order(self, nodes: Sequence[Node], owner: Mapping[Node, int]) -> list[Any] | None:
         """Sort nodes and groups after what they read; None if there is a cycle."""
 
         def unit(node: Node) -> Any:
@@ -193,11 +217,12 @@ class Lowered:
 
         waiting: dict[Any, int] = {}
         readers: dict[Any, list[Any]] = {}
-        for node in self.nodes:
+        inside = set(nodes)
+        for node in nodes:
             own = unit(node)
             waiting.setdefault(own, 0)
             for source in self.reads[node]:
-                if source in self.reads and unit(source) != own:
+                if source in inside and unit(source) != own:
                     readers.setdefault(unit(source), []).append(own)
                     waiting[own] += 1
         order = [u for u, count in waiting.items() if not count]
@@ -208,13 +233,15 @@ class Lowered:
                     order.append(reader)
         return order if len(order) == len(waiting) else None
 
-    def _phases(self, owner: Mapping[Node, int], order: Sequence[Any]) -> dict[Node, int]:
+    def _phases(
+        self, nodes: Sequence[Node], owner: Mapping[Node, int], order: Sequence[Any], left: Collection[Node]
+    ) -> dict[Node, int]:
         """Assign each operation its turn: those that can be fused have even ones, calls odd ones.
 
         What only fused operations read is computed with the first of them.
         """
         members: dict[Any, list[Node]] = {}
-        for node in self.nodes:
+        for node in nodes:
             members.setdefault(owner.get(node, node), []).append(node)
         phases: dict[Node, int] = {}
         for unit in order:
@@ -225,15 +252,11 @@ class Lowered:
                 apart = is_fused != (source in self.fused and source not in owner)
                 phase = max(phase, phases[source] + apart)
             phases.update(dict.fromkeys(own, phase))
-        users: dict[Node, list[Node]] = {}
-        for node in self.nodes:
-            for source in self.reads[node]:
-                users.setdefault(source, []).append(node)
         for unit in reversed(order):
             (node, *_) = members[unit]
-            if node not in self.fused or node in owner or node in self.left:
+            if node not in self.fused or node in owner or node in left:
                 continue
-            later = users.get(node, [])
+            later = self.users.get(node, [])
             if later and all(u in self.fused and u not in owner for u in later):
                 phases[node] = max(phases[node], min(phases[u] for u in later))
         return phases

@@ -18,7 +18,7 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.expected import Costs
+from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import graph_of
 from mucc.torch.backend.operator import Request, build
 from mucc.torch.backend.options import Options
@@ -66,7 +66,7 @@ class RegionsPass(_graph_pass.CustomGraphPass):
     ):
         self.options, self.card, self.is_inference, self.anywhere = options, card, is_inference, anywhere
         self.report = report
-        self.costs = Costs(card)
+        self.costs = costs_of(card)
         self.first: list[Any] = []
 
     def behind(self, first: list[Any]) -> RegionsPass:
@@ -87,6 +87,8 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         """Replace regions in a graph. What fails is reported, and the graph is left as it is."""
         for other in self.first:
             other(graph)
+        if any(n.op == "placeholder" and "val" not in n.meta for n in graph.nodes):
+            return  # the body of a control flow operation, which Inductor traces later
         try:
             divided = self.divided(graph, self.apply)
         except Exception as error:

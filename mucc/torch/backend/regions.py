@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from mucc.frontend.source import SourceError
 from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import Unsupported
@@ -28,6 +30,8 @@ from mucc.torch.importer.partition import (
     tensor_inputs,
 )
 from mucc.torch.importer.work import ALIASES
+
+map_arg: Any = torch.fx.node.map_arg
 
 MOST = 64
 """The most operations of a region."""
@@ -106,18 +110,20 @@ class _Chooser:
         self.leaving = set(returned(graph.captured))
         self.place = {n: i for i, n in enumerate(graph.nodes)}
         self.taken: list[list[Node]] = []
+        self.own: set[Node] = set()
+        self.known: dict[str, Predicted] = {}
         self.found = Choice()
 
     def choice(self) -> Choice:
-        self.base = self.found.alone = self.lowered.seconds()
+        self.found.alone = self.lowered.seconds()
         for seed in self.lowered.calls:
             if not self._is_taken(seed) and _size(seed):
                 self._decide(seed)
-        self.found.rest = self.base
+        self.found.rest = self.lowered.seconds(self.taken)
         return self.found
 
     def _is_taken(self, node: Node) -> bool:
-        return any(node in group for group in self.taken)
+        return node in self.own
 
     def _is_call(self, node: Node) -> bool:
         """Whether Inductor would call a library for an operation."""
@@ -139,41 +145,69 @@ class _Chooser:
         if seed in self.reasons:
             self._left(seed, self.reasons[seed])
             return
-        best: tuple[float, float, Predicted, Kernel, list[Node]] | None = None
+        best: tuple[float, float, Predicted, list[Node]] | None = None
         problem = ""
+        near = self.lowered.near(seed)
+        base = self.lowered.seconds(self.taken, near)
         for nodes in self._candidates(seed):
-            inductor = self.base - self.lowered.seconds([*self.taken, nodes])
-            if inductor <= 0 or inductor == -inf:
+            inductor = base - self.lowered.seconds([*self.taken, nodes], near)
+            if inductor <= 0:
                 continue
-            try:
-                kernel = self.emit(Piece(nodes))
-                program = self.text(kernel)
-            except (SourceError, Unsupported) as error:
-                problem = problem or str(error)
-                continue
-            if (reason := self.refused.get(program)) is not None:
-                problem = reason
-                continue
-            predicted = self.costs.kernel(program, self.dims)
+            predicted = self._predicted(nodes)
             if predicted.problem:
                 problem = problem or predicted.problem
                 continue
             gain = inductor - predicted.seconds
             if best is None or gain > best[0] + WORTH * predicted.seconds:
-                best = gain, inductor, predicted, kernel, nodes
+                best = gain, inductor, predicted, nodes
         if best is None:
             self._left(seed, problem or "nothing that could be a kernel by itself")
             return
-        gain, inductor, predicted, kernel, nodes = best
+        gain, inductor, predicted, nodes = best
         taken = gain > self.margin * predicted.seconds
         reason = "" if taken else "the expected gain is below the margin"
+        kernel = self.emit(Piece(nodes))
         self.found.decisions.append(
             Decision(kernel.name, tuple(nodes), taken, inductor, predicted.seconds, reason)
         )
         if taken:
             self.found.kernels.append(kernel)
             self.taken.append(nodes)
-            self.base -= inductor
+            self.own.update(nodes)
+
+    def _predicted(self, nodes: list[Node]) -> Predicted:
+        """Predict the time of a region, once for all that are equal."""
+        key = self._form(nodes)
+        if key not in self.known:
+            self.known[key] = self._judged(nodes)
+        return self.known[key]
+
+    def _judged(self, nodes: list[Node]) -> Predicted:
+        try:
+            program = self.text(self.emit(Piece(nodes)))
+        except (SourceError, Unsupported) as error:
+            return Predicted(inf, problem=str(error))
+        if (reason := self.refused.get(program)) is not None:
+            return Predicted(inf, problem=reason)
+        return self.costs.kernel(program, self.dims)
+
+    def _form(self, nodes: list[Node]) -> str:
+        """Return a text that is the same for equal regions of a graph, wherever they are."""
+        numbers: dict[Node, str] = {}
+
+        def named(node: Node) -> Node | str:
+            node = self.graph.resolved(node)
+            if node in self.graph.constants or is_host(node):
+                return node.name
+            if node not in numbers:
+                numbers[node] = f"{len(numbers)}{[_shape(v) for v in values_of(node)]}"
+            return numbers[node]
+
+        rows: list[object] = []
+        for node in nodes:
+            args, options = map_arg((node.args, node.kwargs), named)
+            rows.append((str(node.target), args, options, named(node), self._is_result(node, set(nodes))))
+        return repr(rows)
 
     def _left(self, seed: Node, reason: str) -> None:
         self.found.decisions.append(
@@ -304,6 +338,10 @@ class _Chooser:
     def _is_last_of(self, node: Node, region: Collection[Node]) -> bool:
         """Whether an operation computes, and is not only a view or a conversion of what comes before."""
         return not _is_view(node) and not is_part(node)
+
+
+def _shape(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
 
 
 def _is_view(node: Node) -> bool:

@@ -186,6 +186,7 @@ class Copy:
             copies[node] = copied.node_copy(node, copies.__getitem__)
             copies[node].name = node.name
         copy = Copy(copied, {c: [node] for node, c in copies.items()})
+        copied.eliminate_dead_code()
         copy._join_linear()
         return copy
 

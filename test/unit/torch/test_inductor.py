@@ -87,13 +87,12 @@ def test_products_are_taken_with_what_follows_them(monkeypatch: pytest.MonkeyPat
 
 def test_what_gains_nothing_is_inductors_own_graph(monkeypatch: pytest.MonkeyPatch):
     from mucc.runtime.build import MuccWarning
-    from mucc.torch.backend import passes
+    from mucc.torch.backend.passes import RegionsPass
 
     def f(x: Any, w: Any) -> Any:
         return torch.softmax(x @ w, -1).sum(0) + torch.cumsum(x, 1).mean()
 
     x, w = torch.rand(4, 8), torch.rand(8, 8)
-    passes._said.clear()
     graphs, made = Graphs(monkeypatch), backend()
     with pytest.warns(MuccWarning, match="MU7064") as warned:
         torch.compile(f, backend=made)(x, w)
@@ -101,7 +100,7 @@ def test_what_gains_nothing_is_inductors_own_graph(monkeypatch: pytest.MonkeyPat
     ours = graphs.targets()
     torch._dynamo.reset()
     graphs.graphs.clear()
-    monkeypatch.setattr(passes.RegionsPass, "__call__", lambda self, graph: None)
+    monkeypatch.setattr(RegionsPass, "__call__", lambda self, graph: None)
     torch.compile(f, backend=backend())(x, w)
     assert ours == graphs.targets() and not made.programs
 
