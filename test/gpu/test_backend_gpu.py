@@ -30,7 +30,7 @@ def layer(dtype: str = "bfloat16") -> Any:
 
 
 def compiled(model: Any, **options: Any) -> tuple[Any, Any]:
-    backend = mucc.torch_backend(fallback="error", regions="all", force_disable_caches=True)
+    backend = mucc.torch_backend(fallback="error", regions="all", fx_graph_cache=False)
     return torch.compile(model, backend=backend, **options), backend
 
 
@@ -93,7 +93,7 @@ def test_cuda_graphs(regions: str):
         *(nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)) for _ in "ab")
     )
     model = model.cuda().bfloat16()
-    backend = mucc.torch_backend(fallback="error", regions=regions, force_disable_caches=True)
+    backend = mucc.torch_backend(fallback="error", regions=regions, fx_graph_cache=False)
     function = torch.compile(model, backend=backend, mode="reduce-overhead")
     with torch.no_grad():
         for _ in range(4):
