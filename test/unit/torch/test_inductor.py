@@ -153,6 +153,31 @@ def test_a_cheaper_end_is_left_to_what_follows():
     assert results and all(dtype == torch.bfloat16 for dtype in results)
 
 
+@pytest.mark.parametrize(("heads", "causal"), [(4, True), (2, False)])
+def test_attention_is_one_operation_of_a_kernel(heads: int, causal: bool):
+    """Inductor sees attention as PyTorch's backend for the device, with fewer heads of keys too."""
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        grouped = k.shape[1] != q.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped) * 2
+
+    q, k, v = (torch.rand(2, n, 6, 8) for n in (4, heads, heads))
+    made = backend(regions="all")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(q, k, v), f(q, k, v))
+    assert "attention(" in made.programs[0].text()
+
+
+def test_counting_along_an_axis_is_part_of_a_kernel():
+    def f(x: Any) -> Any:
+        return torch.where(torch.arange(2, 14, 2) > 5, x, 0.0).exp()
+
+    made, x = backend(regions="all"), torch.rand(3, 6)
+    torch.testing.assert_close(torch.compile(f, backend=made)(x), f(x))
+    (kernel,) = made.programs[0].kernels
+    assert len(kernel.parameters) == 1
+
+
 # One graph
 
 
