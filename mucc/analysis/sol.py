@@ -136,7 +136,7 @@ def analyse(
             counted = counter.operations({f32: compute})
             assumptions.append(Assumption(f32_products_in(compute), rates.bound(counted, moved)))
     measured = Rates(rates.device, rates.sm, measured=True)
-    staged = tuple(_stage(stage, rates, dims) for stage in stages)
+    staged = tuple(analyse_stage(stage, rates, dims) for stage in stages)
     return Sol(
         kernel.sym_name.data,
         dims,
@@ -342,8 +342,8 @@ def _element(op: Operation) -> Attribute | None:
     return Shaped.of(op.operands[0].type).element_type if products(op) else None
 
 
-def _stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
-    """Analyse a stage: captured values are read, yielded values are written."""
+def analyse_stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
+    """Analyse a stage of a kernel: captured values are read, yielded values are written."""
     inner: set[SSAValue] = set(stage.body.block.args)
     read: dict[SSAValue, None] = {}
     for op in stage.body.block.ops:

@@ -252,14 +252,14 @@ Mend it with tensors that lie apart: `driver(a, a.clone())`.
 """,
     ),
     "MU7060": CodeInfo(
-        "PyTorch runs a graph of torch.compile, or a part of it",
+        "Inductor compiles a graph of torch.compile without mucc, or a part of it",
         """
-Something that should have become kernels could not be compiled: the message has the reason. The results are
-PyTorch's then.
+Something that should have become kernels could not be compiled: the message has the reason. Inductor
+compiles it then, as `torch.compile` without a backend does.
 
 ```python
 model = torch.compile(model, backend="mucc")
-model(x)        # MuccWarning: MU7060: PyTorch runs a graph that mucc did not compile: MU5101: no nvcc found
+model(x)        # MuccWarning: MU7060: Inductor compiles a graph that mucc did not take: MU5101: no nvcc found
 ```
 
 `torch.compile(model, backend=mucc.torch_backend(fallback="error"))` raises the reason instead. Operations
@@ -269,8 +269,8 @@ that mucc has no kernels for are no such case: `mucc.explain(model, x)` lists th
     "MU7061": CodeInfo(
         "the tensors of a graph of torch.compile are not on a GPU that mucc compiles for",
         """
-Kernels run on NVIDIA GPUs, of the targets that `mucc targets` lists. PyTorch runs a graph whose tensors are
-on the CPU, or on another GPU. It is said once.
+Kernels run on NVIDIA GPUs, of the targets that `mucc targets` lists. Inductor alone compiles a graph whose
+tensors are on the CPU, or on another GPU. It is said once.
 
 ```python
 model = torch.compile(torch.nn.Linear(64, 64), backend="mucc")
@@ -285,7 +285,8 @@ mucc's interpreter on tensors anywhere, to see whether they compute what they sh
         "an option of the backend that there is not",
         """
 The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
-`target`, `compute`, `round`, `schedules`, `fallback` and `interpret`.
+`target`, `mode`, `compute`, `round`, `schedules`, `fallback`, `regions`, `margin`, `rest`, `interpret`, and
+those of Inductor (`torch._inductor.list_options()`).
 
 ```python
 mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is none of 'eager', 'error'
@@ -296,7 +297,8 @@ mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is
         "PyTorch computes a kernel's result for some arguments",
         """
 A kernel of `torch.compile(model, backend="mucc")` refused a call, most often since an open extent was one
-that it cannot copy. PyTorch computed the same operations instead. It is said once for each kernel.
+that it cannot copy. mucc's interpreter computed it instead, by operations of PyTorch in float64, which is
+right and slow. It is said once for each kernel.
 
 ```
 MuccWarning: MU7063: PyTorch computes 'linear' for some arguments: MU6011: ... requires N % 8 == 0
@@ -304,6 +306,22 @@ MuccWarning: MU7063: PyTorch computes 'linear' for some arguments: MU6011: ... r
 
 Sizes that stay the same (`torch.compile(..., dynamic=False)`) get kernels of their own, which copy them in
 another way.
+""",
+    ),
+    "MU7064": CodeInfo(
+        "mucc expects to gain nothing in a graph of torch.compile",
+        """
+A region of a graph becomes a kernel of mucc only where that is expected to take less time than what Inductor
+makes of it. Here no region is: Inductor compiles the graph as `torch.compile` without a backend does.
+Nothing is said of graphs that come from Inductor's cache.
+
+```python
+model = torch.compile(model, backend="mucc")
+model(x)        # MuccWarning: MU7064: mucc expects to gain nothing in the inference graph ...
+```
+
+`mucc.explain(model, x)` lists regions with both times. `mucc.torch_backend(margin=0.0)` takes those with any
+gain, `mucc.torch_backend(regions="all")` all that mucc compiles.
 """,
     ),
 }

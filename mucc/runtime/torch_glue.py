@@ -174,6 +174,25 @@ class TorchKernel:
             raise self._blame(tensors, outs) or translated(error) from None
         return outs[0] if self.n_outputs == 1 else tuple(outs)
 
+    def run_apart(self, tensors: Sequence[Any]) -> list[Tensor]:
+        """Launch with outputs and a workspace that belong to this call alone; returns the outputs.
+
+        All memory is torch's, taken and given back in stream order, as the memory pools of CUDA graphs need.
+        """
+        try:
+            outs = self.allocate(tensors)
+            size = self.kernel.ffi_workspace(*tensors, *outs) if self.needs_workspace else 0
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise self._blame(tensors) or translated(error) from None
+        workspace = torch.empty(size, dtype=torch.uint8, device=outs[0].device) if size else None
+        try:
+            self.ffi(*tensors, *outs, *([] if workspace is None else [workspace]))
+        except Exception as error:
+            raise self._blame(tensors, outs) or translated(error) from None
+        return outs
+
     def run_lists(self, tensors: Sequence[Any], out: Any, workspace: Any) -> Any:
         """As `run`, for lists of problems: each output is a list. Of no problems, an empty one."""
         info = self.kernel.info

@@ -19,6 +19,7 @@ nn: Any = torch.nn
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
@@ -29,7 +30,7 @@ def layer(dtype: str = "bfloat16") -> Any:
 
 
 def compiled(model: Any, **options: Any) -> tuple[Any, Any]:
-    backend = mucc.torch_backend(fallback="error")
+    backend = mucc.torch_backend(fallback="error", regions="all", fx_graph_cache=False)
     return torch.compile(model, backend=backend, **options), backend
 
 
@@ -67,7 +68,7 @@ def test_a_refused_extent_is_pytorchs():
     def f(x: Any, w: Any) -> Any:
         return torch.relu(x @ w.T)
 
-    function = torch.compile(f, backend=mucc.torch_backend(), dynamic=True)
+    function = torch.compile(f, backend=mucc.torch_backend(regions="all"), dynamic=True)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", mucc.runtime.MuccWarning)
         for k in (64, 63, 72):
@@ -85,6 +86,24 @@ def test_views_that_begin_anywhere():
             torch.testing.assert_close(function(x), model(x), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.parametrize("regions", ["expected", "all"])
+def test_cuda_graphs(regions: str):
+    """Calls are recorded with Inductor's kernels, and replayed on other arguments."""
+    model = nn.Sequential(
+        *(nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)) for _ in "ab")
+    )
+    model = model.cuda().bfloat16()
+    backend = mucc.torch_backend(fallback="error", regions=regions, fx_graph_cache=False)
+    function = torch.compile(model, backend=backend, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(4096, 256, device="cuda", dtype=torch.bfloat16)
+            torch.compiler.cudagraph_mark_step_begin()
+            torch.testing.assert_close(function(x), model(x), rtol=2e-2, atol=2e-2)
+    assert backend.programs
+    assert not torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
+
+
 SCRIPT = """
 import torch, mucc
 import mucc.build.jobs
@@ -93,7 +112,7 @@ jobs = []
 mucc.build.jobs.run = lambda job, *args, **options: (jobs.append(job), run(job, *args, **options))[1]
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.SiLU()).cuda().bfloat16()
-function = torch.compile(model, backend=mucc.torch_backend(fallback="error"))
+function = torch.compile(model, backend=mucc.torch_backend(fallback="error", regions="all"))
 with torch.no_grad():
     print(float(function(torch.ones(32, 64, device="cuda", dtype=torch.bfloat16)).sum()))
 print("jobs:", len(jobs))
@@ -101,7 +120,8 @@ print("jobs:", len(jobs))
 
 
 def test_a_second_process_compiles_nothing(tmp_path: Any):
-    environment = {**os.environ, "MUCC_CACHE_DIR": str(tmp_path)}
+    folders = {"MUCC_CACHE_DIR": tmp_path / "mucc", "TORCHINDUCTOR_CACHE_DIR": tmp_path / "inductor"}
+    environment = {**os.environ, **{name: str(folder) for name, folder in folders.items()}}
     printed: list[list[str]] = []
     for _ in range(2):
         done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, env=environment)

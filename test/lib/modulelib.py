@@ -99,7 +99,8 @@ class _Run:
 def _ran(odd: Odd, gradients: bool) -> list[str]:
     torch.manual_seed(3)
     theirs = _Run(odd, gradients)
-    ours = _Run(odd, gradients, mucc.torch_backend(interpret=True, fallback="error", target=TARGET))
+    options = {"interpret": True, "fallback": "error", "regions": "all", "rest": "eager", "target": TARGET}
+    ours = _Run(odd, gradients, mucc.torch_backend(**options, fallback_random=True))
     wrong: list[str] = []
     if ours.structure != theirs.structure:
         wrong.append(f"results are {ours.structure}, not {theirs.structure}")

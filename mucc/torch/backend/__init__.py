@@ -1,8 +1,8 @@
-"""`torch.compile(model, backend="mucc")`: graphs of dynamo, with kernels of mucc in the place of operations.
+"""`torch.compile(model, backend="mucc")`: Inductor's graphs, with kernels of mucc in the place of regions.
 
-dynamo captures and guards, AOTAutograd makes a functional graph of it with parameters as inputs, and the
-importer (`mucc.torch.importer`) cuts kernels out of that. `backend` has the entry, `graphs` what the
-importer is told of such graphs, `stitch` the graph with kernels in it, `launch` a kernel as a call of torch.
+dynamo captures and guards, AOTAutograd and Inductor make functional graphs of it. `backend` has the entry,
+`passes` the pass over each graph, `regions` and `expected` the choice, `rewrite` the calls of kernels in the
+graph, `operator` what runs them, `report` what `mucc.explain` says.
 """
 
 from __future__ import annotations

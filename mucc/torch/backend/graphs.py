@@ -1,4 +1,4 @@
-"""Convert functional graphs of AOTAutograd to the importer's form."""
+"""Convert functional graphs of Inductor to the importer's form."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strid
 """Operations that read memory by strides."""
 
 
-def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict[str, int]]:
+def graph_of(fx: Any, module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict[str, int]]:
     """Convert a graph of AOTAutograd for the importer; returns it with typical sizes of open extents.
 
-    Kernels are for tensors on one CUDA device, or `anywhere`.
+    `module` has the attributes of the graph. Kernels are for tensors on one CUDA device, or `anywhere`.
     """
-    drop_notes(module.graph)
-    nodes = list(module.graph.nodes)
+    drop_notes(fx)
+    nodes = list(fx.nodes)
     inputs: dict[str, Input] = {}
     results: list[Any] = []
     for node in nodes:
@@ -37,7 +37,7 @@ def graph_of(module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict
         elif node.op == "output":
             results = torch.utils._pytree.tree_leaves(node.args[0])
     structure = [Ref(r.name) if isinstance(r, torch.fx.Node) else r for r in results]
-    captured = Captured(module.graph, inputs, structure, ())
+    captured = Captured(fx, inputs, structure, ())
     names = name_extents(nodes)
     derived, excluded = derived_extents(nodes, names), _excluded(captured, anywhere)
     graph = Graph(captured, formats, names=names, derived=derived, excluded=excluded, free_ends=ALIASES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,49 +14,93 @@ CHOICES = {
     "fallback": ("eager", "error"),
     "compute": (None, "f32", "tf32", "tf32x3"),
     "round": ("fused", "eager"),
+    "regions": ("expected", "all"),
+    "rest": ("inductor", "eager"),
 }
+
+MARGIN = 0.05
+"""The least gain, as a share of the time that a kernel takes, for which mucc takes a region."""
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of compiling graphs.
 
-    `target` is one of `mucc targets`; left out it is that of the tensors' GPU. `compute` is the format of
-    f32 products; left out it is what torch is set up to. With `round="eager"` the result of each operation on
-    16-bit floats is rounded, as PyTorch does it; else only what is stored and what the model converts.
-    `schedules` has settings by the name of a kernel
+    `target` is one of `mucc targets`; left out it is that of the tensors' GPU. `mode` is one of
+    torch.compile's. `compute` is the format of f32 products; left out it is what torch is set up to. With
+    `round="eager"` the result of each operation on 16-bit floats is rounded, as PyTorch does it; else only
+    what is stored and what the model converts. `schedules` has settings by the name of a kernel
     (`mucc.explain` shows names). With `fallback="error"` what cannot be compiled for a reason that lies in
-    mucc or its toolchain raises; else PyTorch runs it, with a warning. `interpret` runs kernels by mucc's
-    interpreter, on tensors anywhere: slow, and right by definition.
+    mucc or its toolchain raises; else Inductor compiles it, with a warning.
+
+    `regions` are those where a gain of more than `margin`, a share of the kernel's time, is expected, or
+    "all" that mucc compiles. The rest is compiled by Inductor, or, for tests, called by PyTorch, operation by
+    operation (`rest="eager"`). `interpret` runs kernels by mucc's interpreter, on tensors anywhere: slow, and
+    right by definition. `inductor` has Inductor's own options by name.
     """
 
     target: str | None = None
+    mode: str = "default"
     compute: str | None = None
     round: str = "fused"
     schedules: Mapping[str, str] = field(default_factory=dict[str, str])
     fallback: str = "eager"
+    regions: str = "expected"
+    margin: float = MARGIN
+    rest: str = "inductor"
     interpret: bool = False
+    inductor: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:
-        """Build options from names and values. Raises DiagnosticError MU7062 for unknown or illegal ones."""
+        """Build options from names and values. Raises DiagnosticError MU7062 for unknown or illegal ones.
+
+        What mucc does not have is an option of Inductor, if that has it.
+        """
         names = [f.name for f in dataclasses.fields(Options)]
+        own: dict[str, Any] = {}
+        inductor: dict[str, Any] = dict(given.get("inductor", {}))
         for name, value in given.items():
             if name not in names:
-                close = did_you_mean(name, names)
-                raise _error(
-                    f"the backend has no option '{name}'",
-                    f"did you mean '{close}'?" if close else f"options are {', '.join(names)}",
-                )
+                _known_to_inductor(name, names)
+                inductor[name.replace("-", "_")] = value
+                continue
             if name in CHOICES and value not in CHOICES[name]:
                 listed = ", ".join(repr(c) for c in CHOICES[name])
                 raise _error(f"{name}={value!r} is none of {listed}")
-        options = Options(**given)
+            own[name] = value
+        own["inductor"] = inductor
+        if type(margin := own.get("margin", MARGIN)) not in (int, float):
+            raise _error(f"margin={margin!r} is no number")
+        options = Options(**own)
+        modes = _inductor().list_mode_options()
+        if options.mode not in modes:
+            raise _error(f"mode={options.mode!r} is none of {', '.join(map(repr, modes))}")
         if options.target is not None:
             from mucc.target import get_target
 
             get_target(options.target)
         return options
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Inductor's settings: those of the mode, and its own options."""
+        return {**_inductor().list_mode_options(self.mode), **self.inductor}
+
+
+def _inductor() -> Any:
+    return importlib.import_module("torch._inductor")
+
+
+def _known_to_inductor(name: str, names: list[str]) -> None:
+    """Raise DiagnosticError MU7062 if Inductor has no such option."""
+    if name.replace("-", "_") in _inductor().list_options():
+        return
+    close = did_you_mean(name, names)
+    raise _error(
+        f"neither mucc nor Inductor has an option '{name}'",
+        f"did you mean '{close}'?" if close else f"options are {', '.join(names)}, and those of Inductor",
+    )
 
 
 def _error(message: str, *helps: str) -> DiagnosticError:

@@ -1,25 +1,20 @@
-"""`mucc.explain`: report how `torch.compile(model, backend="mucc")` divides a model into kernels."""
+"""`mucc.explain`: report how `torch.compile(model, backend="mucc")` divides a model, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
-
-from mucc.analysis.bound import Rates
-from mucc.sol.program import analyse_module
 from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
-from mucc.torch.backend.graphs import tensors_of
-from mucc.torch.backend.options import Options
-from mucc.torch.backend.stitch import boxed
+from mucc.torch.backend.options import MARGIN, Options
+from mucc.torch.backend.passes import Divided, RegionsPass
+from mucc.torch.backend.regions import Choice, Decision
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.emit import Kernel
-from mucc.torch.importer.partition import Opaque, is_host, is_part
-from mucc.torch.importer.program import Program
-from mucc.torch.importer.work import is_product, work_of
+from mucc.torch.importer.partition import is_part
 
 LONGEST = 78
 """The most characters of a reason in a table."""
@@ -27,32 +22,43 @@ LONGEST = 78
 
 @dataclass(frozen=True)
 class Part:
-    """A kernel, or an operation that stays with PyTorch, with its speed-of-light bound."""
+    """A region of a graph, or a call of a library, with what was decided about it.
+
+    Times are predicted seconds on the card: `inductor` is what Inductor takes longer with the region than
+    without it, `mucc` what a kernel of mucc takes, infinite if there is none.
+    """
 
     name: str
     is_kernel: bool
     operations: tuple[str, ...]
     reason: str | None
-    seconds: float
-    """The bound on the card, in isolation."""
+    inductor: float
+    mucc: float
+
+    @property
+    def gain(self) -> float:
+        """The seconds that mucc is expected to gain; negative for a loss."""
+        return self.inductor - self.mucc
 
 
 @dataclass(frozen=True)
 class GraphReport:
-    """A graph: its program and its parts in order. `name` is forward, backward or inference."""
+    """A graph: its program and its parts. `name` is forward, backward or inference.
+
+    `alone` is the predicted time with Inductor alone, `seconds` that with the kernels of mucc.
+    """
 
     name: str
     text: str
     parts: tuple[Part, ...]
-
-    @property
-    def seconds(self) -> float:
-        return sum(part.seconds for part in self.parts)
+    operations: int
+    alone: float
+    seconds: float
 
     @property
     def covered(self) -> float:
-        """The fraction of the bound that kernels cover."""
-        return sum(p.seconds for p in self.parts if p.is_kernel) / self.seconds if self.seconds else 0.0
+        """The share of the predicted time with Inductor alone that kernels of mucc stand for."""
+        return sum(p.inductor for p in self.parts if p.is_kernel) / self.alone if self.alone else 0.0
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,14 @@ class Explanation:
 
 
 def explain(
-    model: Any, *inputs: Any, device: str = "h200", compute: str | None = None, **keywords: Any
+    model: Any,
+    *inputs: Any,
+    device: str = "h200",
+    compute: str | None = None,
+    margin: float = MARGIN,
+    **keywords: Any,
 ) -> Explanation:
-    """Report how `torch.compile(model, backend="mucc")` divides a call, with bounds on a card.
+    """Report how `torch.compile(model, backend="mucc")` divides a call, with predicted times on a card.
 
     `keywords` are arguments of the call, as `inputs` are.
 
@@ -79,14 +90,18 @@ def explain(
     mucc does not know, and what the model raises.
     """
     card = get_card(device)
-    recorder = _Recorder(Options(target=card.target.name, compute=compute, fallback="error"))
+    options = Options.of(
+        {
+            "target": card.target.name,
+            "compute": compute,
+            "margin": margin,
+            "fallback": "error",
+            "rest": "eager",
+        }
+    )
+    recorder = _Recorder(options, card)
     _with_backward(model, torch.compile(model, backend=recorder)(*inputs, **keywords), (inputs, keywords))
-    rates = Rates(card.device, card.target.facts.multiprocessor)
-    reports = [
-        GraphReport(name, program.text(), tuple(_parts(program, typical, card, rates)))
-        for name, program, typical in recorder.found
-    ]
-    return Explanation(tuple(reports), card.device.name)
+    return Explanation(tuple(map(_report, recorder.divided)), card.device.name)
 
 
 def _with_backward(model: Any, results: Any, inputs: Any) -> None:
@@ -103,35 +118,45 @@ def _with_backward(model: Any, results: Any, inputs: Any) -> None:
 class _Recorder(Backend):
     """A backend that divides graphs for the report, and lets PyTorch run them unchanged."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: Options, card: Card):
         super().__init__(options)
-        self.found: list[tuple[str, Program, Mapping[str, int]]] = []
+        self.card = card
 
     def target(self, inputs: Sequence[Any]) -> str:
-        assert self.options.target is not None
-        return self.options.target
+        return self.card.target.name
 
-    @property
-    def anywhere(self) -> bool:
-        return True
-
-    def compiled(self, module: Any, target: str, name: str) -> Any:
-        self.found.append((name, *self.cut(module, target, {})))
-        return boxed(module)
+    def graph_pass(self, options: Options, target: str, is_inference: bool) -> RegionsPass:
+        return _RecordingPass(options, self.card, is_inference, True, self.divided.append)
 
 
-def _parts(program: Program, typical: Mapping[str, int], card: Card, rates: Rates) -> list[Part]:
-    parts: list[Part] = []
-    for step in program.steps:
-        if isinstance(step, Kernel):
-            (sol,) = analyse_module(ModuleOp([step.op.clone()]), card, typical)
-            names = tuple(_operation(n) for n in step.piece.nodes if not is_part(n))
-            parts.append(Part(step.name, True, names, None, sol.bound.seconds))
-        elif not is_host(step.node) and not is_part(step.node):
-            work = work_of(step.node)
-            bound = rates.bound({_unit(program, step): work.operations}, work.bytes)
-            parts.append(Part(step.node.name, False, (_operation(step.node),), step.reason, bound.seconds))
-    return parts
+class _RecordingPass(RegionsPass):
+    """The pass without its effect: it builds nothing, and leaves graphs as they are."""
+
+    def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
+        return {}
+
+    def apply(self, graph: Any, copy: Any, meta: Any, dims: Any, choice: Choice) -> list[Kernel]:
+        return choice.kernels
+
+
+def _report(divided: Divided) -> GraphReport:
+    choice = divided.choice
+    taken = sum(d.mucc for d in choice.decisions if d.taken)
+    return GraphReport(
+        divided.name,
+        divided.program.text(),
+        tuple(map(_part, choice.decisions)),
+        len(divided.program.graph.nodes),
+        choice.alone,
+        choice.rest + taken,
+    )
+
+
+def _part(decision: Decision) -> Part:
+    operations = tuple(_operation(n) for n in decision.nodes if not is_part(n))
+    return Part(
+        decision.name, decision.taken, operations, decision.reason or None, decision.inductor, decision.mucc
+    )
 
 
 def _operation(node: Any) -> str:
@@ -139,27 +164,22 @@ def _operation(node: Any) -> str:
     return schema.name.replace("::", ".") if schema is not None else str(node.target)
 
 
-def _unit(program: Program, step: Opaque) -> str:
-    """Name the implementation of an operation."""
-    if not is_product(step.node):
-        return "fp32"
-    dtypes = {str(t.dtype).removeprefix("torch.") for t in tensors_of(step.node)}
-    if "float32" not in dtypes:
-        return "tensor.f16" if "float16" in dtypes else "tensor.bf16"
-    matmul = program.graph.formats.matmul
-    return "fp32" if matmul == "f32" else f"tensor.{matmul}"
-
-
 def _lines(number: int, graph: GraphReport, card: str) -> str:
     kernels = sum(p.is_kernel for p in graph.parts)
     lines = [
-        f"graph {number} ({graph.name}): {kernels} kernel{'' if kernels == 1 else 's'}, "
-        f"{len(graph.parts) - kernels} operations with PyTorch; kernels have {graph.covered:.1%} of "
-        f"{graph.seconds * 1e6:.4g} us, the sum of bounds on {card}"
+        f"graph {number} ({graph.name}): mucc takes {kernels} region{'' if kernels == 1 else 's'} among "
+        f"{graph.operations} operations; expected {_us(graph.seconds)} us on {card}, "
+        f"{_us(graph.alone)} with Inductor alone"
     ]
     for part in graph.parts:
-        share = part.seconds / graph.seconds if graph.seconds else 0.0
-        what = "kernel " if part.is_kernel else "PyTorch"
-        why = ", ".join(part.operations) if part.is_kernel else f"{part.operations[0]}: {part.reason}"
-        lines.append(f"  {share:>6.1%}  {what}  {part.name}: {why[:LONGEST]}")
+        who = "mucc    " if part.is_kernel else "Inductor"
+        why = ", ".join(part.operations)
+        if part.reason:
+            why = f"{part.operations[0]}: {part.reason}" if len(part.operations) == 1 else part.reason
+        times = f"{_us(part.mucc):>8} for {_us(part.inductor):>8} us" if isfinite(part.mucc) else " " * 24
+        lines.append(f"  {who}  {times}  {part.name}: {why[:LONGEST]}")
     return "\n".join(lines)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:.4g}"

@@ -168,6 +168,49 @@ def attention(
     return _grouped_heads(b, q, k, v, mask, causal, scale)
 
 
+@lowers(
+    aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_flash_attention_for_cpu.default
+)
+def flash_attention(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+) -> Built:
+    return _only_result(attention(b, q, k, v, attn_mask, dropout, causal, scale=scale, enable_gqa=True))
+
+
+@lowers(
+    aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default
+)
+def biased_attention(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    logsumexp: bool,
+    dropout: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    scale: float | None = None,
+) -> Built:
+    return _only_result(attention(b, q, k, v, bias, dropout, causal, scale=scale, enable_gqa=True))
+
+
+def _only_result(result: Built) -> Built:
+    """Return attention's first value: what backward passes and debuggers read is not computed."""
+    assert isinstance(result, SSAValue)
+    return result, None
+
+
 def _grouped_heads(
     b: Builder, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None
 ) -> SSAValue:

@@ -20,6 +20,7 @@ from mucc.torch.importer.lowering import (
     aten,
     dtype_of,
     lowers,
+    prims,
 )
 
 _UNARY: dict[str, Callable[..., Operation]] = {
@@ -285,7 +286,12 @@ def isnan(b: Builder, x: Any) -> Built:
     return b.add(e.CmpOp("ne", x, x))
 
 
-@lowers(aten.to.dtype, aten._to_copy.default, aten._to_copy.default, aten.to.dtype_layout)
+@lowers(
+    aten.to.dtype,
+    aten._to_copy.default,
+    aten.to.dtype_layout,
+    prims.convert_element_type.default,
+)
 def convert(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
     value, dtype = b.value(x), b.result.dtype
     if dtype not in MU_DTYPES:

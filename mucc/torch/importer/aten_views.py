@@ -36,6 +36,7 @@ from mucc.torch.importer.lowering import (
     dtype_of,
     fixed,
     lowers,
+    prims,
 )
 
 BEYOND = 2**63 - 1
@@ -400,3 +401,8 @@ def arange(b: Builder, start: float, end: float, step: float = 1, **options: Any
 @lowers(aten.arange.default)
 def arange_to(b: Builder, end: float, **options: Any) -> Built:
     return arange(b, 0, end)
+
+
+@lowers(prims.iota.default)
+def iota(b: Builder, length: int, *, start: int, step: int, **options: Any) -> Built:
+    return arange(b, start, start + step * length, step)

@@ -144,8 +144,9 @@ def _names(text: str) -> list[str]:
 MOVING = frozenset(
     _names(
         """
-        alias arange as_strided cat clone constant_pad_nd contiguous copy detach diagonal embedding empty
-        empty_like empty_strided expand eye fill flip full full_like gather index index_select
+        alias arange as_strided cat clone constant_pad_nd contiguous convert_element_type copy detach diagonal
+        embedding empty
+        empty_like empty_strided expand eye fill flip full full_like gather index index_select iota
         lift_fresh_copy linspace masked_select movedim narrow new_empty new_full new_ones new_zeros one_hot
         ones ones_like permute pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d
         reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d
@@ -250,7 +251,11 @@ def _grouped(call: Call) -> Count:
     return Count({dtype_of(call["self"]): 2 * groups * lhs[-2] * lhs[-1] * rhs[-1]}, plain)
 
 
-@_counts("scaled_dot_product_attention")
+@_counts(
+    "scaled_dot_product_attention",
+    *(f"_scaled_dot_product_{name}_attention" for name in ("flash", "efficient", "cudnn")),
+    "_scaled_dot_product_flash_attention_for_cpu",
+)
 def _attention(call: Call) -> Count:
     """Both products and the softmax; of causal ones with as many rows as columns what is not masked."""
     q, k, v = (sizes(call[n]) for n in ("query", "key", "value"))

@@ -69,6 +69,10 @@ def _bound(node: Node, known: Mapping[Node, int | None]) -> int | None:
         return 1
     if packet is _aten.arange:
         return _sum(sizes)
+    if packet is torch.ops.prims.iota:
+        given = [node.kwargs["start"], node.kwargs["step"], *node.args]
+        whole = all(isinstance(n, int) for n in given)
+        return abs(given[0]) + abs(given[1]) * given[2] if whole else None
     if packet in _NUMBERING:
         extents = maker.args[0].meta["val"].shape
         return max((e if isinstance(e, int) else LARGEST for e in extents), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from mucc.dialects.mu.types import DTYPES, Dim, Dims, ElementType, Shaped, Tenso
 from mucc.torch.importer.capture import torch
 
 aten: Any = torch.ops.aten
+importlib.import_module("torch._prims")  # registers the operations of the next line
+prims: Any = torch.ops.prims
 
 FLOATS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 HALVES = ("float16", "bfloat16")

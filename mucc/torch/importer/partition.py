@@ -161,7 +161,7 @@ def is_host(node: Node) -> bool:
     return is_extent(node) or "_assert" in str(node.target) or "sym_constrain" in str(node.target)
 
 
-def _keeps_place(node: Node) -> bool:
+def keeps_place(node: Node) -> bool:
     """Whether a call must stay behind the last one of its kind: it draws random numbers, or has effects."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return isinstance(node.target, torch._ops.HigherOrderOperator)
@@ -261,9 +261,8 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
     Without a `judge` everything that `mu` says is in a piece. With one, only what it lets pass: views of
     what no kernel makes are left to torch then, where they cost nothing.
     """
-    graph.nodes = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
-    reasons = _classify(graph, judge)
-    in_order = [n for n in graph.nodes if n in reasons and _keeps_place(n)]
+    reasons = classify(graph, judge)
+    in_order = [n for n in graph.nodes if n in reasons and keeps_place(n)]
     graph.before = dict(zip(in_order[1:], in_order, strict=False))
     steps: list[Step] = []
     for group in _groups(graph, reasons):
@@ -275,8 +274,9 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
     return _ordered(graph, steps)
 
 
-def _classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
-    """Why each opaque node is that; finds aliases and constants too."""
+def classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
+    """Return why each opaque node is that; finds the graph's nodes, aliases and constants too."""
+    graph.nodes = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
     reasons: dict[Node, str] = {}
     leaving = set(returned(graph.captured))
     changing = {m.target for m in graph.captured.mutations}
@@ -405,12 +405,12 @@ def _groups(graph: Graph, reasons: Mapping[Node, str]) -> Iterator[Step]:
 def _delay(graph: Graph, phases: dict[Node, int], kernels: Mapping[Node, Node]) -> None:
     """Compute what only kernels read as late as that, where it may be part of what reads it."""
     for node in reversed(kernels):
-        users = _readers(graph, node)
+        users = readers(graph, node)
         if users and not is_part(node) and all(u in kernels and not is_part(u) for u in users):
             phases[node] = min(phases[u] for u in users)
 
 
-def _readers(graph: Graph, node: Node) -> list[Node]:
+def readers(graph: Graph, node: Node) -> list[Node]:
     """Return the readers of a node's value, under any of its names."""
     return [u for name in names_of(graph, node) for u in name.users if u not in graph.aliases]
 

@@ -1,0 +1,293 @@
+"""Predict how long regions of a graph take: as kernels of mucc, and as Inductor lowers them.
+
+Both come from the same rates of a card, so that errors of the rates cancel. Where they do not, Inductor is
+favoured: it fuses everything that it might, and its libraries reach the rates that were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import Any, cast
+
+from mucc.analysis.bound import Bound, Rates
+from mucc.analysis.products import products
+from mucc.analysis.sol import analyse_stage, complete
+from mucc.compiler.program import compile_source
+from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.kernels.registry import kernels_of, kind_of
+from mucc.target.devices import Card
+from mucc.torch.importer.capture import torch
+from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
+from mucc.torch.importer.partition import Graph, Node, is_host, is_part, returned, tensor_inputs
+from mucc.torch.importer.work import ALIASES, work_of
+
+LAUNCH = 2.5e-6
+"""Seconds that a launch adds to a kernel in a stream, as the cost model of sm_90a has it."""
+
+CALL = 5e-6
+"""Seconds that a kernel which multiplies matrices takes on an H200 beside its work at the least: 5 to 10 us
+for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
+
+NEAR = 160
+"""The operations before and behind a call that count for what a region around it gains."""
+
+SHARES = {"attention": 0.8, "convolution": 0.6}
+"""The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
+
+Decisions 39 and 40 have the figures: attention 0.74 to 1.37 of the best backend, convolutions 0.5 to 1.6.
+"""
+
+OTHERS = 0.85
+"""The same of all other stages; of reductions decision 35 has it."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The predicted time of one kernel of mucc, or the reason why it cannot be compiled."""
+
+    seconds: float
+    kernels: int = 0
+    problem: str | None = None
+
+
+def costs_of(card: Card) -> Costs:
+    """Return the predictor of times on a card, which all graphs of the process share."""
+    key = card.target.name, card.device.key, tuple(sorted(card.device.measured.items()))
+    return _COSTS.setdefault(key, Costs(card))
+
+
+@dataclass
+class Costs:
+    """Predictor of times on one card."""
+
+    card: Card
+    known: dict[tuple[str, tuple[tuple[str, int], ...]], Predicted] = field(
+        default_factory=dict[tuple[str, tuple[tuple[str, int], ...]], Predicted]
+    )
+
+    @cached_property
+    def rates(self) -> Rates:
+        return Rates(self.card.device, self.card.target.facts.multiprocessor, measured=True)
+
+    def kernel(self, program: str, dims: Mapping[str, int]) -> Predicted:
+        """Predict the time of a program of one kernel, for typical values of its open dims."""
+        key = program, tuple(sorted(dims.items()))
+        if key not in self.known:
+            self.known[key] = self._predicted(program, dims)
+        return self.known[key]
+
+    def _predicted(self, program: str, dims: Mapping[str, int]) -> Predicted:
+        target = self.card.target.name
+        try:
+            made = compile_source(Source("<torch.compile>", program), target, dims=dims)
+        except DiagnosticError as error:
+            first = next(d for d in error.diagnostics if d.severity is Severity.ERROR)
+            return Predicted(inf, problem=f"{first.code}: {first.message}")
+        except Exception as error:  # a defect of mucc must not cost the graph
+            return Predicted(inf, problem=f"MU9001: {type(error).__name__}: {error}".splitlines()[0])
+        stages = self._stages(made.stages, dims)
+        total, count = 0.0, 0
+        for _, op in kernels_of(made.cutlass):
+            kind = kind_of(op)
+            count += 1
+            of_stage, bound, multiplies = stages[op.stage.data]
+            begin = CALL if multiplies else LAUNCH
+            if (workload := kind.workload(target, op, dims)) is not None:
+                estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
+                total += max(estimate.seconds, bound.seconds + begin)
+            else:
+                total += bound.seconds / SHARES.get(of_stage, OTHERS) + begin
+        return Predicted(total, count)
+
+    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[str, Bound, bool]]:
+        """Return the kind of each stage, its bound, and whether it multiplies matrices."""
+        found: dict[str, tuple[str, Bound, bool]] = {}
+        for kernel in (op for op in module.body.block.ops if isinstance(op, KernelOp)):
+            values = complete(dims, kernel)
+            for stage in (op for op in kernel.body.block.ops if isinstance(op, StageOp)):
+                analysed = analyse_stage(stage, self.rates, values)
+                multiplies = any(products(op) for op in stage.body.block.ops)
+                found[analysed.name] = analysed.kind, analysed.bound, multiplies
+        return found
+
+    def moved(self, bytes: float) -> float:
+        """Return the seconds that so many bytes take to or from memory."""
+        return bytes / self.rates["dram"]
+
+    def call(self, graph: Graph, node: Node) -> float:
+        """Predict the time of a library's kernel, or of another operation that Inductor calls as it is."""
+        count, work = count_of(node), work_of(node)
+        formats = graph.formats
+        if count is None:
+            units = {"fp32": work.operations}
+        else:
+            units = count.units(formats.conv if count.by_cudnn else formats.matmul)
+        return self.rates.bound(units, work.bytes).seconds + CALL
+
+
+_COSTS: dict[object, Costs] = {}
+
+Group = Collection[Node]
+
+
+class Lowered:
+    """A graph as Inductor lowers it: calls of libraries, and fused kernels of everything between them.
+
+    Operations that hang together are one kernel if no call lies between them. It reads each value from
+    outside once, and writes what is read elsewhere.
+    """
+
+    def __init__(self, graph: Graph, costs: Costs):
+        self.graph, self.costs = graph, costs
+        self.leaving = set(returned(graph.captured))
+        self.nodes = [n for n in graph.nodes if not is_host(n) and not _is_view(n)]
+        self.reads = {n: dict(self._read(n)) for n in self.nodes}
+        self.fused = {n for n in self.nodes if is_fused(n)}
+        self.calls = {n: costs.call(graph, n) for n in self.nodes if n not in self.fused}
+        self.writes = {n: sum(bytes_of(v) for v in values_of(n)) for n in self.nodes}
+        self.left = {_origin(n) for n in graph.captured.graph.nodes if n.name in self.leaving}
+        self.users: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            for source in self.reads[node]:
+                self.users.setdefault(source, []).append(node)
+        self.place = {n: i for i, n in enumerate(self.nodes)}
+
+    def _read(self, node: Node) -> Iterator[tuple[Node, int]]:
+        """Yield what a node reads: the producer behind views, and bytes."""
+        for source in tensor_inputs(node):
+            origin = _origin(source)
+            yield origin, min(read_bytes(node, source), _bytes(origin) or read_bytes(node, source))
+
+    def near(self, node: Node) -> range:
+        """Return the places of the nodes around one, which a region that begins there can change."""
+        place = self.place[node]
+        return range(max(0, place - NEAR), min(len(self.nodes), place + NEAR))
+
+    def seconds(self, groups: Sequence[Group] = (), within: range | None = None) -> float:
+        """Predict the time of what remains if the groups are taken out; infinite if one cannot be by itself.
+
+        A group cannot where a value leaves it and comes back. `within` limits all to a part of the graph.
+        """
+        nodes = self.nodes if within is None else self.nodes[within.start : within.stop]
+        inside = set(nodes)
+        owner = {n: g for g, group in enumerate(groups) for n in group if n in inside}
+        order = self._order(nodes, owner)
+        if order is None:
+            return inf
+        left = {n for n in nodes if n in self.left or any(u not in inside for u in self.users.get(n, ()))}
+        phases = self._phases(nodes, owner, order, left)
+        leader = {n: n for n in nodes if n in self.fused and n not in owner}
+
+        def find(node: Node) -> Node:
+            while leader[node] is not node:
+                leader[node] = node = leader[leader[node]]
+            return node
+
+        for node in leader:
+            for source in self.reads[node]:
+                if source in leader and phases[source] == phases[node]:
+                    leader[find(node)] = find(source)
+        total = sum(self.calls[n] for n in nodes if n in self.calls and n not in owner)
+        read: dict[Node, dict[Node, int]] = {}
+        written: dict[Node, None] = {}
+        for node in nodes:
+            own = find(node) if node in leader else None
+            for source, bytes in self.reads[node].items():
+                if source in leader and find(source) is not own:
+                    written[source] = None
+                if own is not None and (source not in leader or find(source) is not own):
+                    values = read.setdefault(own, {})
+                    values[source] = max(values.get(source, 0), bytes)
+            if own is not None:
+                read.setdefault(own, {})
+        written.update((n, None) for n in left if n in leader)
+        moved = sum(sum(values.values()) for values in read.values())
+        return total + self.costs.moved(moved + sum(self.writes[n] for n in written)) + LAUNCH * len(read)
+
+    def _order(self, nodes: Sequence[Node], owner: Mapping[Node, int]) -> list[Any] | None:
+        """Sort nodes and groups after what they read; None if there is a cycle."""
+
+        def unit(node: Node) -> Any:
+            return owner.get(node, node)
+
+        waiting: dict[Any, int] = {}
+        readers: dict[Any, list[Any]] = {}
+        inside = set(nodes)
+        for node in nodes:
+            own = unit(node)
+            waiting.setdefault(own, 0)
+            for source in self.reads[node]:
+                if source in inside and unit(source) != own:
+                    readers.setdefault(unit(source), []).append(own)
+                    waiting[own] += 1
+        order = [u for u, count in waiting.items() if not count]
+        for done in order:
+            for reader in readers.get(done, ()):
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    order.append(reader)
+        return order if len(order) == len(waiting) else None
+
+    def _phases(
+        self, nodes: Sequence[Node], owner: Mapping[Node, int], order: Sequence[Any], left: Collection[Node]
+    ) -> dict[Node, int]:
+        """Assign each operation its turn: those that can be fused have even ones, calls odd ones.
+
+        What only fused operations read is computed with the first of them.
+        """
+        members: dict[Any, list[Node]] = {}
+        for node in nodes:
+            members.setdefault(owner.get(node, node), []).append(node)
+        phases: dict[Node, int] = {}
+        for unit in order:
+            own = members[unit]
+            is_fused = own[0] in self.fused and own[0] not in owner
+            phase = 0
+            for source in (s for n in own for s in self.reads[n] if s in phases):
+                apart = is_fused != (source in self.fused and source not in owner)
+                phase = max(phase, phases[source] + apart)
+            phases.update(dict.fromkeys(own, phase))
+        for unit in reversed(order):
+            (node, *_) = members[unit]
+            if node not in self.fused or node in owner or node in left:
+                continue
+            later = self.users.get(node, [])
+            if later and all(u in self.fused and u not in owner for u in later):
+                phases[node] = max(phases[node], min(phases[u] for u in later))
+        return phases
+
+
+def is_fused(node: Node) -> bool:
+    """Whether Inductor makes code of its own for an operation, which it fuses with others around it."""
+    if is_part(node):
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    name = node.target.overloadpacket.__name__
+    return name in MOVING or name in REDUCING or torch.Tag.pointwise in node.target.tags
+
+
+def _is_view(node: Node) -> bool:
+    return is_part(node) or getattr(node.target, "overloadpacket", None) in ALIASES
+
+
+def _origin(node: Node) -> Node:
+    """Return the node that makes the memory which a value lies in."""
+    while node.op == "call_function" and _is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def values_of(node: Node) -> list[Any]:
+    """Return the values of a node: of several where it makes a tuple."""
+    value = node.meta.get("val")
+    return list(cast("Sequence[Any]", value)) if isinstance(value, tuple | list) else [value]
+
+
+def _bytes(node: Node) -> int:
+    return sum(bytes_of(v) for v in values_of(node))

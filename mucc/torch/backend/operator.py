@@ -1,0 +1,210 @@
+"""The torch operator that runs a kernel of mucc within Inductor's graphs: `torch.ops.mucc.run_kernel`.
+
+One operator serves all kernels: the program is an argument, as text. A graph that Inductor takes from its
+cache in another process holds all that it needs so, and finds the library in mucc's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mucc import frontend
+from mucc.diagnostics.core import Source
+from mucc.dialects.mu.interpreter import interpret_kernel
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.types import Dims, Shaped, dtype_name
+from mucc.library import extents
+from mucc.library.errors import MuccError
+from mucc.runtime.build import CompileError, MuccWarning, compile_programs
+from mucc.runtime.torch_glue import DTYPES, TorchKernel
+from mucc.runtime.views import call_anyhow
+from mucc.torch.importer.capture import torch
+
+Tensors = Sequence[Any]
+Run = Callable[[Tensors], list[Any]]
+"""A function that runs a kernel on contiguous tensors of the parameters' dtypes, and returns new tensors."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the operator is to run: the text of one kernel, and how.
+
+    `dims` are typical values of open dims, for the choice of schedules. With `interpret` the interpreter
+    computes all calls. With `strict`, calls that the kernel refuses raise; else the interpreter computes
+    them, with a warning.
+    """
+
+    program: str
+    target: str
+    dims: tuple[tuple[str, int], ...] = ()
+    interpret: bool = False
+    strict: bool = False
+
+    @property
+    def text(self) -> str:
+        """The request as the operator's argument."""
+        return json.dumps(
+            [self.program, self.target, dict(self.dims), self.interpret, self.strict], ensure_ascii=False
+        )
+
+    @staticmethod
+    def of(text: str) -> Request:
+        program, target, dims, interpret, strict = json.loads(text)
+        return Request(program, target, tuple(dims.items()), interpret, strict)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The shapes of a kernel's parameters and results, with named dims, and the results' dtypes in torch."""
+
+    kernel: KernelOp
+    parameters: tuple[Dims, ...]
+    results: tuple[tuple[Dims, Any], ...]
+
+    @property
+    def name(self) -> str:
+        return self.kernel.sym_name.data
+
+    def empty(self, tensors: Tensors) -> list[Any]:
+        """Allocate results for these arguments, contiguous, on their device. Extents may be symbolic."""
+        wanted = extents.names_of(d for dims in self.parameters for d in dims)
+        sizes: dict[str, Any] = {}
+        for name, source in extents.sources(self.parameters, sorted(wanted)).items():
+            sizes[name] = source.at(sizes, tensors[source.array].shape[source.axis])
+        return [
+            tensors[0].new_empty([extents.polynomial(d).at(sizes) for d in dims], dtype=dtype)
+            for dims, dtype in self.results
+        ]
+
+
+@cache
+def signature_of(program: str) -> Signature:
+    """Parse the text of one kernel. Raises DiagnosticError."""
+    parsed, sink = frontend.parse(Source("<torch.compile>", program))
+    sink.raise_if_errors()
+    module = frontend.lower(parsed, sink)
+    sink.raise_if_errors()
+    (kernel,) = (op for op in module.body.block.ops if isinstance(op, KernelOp))
+    results = [Shaped.of(t) for t in kernel.output_types]
+    return Signature(
+        kernel,
+        tuple(Shaped.of(a.type).dims for a in kernel.body.block.args),
+        tuple((r.dims, DTYPES[dtype_name(r.element_type)]) for r in results),
+    )
+
+
+def interpreted(program: str) -> Run:
+    """Return a function that runs a kernel by the interpreter, in float64, wherever its tensors are."""
+    signature = signature_of(program)
+
+    def run(tensors: Tensors) -> list[Any]:
+        found = interpret_kernel(signature.kernel, list(tensors))
+        return [
+            torch.as_tensor(r).to(tensors[0].device, t).contiguous()
+            for r, (_, t) in zip(found, signature.results, strict=True)
+        ]
+
+    return run
+
+
+def build(requests: Sequence[Request]) -> dict[Request, CompileError]:
+    """Build and load the kernels that this process does not have yet; returns those that do not compile.
+
+    Raises what is no error of a program, such as a missing toolchain that no cached library stands in for.
+    """
+    problems: dict[Request, CompileError] = {}
+    with _lock:
+        missing = [r for r in dict.fromkeys(requests) if r not in _loaded]
+        for request in missing:
+            if request.interpret:
+                _loaded[request] = interpreted(request.program)
+        programs = [r for r in missing if not r.interpret]
+        for target in dict.fromkeys(r.target for r in programs):
+            own = [r for r in programs if r.target == target]
+            made = compile_programs([(r.program, dict(r.dims)) for r in own], target)
+            for request, module in zip(own, made, strict=True):
+                if isinstance(module, CompileError):
+                    problems[request] = module
+                else:
+                    _loaded[request] = _launched(module.kernels[0])
+    return problems
+
+
+def _launched(kernel: Any) -> Run:
+    glue = TorchKernel(kernel)
+
+    def call(*tensors: Any) -> list[Any]:
+        return glue.run_apart(tensors)
+
+    def run(tensors: Tensors) -> list[Any]:
+        return call_anyhow(call, tensors)
+
+    return run
+
+
+@cache
+def _ready(text: str) -> Run:
+    """Return the kernel of a request, built if this process has not yet. Raises CompileError."""
+    request = Request.of(text)
+    if request not in _loaded and (problems := build([request])):
+        raise problems[request]
+    run = _loaded[request]
+    if request.strict:
+        return run
+    return _Lenient(signature_of(request.program).name, run, request.program)
+
+
+class _Lenient:
+    """A kernel whose refused calls the interpreter computes, with one warning."""
+
+    def __init__(self, name: str, run: Run, program: str):
+        self.name, self.run, self.program = name, run, program
+        self.warned = False
+
+    def __call__(self, tensors: Tensors) -> list[Any]:
+        try:
+            return self.run(tensors)
+        except MuccError as error:
+            if not self.warned:
+                self.warned = True
+                message = f"MU7063: PyTorch computes '{self.name}' for some arguments: {error}"
+                warnings.warn(message, MuccWarning, stacklevel=2)
+            return interpreted(self.program)(tensors)
+
+
+def run_request(tensors: Tensors, request: str) -> list[Any]:
+    """Run the operator: the kernel of a request on its arguments; returns new tensors."""
+    return _ready(request)(tensors)
+
+
+def _fake(tensors: Tensors, request: str) -> list[Any]:
+    return signature_of(Request.of(request).program).empty(tensors)
+
+
+def tags() -> tuple[Any, ...]:
+    """Return the tags of the operator in this version of torch: arguments are contiguous, as traced."""
+    found: Mapping[str, Any] = {
+        name: tag
+        for name in ("needs_contiguous_strides", "needs_exact_strides", "needs_fixed_stride_order")
+        if (tag := getattr(torch.Tag, name, None)) is not None
+    }
+    return (torch.Tag.pt2_compliant_tag, *list(found.values())[:1])
+
+
+_loaded: dict[Request, Run] = {}
+"""Kernels of this process."""
+
+_lock = threading.RLock()
+
+_LIBRARY = torch.library.Library("mucc", "FRAGMENT")
+_LIBRARY.define("run_kernel(Tensor[] tensors, str request) -> Tensor[]", tags=tags())
+_LIBRARY.impl("run_kernel", run_request, "CompositeExplicitAutograd")
+torch.library.register_fake("mucc::run_kernel", _fake, lib=_LIBRARY)
+
+RUN_KERNEL: Any = torch.ops.mucc.run_kernel.default

@@ -1,0 +1,226 @@
+"""The pass that Inductor runs over each graph: it puts kernels of mucc in the place of regions."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.build.cache.keys import package_fingerprint
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.files.digest import digest
+from mucc.frontend.names import Names
+from mucc.frontend.source import kernel_text
+from mucc.library.errors import MuccError
+from mucc.runtime.build import MuccWarning
+from mucc.target import get_target
+from mucc.target.devices import Card, calibrated
+from mucc.torch.backend.expected import costs_of
+from mucc.torch.backend.graphs import graph_of
+from mucc.torch.backend.operator import Request, build
+from mucc.torch.backend.options import Options
+from mucc.torch.backend.regions import Choice, choose
+from mucc.torch.backend.rewrite import Copy, Region
+from mucc.torch.importer.emit import Kernel, emit_piece
+from mucc.torch.importer.judge import compiles
+from mucc.torch.importer.partition import Graph, Opaque, Piece, is_part, returned
+from mucc.torch.importer.program import Program, cut, formats
+
+_graph_pass: Any = importlib.import_module("torch._inductor.custom_graph_pass")
+
+log = logging.getLogger("mucc.torch")
+
+LONGEST_NAME = 40
+"""The most characters of a kernel's name, which is made of names of its operations."""
+
+
+@dataclass
+class Divided:
+    """A graph of Inductor, divided: a program of the kernels that stand in it, and what was decided.
+
+    `name` is forward, backward or inference; `dims` are typical values of open extents.
+    """
+
+    name: str
+    program: Program
+    dims: Mapping[str, int]
+    choice: Choice
+
+
+class RegionsPass(_graph_pass.CustomGraphPass):
+    """A pass behind AOTAutograd (`post_grad_custom_pre_pass`) for graphs on one card.
+
+    `report` is called with each graph that was divided.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        card: Card,
+        is_inference: bool,
+        anywhere: bool,
+        report: Callable[[Divided], None],
+    ):
+        self.options, self.card, self.is_inference, self.anywhere = options, card, is_inference, anywhere
+        self.report = report
+        self.costs = costs_of(card)
+        self.first: list[Any] = []
+
+    def behind(self, first: list[Any]) -> RegionsPass:
+        """Let other passes run before this one."""
+        self.first = first
+        return self
+
+    def uuid(self) -> Any:
+        """Return what Inductor's cache tells this pass from others by: everything that decides."""
+        formats_ = formats(self.options.compute, self.options.round)
+        if any(not isinstance(p, _graph_pass.CustomGraphPass) or not p.uuid() for p in self.first):
+            return None
+        others = tuple(repr(p.uuid()) for p in self.first)
+        card = (self.card.target.name, self.card.device.key, sorted(self.card.device.measured.items()))
+        return digest(package_fingerprint(), others, repr((self.options, formats_, card, self.anywhere)))
+
+    def __call__(self, graph: Any) -> None:
+        """Replace regions in a graph. What fails is reported, and the graph is left as it is."""
+        for other in self.first:
+            other(graph)
+        if any(n.op == "placeholder" and "val" not in n.meta for n in graph.nodes):
+            return  # the body of a control flow operation, which Inductor traces later
+        try:
+            divided = self.divided(graph, self.apply)
+        except Exception as error:
+            failed(error, self.options)
+            return
+        self.report(divided)
+
+    def divided(self, graph: Any, apply: Callable[..., list[Kernel]]) -> Divided:
+        """Divide a graph, and `apply` the choice. Raises what mucc raises; the graph is unchanged then."""
+        options = self.options
+        copy = Copy.of(graph)
+        meta, dims = graph_of(
+            copy.graph, graph.owning_module, formats(options.compute, options.round), self.anywhere
+        )
+        refused: dict[str, str] = {}
+        while True:
+            choice = self._choice(meta, dims, refused)
+            problems = self.built(choice, dims)
+            if not problems:
+                break
+            refused.update(problems)
+        kernels = apply(graph, copy, meta, dims, choice)
+        name = _name(graph, self.is_inference)
+        log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
+        return Divided(name, Program("graph", meta, [*kernels]), dims, choice)
+
+    def _choice(self, graph: Graph, dims: Mapping[str, int], refused: Mapping[str, str]) -> Choice:
+        leaving = returned(graph.captured)
+
+        def emit(piece: Piece) -> Kernel:
+            return emit_piece(graph, piece, name_of(piece), leaving, plain=True)
+
+        if self.options.regions == "expected":
+            return choose(graph, self.costs, dims, self.options.margin, emit, self._text, refused)
+        steps = cut(graph, compiles(self.card.target.name))
+        kernels = [emit(step) for step in steps if not isinstance(step, Opaque)]
+        return Choice([k for k in kernels if self._text(k) not in refused])
+
+    def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
+        """Build the kernels of a choice; returns why programs could not be built."""
+        requests = [self.request(k, dims) for k in choice.kernels]
+        problems = build(requests)
+        if problems and self.options.fallback == "error":
+            raise next(iter(problems.values()))
+        found = {r.program: f"{e.code}: {e.message}" for r, e in problems.items()}
+        for reason in dict.fromkeys(found.values()):
+            say_once("MU7060", f"Inductor compiles what mucc could not build a kernel of: {reason}")
+        return found
+
+    def apply(
+        self, graph: Any, copy: Copy, meta: Graph, dims: Mapping[str, int], choice: Choice
+    ) -> list[Kernel]:
+        """Put the kernels into the graph; returns those that could be."""
+        made: dict[Any, Any] = {}
+        taken: list[Kernel] = []
+        for kernel in choice.kernels:
+            region = Region.of(kernel, copy, meta)
+            if region.is_movable(graph):
+                keeps_order = self.options.rest == "eager"
+                region.replace(graph, meta, self.request(kernel, dims), keeps_order, made)
+                taken.append(kernel)
+        return taken
+
+    def request(self, kernel: Kernel, dims: Mapping[str, int]) -> Request:
+        """Return what the operator is asked for to run a kernel."""
+        typical = {d: _rounded(dims[d]) for d in kernel.op.dim_names if d in dims}
+        options = self.options
+        return Request(
+            self._text(kernel),
+            self.card.target.name,
+            tuple(typical.items()),
+            options.interpret,
+            options.fallback == "error",
+        )
+
+    def _text(self, kernel: Kernel) -> str:
+        """Generate the source of one kernel, with given schedules."""
+        text = kernel_text(kernel.op)
+        for name, settings in self.options.schedules.items():
+            if name.partition(".")[0] == kernel.name:
+                text += f"\nschedule {name} for {self.card.target.name} {{\n{settings}\n}}\n"
+        return text
+
+
+def failed(error: Exception, options: Options) -> None:
+    """Report that Inductor compiles a graph without mucc; with `fallback="error"`, raise the error."""
+    if options.fallback == "error":
+        raise error
+    coded = error.diagnostics[0] if isinstance(error, DiagnosticError) else error
+    is_coded = isinstance(coded, Diagnostic | MuccError)
+    what = f"{coded.code}: {coded.message}" if is_coded else repr(error)
+    warnings.warn(
+        f"MU7060: Inductor compiles a graph that mucc did not take: {what}", MuccWarning, stacklevel=2
+    )
+    log.info("a graph falls back to Inductor", exc_info=error)
+
+
+def name_of(piece: Piece) -> str:
+    """Name the kernel of a piece by its first operations."""
+    names = [
+        node.target._schema.name.partition("::")[2].strip("_") for node in piece.nodes if not is_part(node)
+    ]
+    name = "_".join(dict.fromkeys(names))
+    short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME].rstrip('_')}_and_more"
+    return Names().new(short)
+
+
+def card_of(target: str, device: str | None = None) -> Card:
+    """Return the card of a target by the driver's name; the target's first card if that is not known."""
+    devices = get_target(target).facts.devices
+    found = next((d for d in devices if d.name == device), devices[0])
+    return calibrated(Card(get_target(target), found))
+
+
+def _name(graph: Any, is_inference: bool) -> str:
+    """Return which graph of AOTAutograd a graph is, by the names of its inputs."""
+    if is_inference:
+        return "inference"
+    gradients = any(n.op == "placeholder" and n.name.startswith("tangents") for n in graph.nodes)
+    return "backward" if gradients else "forward"
+
+
+def _rounded(extent: int) -> int:
+    """Round a typical size to a power of two, so that similar sizes share cached kernels."""
+    return 1 << max(extent - 1, 7).bit_length()
+
+
+_said: set[str] = set()
+
+
+def say_once(code: str, message: str) -> None:
+    """Warn of something once in a process."""
+    if message not in _said:
+        _said.add(message)
+        warnings.warn(f"{code}: {message}", MuccWarning, stacklevel=3)

@@ -1,0 +1,358 @@
+"""Choose the regions of a graph that mucc computes: those that it is expected to win by more than a margin.
+
+A region begins with what Inductor would call a library for, and grows by what can be fused with that. The
+rest stays in the graph, which Inductor compiles as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from mucc.frontend.source import SourceError
+from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.importer.capture import torch
+from mucc.torch.importer.counting import bytes_of
+from mucc.torch.importer.emit import Kernel
+from mucc.torch.importer.lowering import Unsupported
+from mucc.torch.importer.partition import (
+    Graph,
+    Node,
+    Piece,
+    classify,
+    is_host,
+    is_part,
+    names_of,
+    readers,
+    returned,
+    tensor_inputs,
+)
+from mucc.torch.importer.work import ALIASES
+
+map_arg: Any = torch.fx.node.map_arg
+
+MOST = 64
+"""The most operations of a region."""
+
+WORTH = 0.01
+"""What a larger region has to gain beyond a smaller one, as a share of the kernel's time."""
+
+Emit = Callable[[Piece], Kernel]
+Text = Callable[[Kernel], str]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided about a region, and why. Times are predicted, or measured, in seconds.
+
+    `inductor` is what Inductor takes longer with the region than without it, `mucc` what the kernel takes.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    taken: bool
+    inductor: float
+    mucc: float
+    reason: str = ""
+    measured: bool = False
+
+    @property
+    def gain(self) -> float:
+        return self.inductor - self.mucc
+
+
+@dataclass
+class Choice:
+    """The regions of a graph: the kernels to use, and each decision in the order of the graph."""
+
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+    decisions: list[Decision] = field(default_factory=list[Decision])
+    alone: float = 0.0
+    """The predicted seconds of the graph as Inductor alone lowers it."""
+    rest: float = 0.0
+    """The predicted seconds of what remains to Inductor."""
+
+
+def choose(
+    graph: Graph,
+    costs: Costs,
+    dims: Mapping[str, int],
+    margin: float,
+    emit: Emit,
+    text: Text,
+    refused: Mapping[str, str],
+) -> Choice:
+    """Choose regions of a graph whose predicted gain is above a share of the time that mucc takes.
+
+    `emit` makes the kernel of a piece, `text` its program; programs in `refused` are not taken, for the
+    reason there.
+    """
+    return _Chooser(graph, costs, dims, margin, emit, text, refused).choice()
+
+
+class _Chooser:
+    def __init__(
+        self,
+        graph: Graph,
+        costs: Costs,
+        dims: Mapping[str, int],
+        margin: float,
+        emit: Emit,
+        text: Text,
+        refused: Mapping[str, str],
+    ):
+        self.graph, self.costs, self.dims, self.margin = graph, costs, dims, margin
+        self.emit, self.text, self.refused = emit, text, refused
+        self.reasons = classify(graph, None)
+        self.lowered = Lowered(graph, costs)
+        self.leaving = set(returned(graph.captured))
+        self.place = {n: i for i, n in enumerate(graph.nodes)}
+        self.taken: list[list[Node]] = []
+        self.own: set[Node] = set()
+        self.known: dict[str, Predicted] = {}
+        self.found = Choice()
+
+    def choice(self) -> Choice:
+        self.found.alone = self.lowered.seconds()
+        for seed in self.lowered.calls:
+            if not self._is_taken(seed) and _size(seed):
+                self._decide(seed)
+        self.found.rest = self.lowered.seconds(self.taken)
+        return self.found
+
+    def _is_taken(self, node: Node) -> bool:
+        return node in self.own
+
+    def _is_call(self, node: Node) -> bool:
+        """Whether Inductor would call a library for an operation."""
+        return node in self.lowered.calls
+
+    def _takes(self, node: Node) -> bool:
+        """Whether an operation may be part of a region."""
+        return (
+            node.op == "call_function"
+            and node not in self.reasons
+            and node not in self.graph.aliases
+            and node not in self.graph.constants
+            and not is_host(node)
+            and not self._is_taken(node)
+        )
+
+    def _decide(self, seed: Node) -> None:
+        """Take the best region around a call, or report why there is none."""
+        if seed in self.reasons:
+            self._left(seed, self.reasons[seed])
+            return
+        best: tuple[float, float, Predicted, list[Node]] | None = None
+        problem = ""
+        near = self.lowered.near(seed)
+        base = self.lowered.seconds(self.taken, near)
+        for nodes in self._candidates(seed):
+            inductor = base - self.lowered.seconds([*self.taken, nodes], near)
+            if inductor <= 0:
+                continue
+            predicted = self._predicted(nodes)
+            if predicted.problem:
+                problem = problem or predicted.problem
+                continue
+            gain = inductor - predicted.seconds
+            if best is None or gain > best[0] + WORTH * predicted.seconds:
+                best = gain, inductor, predicted, nodes
+        if best is None:
+            self._left(seed, problem or "nothing that could be a kernel by itself")
+            return
+        gain, inductor, predicted, nodes = best
+        taken = gain > self.margin * predicted.seconds
+        reason = "" if taken else "the expected gain is below the margin"
+        kernel = self.emit(Piece(nodes))
+        self.found.decisions.append(
+            Decision(kernel.name, tuple(nodes), taken, inductor, predicted.seconds, reason)
+        )
+        if taken:
+            self.found.kernels.append(kernel)
+            self.taken.append(nodes)
+            self.own.update(nodes)
+
+    def _predicted(self, nodes: list[Node]) -> Predicted:
+        """Predict the time of a region, once for all that are equal."""
+        key = self._form(nodes)
+        if key not in self.known:
+            self.known[key] = self._judged(nodes)
+        return self.known[key]
+
+    def _judged(self, nodes: list[Node]) -> Predicted:
+        try:
+            program = self.text(self.emit(Piece(nodes)))
+        except (SourceError, Unsupported) as error:
+            return Predicted(inf, problem=str(error))
+        if (reason := self.refused.get(program)) is not None:
+            return Predicted(inf, problem=reason)
+        return self.costs.kernel(program, self.dims)
+
+    def _form(self, nodes: list[Node]) -> str:
+        """Return a text that is the same for equal regions of a graph, wherever they are."""
+        numbers: dict[Node, str] = {}
+
+        def named(node: Node) -> Node | str:
+            node = self.graph.resolved(node)
+            if node in self.graph.constants or is_host(node):
+                return node.name
+            if node not in numbers:
+                numbers[node] = f"{len(numbers)}{[_shape(v) for v in values_of(node)]}"
+            return numbers[node]
+
+        rows: list[object] = []
+        for node in nodes:
+            args, options = map_arg((node.args, node.kwargs), named)
+            rows.append((str(node.target), args, options, named(node), self._is_result(node, set(nodes))))
+        return repr(rows)
+
+    def _left(self, seed: Node, reason: str) -> None:
+        self.found.decisions.append(
+            Decision(seed.name, (seed,), False, self.lowered.calls.get(seed, 0.0), inf, reason)
+        )
+
+    # Regions
+
+    def _candidates(self, seed: Node) -> Iterator[list[Node]]:
+        """Yield regions around a call, the smallest first, each once."""
+        found = [self._sorted(self._with_views({seed}))]
+        for prologue in (False, True):
+            for joined in (False, True):
+                for reductions in (False, True):
+                    region = self._grown(seed, prologue, joined, reductions)
+                    if region not in found:
+                        found.append(region)
+        yield from sorted(found, key=len)
+
+    def _grown(self, seed: Node, prologue: bool, joined: bool, reductions: bool) -> list[Node]:
+        """Grow a region by its readers, then by what only it reads."""
+        region = self._with_views({seed})
+        waiting = self._users(region)
+        while waiting and len(region) < MOST:
+            node = waiting.pop(0)
+            if node in region or not self._takes(node) or not (is_fused(node) or is_part(node)):
+                continue
+            if not reductions and _reduces(node):
+                continue
+            more = {node}
+            if joined:
+                more |= self._feeding(node, region, calls=True)
+            if self._leaves_and_returns(region | more):
+                more = {node}
+                if self._leaves_and_returns(region | more):
+                    continue
+            region |= self._with_views(more)
+            waiting = self._users(region)
+            waiting = [n for n in waiting if not self._leaves_and_returns(region | {n})]
+        self._trim(region, seed)
+        if prologue:
+            for node in list(region):
+                region |= self._feeding(node, region, calls=False)
+        return self._sorted(region)
+
+    def _users(self, region: Collection[Node]) -> list[Node]:
+        found = {u for n in region for u in readers(self.graph, n) if u.op == "call_function"}
+        return self._sorted(u for u in found if u not in region and u in self.place)
+
+    def _sorted(self, nodes: Iterator[Node] | Collection[Node]) -> list[Node]:
+        return sorted(nodes, key=self.place.__getitem__)
+
+    def _sources(self, node: Node) -> list[Node]:
+        return [self.graph.resolved(s) for s in tensor_inputs(node)]
+
+    def _with_views(self, nodes: set[Node]) -> set[Node]:
+        """Add the parts of tuples, and views that only these nodes read: kernels read through them."""
+        region = set(nodes)
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            for part in (u for u in node.users if is_part(u) and self._takes(u)):
+                region.add(part)
+            for source in self._sources(node):
+                if source not in region and _is_view(source) and self._is_own(source, region):
+                    region.add(source)
+                    waiting.append(source)
+        return region
+
+    def _is_own(self, node: Node, region: Collection[Node]) -> bool:
+        """Whether only a region reads a value."""
+        if not self._takes(node) or any(n.name in self.leaving for n in names_of(self.graph, node)):
+            return False
+        return all(u in region for u in readers(self.graph, node))
+
+    def _feeding(self, node: Node, region: Collection[Node], calls: bool) -> set[Node]:
+        """Return operations that only compute operands of a node; with `calls`, libraries' too."""
+        found: set[Node] = set()
+        waiting = [node]
+        while waiting and len(found) < MOST:
+            for source in self._sources(waiting.pop()):
+                known = {*region, node, *found}
+                if source in known or not self._is_own(source, known):
+                    continue
+                if is_part(source) or is_fused(source) or (calls and self._is_call(source)):
+                    found.add(source)
+                    waiting.append(source)
+        return found
+
+    def _leaves_and_returns(self, region: Collection[Node]) -> bool:
+        """Whether a value of a region is read outside by something that the region reads."""
+        last = max(self.place[n] for n in region)
+        outside: set[Node] = set()
+        for node in self.graph.nodes[min(self.place[n] for n in region) : last + 1]:
+            sources = self._sources(node)
+            if node in region:
+                if any(s in outside for s in sources):
+                    return True
+            elif any(s in region or s in outside for s in sources):
+                outside.add(node)
+        return False
+
+    def _trim(self, region: set[Node], seed: Node) -> None:
+        """Drop operations at the end that make the region write more, or what could follow it as well."""
+        changed = True
+        while changed:
+            changed = False
+            for node in reversed(self._sorted(region)):
+                if node is seed or any(u in region for u in readers(self.graph, node)):
+                    continue
+                before = self._written(region)
+                after = self._written(region - {node})
+                if after < before or (after == before and not self._is_last_of(node, region)):
+                    region.discard(node)
+                    changed = True
+
+    def _written(self, region: Collection[Node]) -> int:
+        return sum(_size(n) for n in region if not is_part(n) and self._is_result(n, region))
+
+    def _is_result(self, node: Node, region: Collection[Node]) -> bool:
+        for name in names_of(self.graph, node):
+            if name.name in self.leaving:
+                return True
+            if any(u not in region and u not in self.graph.aliases for u in name.users if u.op != "output"):
+                return True
+        return False
+
+    def _is_last_of(self, node: Node, region: Collection[Node]) -> bool:
+        """Whether an operation computes, and is not only a view or a conversion of what comes before."""
+        return not _is_view(node) and not is_part(node)
+
+
+def _shape(value: Any) -> str:
+    return f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def _is_view(node: Node) -> bool:
+    return getattr(node.target, "overloadpacket", None) in ALIASES
+
+
+def _reduces(node: Node) -> bool:
+    """Whether an operation has fewer elements than it reads."""
+    read = max((_size(s) for s in tensor_inputs(node)), default=0)
+    return not _is_view(node) and 2 * _size(node) < read
+
+
+def _size(node: Node) -> int:
+    return sum(bytes_of(v) for v in values_of(node))

@@ -1,0 +1,241 @@
+"""Replace regions of a graph of Inductor by calls of the operator that runs kernels."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mucc.torch.backend.graphs import order_of
+from mucc.torch.backend.operator import RUN_KERNEL, Request, signature_of
+from mucc.torch.importer.capture import torch
+from mucc.torch.importer.driver import restored_dtype, stored_dtype
+from mucc.torch.importer.emit import Kernel
+from mucc.torch.importer.lowering import Meta
+from mucc.torch.importer.partition import Graph, Node, keeps_place, names_of
+
+_aten = torch.ops.aten
+_convert = torch.ops.prims.convert_element_type.default
+
+
+@dataclass(frozen=True)
+class Region:
+    """A kernel in a graph of Inductor: the operations that it replaces, what it reads, and what it makes.
+
+    `kernel` is about a copy of the graph, in which linear layers are whole; the rest are nodes of the graph.
+    """
+
+    kernel: Kernel
+    nodes: tuple[Node, ...]
+    parameters: tuple[Node, ...]
+    results: tuple[Node, ...]
+
+    @staticmethod
+    def of(kernel: Kernel, copy: Copy, graph: Graph) -> Region:
+        """Find the region of a kernel; `graph` is about the copy."""
+        own: dict[Node, None] = {}
+        for node in kernel.piece.nodes:
+            for name in names_of(graph, node):
+                own.update(dict.fromkeys(copy.parts[name]))
+        return Region(
+            kernel,
+            tuple(own),
+            tuple(copy.parts[p][-1] for p in kernel.parameters),
+            tuple(copy.parts[r][-1] for r in kernel.results),
+        )
+
+    def is_movable(self, graph: Any) -> bool:
+        """Whether the kernel can stand in the place of its operations, as the graph is now.
+
+        It cannot where something between them changes memory, or where what has to stay behind it is to keep
+        its place among operations that do not.
+        """
+        own = set(self.nodes)
+        between = self._between(graph)
+        later = set(_behind(between, own))
+        if any(source in later for n in own for source in n.all_input_nodes):
+            return False
+        kept = [n for n in between if n.op == "call_function" and n not in own and keeps_place(n)]
+        if any(_changes_memory(n) for n in kept):
+            return False
+        moved = [n in later for n in kept]
+        return moved == sorted(moved)
+
+    def replace(
+        self, graph: Any, meta: Graph, request: Request, keeps_order: bool, made: dict[Node, Node]
+    ) -> None:
+        """Replace the operations by a call of the kernel.
+
+        `made` has the values that stand for those of regions before, and gets those of this one.
+
+        Arguments are converted and laid out by operations of the graph, which Inductor fuses with what makes
+        them. With `keeps_order`, results lie in memory as those that they replace; else they are contiguous.
+        """
+        between = self._between(graph)
+        later = set(_behind(between, set(self.nodes)))
+        place = _Place(graph, between[-1])
+        arguments = [_argument(place, made.get(p, p)) for p in self.parameters]
+        values = signature_of(request.program).empty([a.meta["val"] for a in arguments])
+        call = place.add(RUN_KERNEL, (arguments, request.text), values)
+        call.meta["eager_input_vals"] = (([a.meta["val"] for a in arguments], request.text), {})
+        for n, (result, copied) in enumerate(zip(self.results, self.kernel.results, strict=True)):
+            value = place.add(operator.getitem, (call, n), values[n])
+            if (dtype := restored_dtype(meta.meta(copied))) is not None:
+                value = place.add(_convert, (value, dtype), value.meta["val"].to(dtype))
+            if keeps_order and (order := order_of(result.meta["val"])) is not None:
+                value = _ordered(place, value, order)
+            for name in ("stack_trace", "nn_module_stack", "source_fn_stack", "original_aten"):
+                if name in result.meta:
+                    call.meta.setdefault(name, result.meta[name])
+            result.replace_all_uses_with(value)
+            made[result] = value
+        order = {node: n for n, node in enumerate(between)}
+        for node in sorted((n for n in self.nodes if n in order), key=order.__getitem__, reverse=True):
+            if node.users:
+                later.add(node)  # a view of what the kernel makes, or reads
+            else:
+                graph.erase_node(node)
+        for node in sorted(later, key=order.__getitem__):
+            place.move(node)
+
+    def _between(self, graph: Any) -> list[Node]:
+        """Return the part of a graph from the first operation of the region to the last."""
+        nodes, own = list(graph.nodes), set(self.nodes)
+        places = [n for n, node in enumerate(nodes) if node in own]
+        return nodes[places[0] : places[-1] + 1]
+
+
+@dataclass
+class _Place:
+    """A place in a graph, behind which nodes are added in order."""
+
+    graph: Any
+    last: Node
+
+    def add(self, target: Any, args: tuple[Any, ...], value: Any, **options: Any) -> Node:
+        with self.graph.inserting_after(self.last):
+            node = self.graph.call_function(target, args, options)
+        node.meta["val"] = value
+        self.last = node
+        return node
+
+    def move(self, node: Node) -> None:
+        self.last.append(node)
+        self.last = node
+
+
+def _argument(place: _Place, node: Node) -> Node:
+    """Return a value in the dtype and the layout that kernels read."""
+    value = node.meta["val"]
+    dtype = stored_dtype(Meta((), str(value.dtype).removeprefix("torch.")))
+    if dtype is not None:
+        node = place.add(_convert, (node, dtype), value.to(dtype))
+    if node.meta["val"].is_contiguous():
+        return node
+    options = {"memory_format": torch.contiguous_format}
+    return place.add(_aten.clone.default, (node,), _contiguous(node.meta["val"]), **options)
+
+
+def _contiguous(value: Any) -> Any:
+    return value.clone(memory_format=torch.contiguous_format)
+
+
+def _ordered(place: _Place, node: Node, order: Sequence[int]) -> Node:
+    """Lay out a contiguous value with its axes in another order, outermost first."""
+    back = [order.index(axis) for axis in range(len(order))]
+    turned = place.add(_aten.permute.default, (node, list(order)), node.meta["val"].permute(order))
+    options = {"memory_format": torch.contiguous_format}
+    laid = place.add(_aten.clone.default, (turned,), _contiguous(turned.meta["val"]), **options)
+    return place.add(_aten.permute.default, (laid, back), laid.meta["val"].permute(back))
+
+
+def _behind(between: Sequence[Node], own: Collection[Node]) -> list[Node]:
+    """Return the nodes that read what a region makes before its last operation, in order."""
+    own = set(own)
+    found: dict[Node, None] = {}
+    for node in between:
+        if node not in own and any(s in own or s in found for s in node.all_input_nodes):
+            found[node] = None
+    return list(found)
+
+
+def _changes_memory(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is None or schema.is_mutable
+
+
+# Linear layers
+
+
+@dataclass
+class Copy:
+    """A copy of a graph to look at, with linear layers put together again.
+
+    `parts` has the nodes of the graph that each node of the copy stands for; the last has its value.
+    """
+
+    graph: Any
+    parts: dict[Node, list[Node]]
+
+    @staticmethod
+    def of(graph: Any) -> Copy:
+        copied = torch.fx.Graph()
+        copies: dict[Node, Node] = {}
+        for node in graph.nodes:
+            copies[node] = copied.node_copy(node, copies.__getitem__)
+            copies[node].name = node.name
+        copy = Copy(copied, {c: [node] for node, c in copies.items()})
+        copied.eliminate_dead_code()
+        copy._join_linear()
+        return copy
+
+    def _join_linear(self) -> None:
+        """Restore `linear` where AOTAutograd has decomposed it.
+
+        `view(addmm(b, view(x, [-1, K]), permute(w)), [..., N])` is `linear(x, w, b)`, which can be one kernel
+        with what is done to its result; a view between would part them.
+        """
+        for node in list(self.graph.nodes):
+            if node.target not in _RESHAPES:
+                continue
+            product: Node = node.args[0]
+            if product.target not in (_aten.addmm.default, _aten.mm.default):
+                continue
+            *bias, rows, weight = product.args
+            if (
+                len(product.users) != 1
+                or product.kwargs
+                or rows.target not in _RESHAPES
+                or weight.target not in (_aten.permute.default, _aten.t.default)
+                or (weight.target is _aten.permute.default and list(weight.args[1]) != [1, 0])
+                or not _flattens(rows, node)
+                or (bias and bias[0].meta["val"].dim() != 1)
+            ):
+                continue
+            with self.graph.inserting_before(node):
+                linear = self.graph.call_function(_aten.linear.default, (rows.args[0], weight.args[0], *bias))
+            linear.meta.update(node.meta)
+            self.parts[linear] = [
+                *(self.parts[rows] + self.parts[weight]),
+                *(self.parts[product] + self.parts[node]),
+            ]
+            node.replace_all_uses_with(linear)
+            for unused in (node, product, rows, weight):
+                if not unused.users:
+                    self.graph.erase_node(unused)
+
+
+_RESHAPES = (_aten.view.default, _aten.reshape.default)
+
+
+def _flattens(rows: Node, result: Node) -> bool:
+    """Whether a reshape merges all axes but the last, and a later one restores them."""
+    whole, out = rows.args[0].meta["val"].shape, result.meta["val"].shape
+    inner = rows.meta["val"].shape
+    return (
+        len(whole) == len(out) > 2
+        and len(inner) == 2
+        and str(inner[1]) == str(whole[-1])
+        and list(map(str, whole[:-1])) == list(map(str, out[:-1]))
+    )
