@@ -48,6 +48,7 @@ FUNCTIONS = (
     Function("exp(clamp({}, -3, 3))", "torch.exp(x.clamp(-3, 3))"),
     Function("expm1(clamp({}, -3, 3))", "torch.expm1(x.clamp(-3, 3))"),
     Function("log(abs({}) + 1)", "torch.log(x.abs() + 1)"),
+    Function("log1p(abs({}))", "torch.log1p(x.abs())"),
     Function("sqrt(abs({}) + 1)", "torch.sqrt(x.abs() + 1)"),
     Function("rsqrt(abs({}) + 1)", "torch.rsqrt(x.abs() + 1)"),
     Function("clamp({}, -0.5, 1.5)", "x.clamp(-0.5, 1.5)"),

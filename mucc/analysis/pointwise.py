@@ -16,7 +16,7 @@ from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.types import Shaped
 
 SPECIAL: dict[type[Operation], tuple[int, int]] = {
-    **dict.fromkeys((e.ExpOp, e.Expm1Op, e.LogOp, e.SqrtOp, e.RsqrtOp, e.TanhOp), (1, 0)),
+    **dict.fromkeys((e.ExpOp, e.Expm1Op, e.LogOp, e.Log1pOp, e.SqrtOp, e.RsqrtOp, e.TanhOp), (1, 0)),
     e.DivOp: (1, 1),
     e.ErfOp: (1, 8),
     e.SigmoidOp: (1, 2),

@@ -78,7 +78,7 @@ class Structure(NamedTuple):
 GENERAL = Structure()
 
 _ZERO_KEEPING = (
-    *(e.NegOp, e.AbsOp, e.SqrtOp, e.TanhOp, e.ErfOp, e.GeluOp, e.Expm1Op, e.CastOp),
+    *(e.NegOp, e.AbsOp, e.SqrtOp, e.TanhOp, e.ErfOp, e.GeluOp, e.Expm1Op, e.Log1pOp, e.CastOp),
     *(e.SignOp, e.FloorOp, e.CeilOp, e.RoundOp, e.TruncOp, e.SinOp, e.TanOp),
 )
 

@@ -76,6 +76,7 @@ CALLS: dict[type[Operation], str] = {
     e.ExpOp: "mucc::exp",
     e.Expm1Op: "mucc::expm1",
     e.LogOp: "mucc::log",
+    e.Log1pOp: "mucc::log1p",
     e.SqrtOp: "mucc::sqrt",
     e.RsqrtOp: "mucc::rsqrt",
     e.TanhOp: "mucc::tanh",

@@ -51,11 +51,13 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("power", "float_power"), "pow(a, b)"),
     "log2": "log(x) * 1.4426950408889634",
     "log10": "log(x) * 0.4342944819032518",
-    "log1p": "log(1 + x)",
     "exp2": "exp(x * 0.6931471805599453)",
     "exp10": "exp(x * 2.302585092994046)",
-    "sinh": "(exp(x) - exp(-x)) / 2",
+    "sinh": "(expm1(x) - expm1(-x)) / 2",
     "cosh": "(exp(x) + exp(-x)) / 2",
+    **dict.fromkeys(("asinh", "arcsinh"), "log1p(x + x * x / (1 + sqrt(1 + x * x)))"),
+    **dict.fromkeys(("acosh", "arccosh"), "log1p(x - 1 + sqrt(x - 1) * sqrt(x + 1))"),
+    **dict.fromkeys(("atanh", "arctanh"), "(log1p(x) - log1p(-x)) / 2"),
     "sgn": "sign(x)",
     "signbit": "where(x < 0, 1, 0)",
     **dict.fromkeys(("remainder", "mod"), "a % b"),
@@ -176,7 +178,7 @@ _WRITTEN = {_key(name): text for name, text in _EXPRESSIONS.items()}
 
 
 _NAMES = """
-asinh acosh atanh arcsinh arccosh arctanh sinc angle real imag conj polar modf frexp ldexp nextafter
+sinc angle real imag conj polar modf frexp ldexp nextafter
 gamma lgamma digamma erfinv igamma i0 polygamma xlogy nan_to_num cbrt copysign float8 popcount bitcast
 unique nonzero argwhere searchsorted bucketize histogram histc bincount digitize median nanmedian mode
 quantile percentile kthvalue nansum nanmean nanmax nanmin cummax cummin logcumsumexp diff alpha_dropout

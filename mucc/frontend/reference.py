@@ -63,7 +63,7 @@ schedule mlp.h for sm_90a {
   `r[:, None]` per row; `x[:, 0]`, `x[..., K/2:]`.
 * Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds.
   Conditions: `where(x > 0 and x < 1, a, -inf)`.
-* Often wrong: it is `sum(x, axis=1, keepdims=on)`, not x.sum, torch., dim, True; max(x, axis=1) reduces,
+* Often wrong: `sum(x, axis=1, keepdims=on)`, not x.sum, torch., dim, True; max(x, axis=1) reduces,
   max(x, 1) compares; lists are (M, N), without -1; one value a line: v = topk(x, 4), i = argtopk(x, 4); `//`
   is a comment; pow(x, 2); `layer_norm(x) * g + b`; reductions give f32: `cast(mean(x, axis=1), bf16) @ w`.
 
@@ -73,7 +73,7 @@ schedule mlp.h for sm_90a {
 Reductions drop `axis`, an int or (0, 1). conv, pools: x [N, C, ...], w [O, C/groups,
 ...]. No kernel yet: error MU2010.
 
-## Schedules (optional; the default is good)
+## Schedules (optional; defaults are good)
 `schedule KERNEL for sm_90a { ... }` for all contractions, KERNEL.STAGE for one. {schedules}
 
 ## Command line

@@ -28,6 +28,8 @@ class Layer(NamedTuple):
     element_bytes: int
     whole: bool
     """Whether the channels of a group are known to be whole pieces of 16 bytes."""
+    moved: int
+    """Bytes of x, the weights and the result."""
     classes: int = 1
     """Classes of outputs that see different taps."""
 
@@ -49,8 +51,9 @@ def _layer(
     channels, outputs = size(x[1]) // geometry.groups, size(result[1]) // geometry.groups
     rows = math.prod(map(size, (result[0], *result[2:])))
     whole = isinstance(x[1], int) and channels % (WIDEST_ACCESS // element_bytes) == 0
+    moved = element_bytes * sum(math.prod(map(size, dims)) for dims in (x, w, result))
     return Layer(
-        rows, channels, outputs, geometry.groups, taps / classes, compute, element_bytes, whole, classes
+        rows, channels, outputs, geometry.groups, taps / classes, compute, element_bytes, whole, moved, classes
     )
 
 

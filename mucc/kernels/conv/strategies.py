@@ -64,13 +64,15 @@ class Tiles(Way):
         tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
         sm, compute = facts.multiprocessor, layer.compute
         depth = _padded(layer.channels * layer.taps, STAGE_ROW // layer.element_bytes)
-        elements = layer.groups * _padded(layer.rows, ROWS) * depth
-        tiles = math.ceil(layer.outputs / tile.columns)
+        blocks = layer.groups * math.ceil(layer.rows / ROWS) * math.ceil(layer.outputs / tile.columns)
+        # Multiprocessors take whole tiles: what they idle in the last wave counts.
+        multiprocessors = facts.devices[0].multiprocessors
+        elements = math.ceil(blocks / multiprocessors) * multiprocessors * ROWS * depth
         rate = sm.flops_per_cycle(compute) * (1.0 if compute == "f32" else sm.mma_sync_share)
         if compute in FORMATS and layer.whole:
             rate *= COPIED_SHARE
-        found = 0.0 if layer.whole else elements * tiles * GATHERED / LANES
-        return 2 * elements * tiles * tile.columns / rate + found
+        found = 0.0 if layer.whole else elements * GATHERED / LANES
+        return 2 * elements * tile.columns / rate + found
 
 
 class Warpgroups(Way):
@@ -119,15 +121,16 @@ def _padded(extent: float, multiple: int) -> int:
 
 
 def seconds(way: Way, layer: Layer, facts: Facts) -> float:
-    """Estimate the time of a strategy on the target's first card."""
+    """Estimate the time of a strategy on the target's first card, no less than memory takes."""
     card = facts.devices[0]
-    return way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
+    computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
+    return max(computing, layer.moved / card.datasheet["dram_bandwidth"])
 
 
 def choose(layer: Layer, facts: Facts) -> Strategy:
-    """Return the legal strategy that should be fastest."""
+    """Return the legal strategy that should be fastest, of equal ones the first."""
     legal = [way for way in WAYS if way.refused(layer, facts) is None]
-    return min(legal, key=lambda way: way.cycles(layer, facts)).strategy
+    return min(legal, key=lambda way: seconds(way, layer, facts)).strategy
 
 
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:

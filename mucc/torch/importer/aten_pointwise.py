@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ _UNARY: dict[str, Callable[..., Operation]] = {
     "hardsigmoid": e.HardsigmoidOp,
     "hardswish": e.HardswishOp,
     "log": e.LogOp,
+    "log1p": e.Log1pOp,
     "mish": e.MishOp,
     "neg": e.NegOp,
     "relu": e.ReluOp,
@@ -74,10 +76,19 @@ def _counted(b: Builder, operand: Any) -> Any:
 
 def _binary(cls: Callable[..., Operation]) -> Callable[..., Built]:
     def build(b: Builder, x: Any, y: Any) -> Built:
+        if b.result.dtype == "bool":
+            return b.call(_OF_BOOLS[cls], as_bool(b, x), as_bool(b, y))
         return b.call(cls, _counted(b, x), _counted(b, y))
 
     return build
 
+
+_OF_BOOLS: dict[Callable[..., Operation], Callable[..., Operation]] = {
+    e.MulOp: e.AndOp,
+    e.MinOp: e.AndOp,
+    e.MaxOp: e.OrOp,
+}
+"""What arithmetic on bools is."""
 
 for _overload, _cls in (
     (aten.mul.Tensor, e.MulOp),
@@ -103,6 +114,8 @@ def _scaled(b: Builder, value: Any, alpha: float) -> SSAValue:
 
 @lowers(aten.add.Tensor, aten.add.Scalar)
 def add(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
+    if b.result.dtype == "bool":
+        return b.call(e.OrOp, as_bool(b, x), as_bool(b, y)) if alpha else as_bool(b, x)
     return b.call(e.AddOp, _counted(b, x), _scaled(b, _counted(b, y), alpha))
 
 
@@ -134,6 +147,63 @@ def asin(b: Builder, x: Any) -> Built:
 @lowers(aten.acos.default)
 def acos(b: Builder, x: Any) -> Built:
     return b.call(e.Atan2Op, _other_leg(b, x), x)
+
+
+def _halves(b: Builder, x: Any) -> tuple[SSAValue, SSAValue]:
+    """`sinh(x / 2)` and `cosh(x / 2)`, both doubled: they are accurate near 0, and do not overflow early."""
+    half = b.call(e.MulOp, x, 0.5)
+    up, down = b.call(e.Expm1Op, half), b.call(e.Expm1Op, b.call(e.NegOp, half))
+    return b.call(e.SubOp, up, down), b.call(e.AddOp, b.call(e.AddOp, up, down), 2.0)
+
+
+@lowers(aten.sinh.default)
+def sinh(b: Builder, x: Any) -> Built:
+    odd, even = _halves(b, x)
+    return b.call(e.MulOp, b.call(e.MulOp, odd, 0.5), even)
+
+
+@lowers(aten.cosh.default)
+def cosh(b: Builder, x: Any) -> Built:
+    _, even = _halves(b, x)
+    return b.call(e.SubOp, b.call(e.MulOp, b.call(e.MulOp, even, 0.5), even), 1.0)
+
+
+_FAR = 1e4
+"""From here on `sqrt(x² ± 1)` is x in f32. Squares do not overflow before."""
+
+
+def _area(b: Builder, size: Any, near: SSAValue) -> SSAValue:
+    """Return `near` for small sizes, and their limit `log(2 size)` for others, where squares may overflow."""
+    is_far = b.add(e.CmpOp("gt", b.value(size), b.number(_FAR)))
+    return b.call(e.SelectOp, is_far, b.call(e.AddOp, b.call(e.LogOp, size), math.log(2.0)), near)
+
+
+@lowers(aten.asinh.default)
+def asinh(b: Builder, x: Any) -> Built:
+    size = b.call(e.AbsOp, x)
+    square = b.call(e.MulOp, size, size)
+    root = b.call(e.AddOp, b.call(e.SqrtOp, b.call(e.AddOp, square, 1.0)), 1.0)
+    grown = b.call(e.AddOp, size, b.call(e.DivOp, square, root))
+    value = _area(b, size, b.call(e.Log1pOp, grown))
+    return b.call(e.SelectOp, b.add(e.CmpOp("lt", b.value(x), b.number(0))), b.call(e.NegOp, value), value)
+
+
+@lowers(aten.acosh.default)
+def acosh(b: Builder, x: Any) -> Built:
+    rest = b.call(e.SubOp, x, 1.0)
+    root = b.call(e.MulOp, b.call(e.SqrtOp, rest), b.call(e.SqrtOp, b.call(e.AddOp, x, 1.0)))
+    return _area(b, x, b.call(e.Log1pOp, b.call(e.AddOp, rest, root)))
+
+
+@lowers(aten.atanh.default)
+def atanh(b: Builder, x: Any) -> Built:
+    difference = b.call(e.SubOp, b.call(e.Log1pOp, x), b.call(e.Log1pOp, b.call(e.NegOp, x)))
+    return b.call(e.MulOp, difference, 0.5)
+
+
+@lowers(aten.exp2.default)
+def exp2(b: Builder, x: Any) -> Built:
+    return b.call(e.PowOp, 2.0, x)
 
 
 def _other_leg(b: Builder, x: Any) -> SSAValue:
@@ -220,12 +290,8 @@ _RELATIONS = ("lt", "le", "gt", "ge", "eq", "ne")
 def _compare(relation: str) -> Callable[..., Built]:
     def build(b: Builder, x: Any, y: Any) -> Built:
         operands = [b.value(o) for o in (x, y)]
-        kinds = [dtype_of(o) for o in operands]
-        if "bool" in kinds:
-            if not isinstance(y, bool | int | float):
-                raise Unsupported("a comparison of bools")
-            operands[0] = b.cast(operands[0], "f32")
-        return b.add(e.CmpOp(relation, *operands))
+        counted = [b.cast(o, "f32") if dtype_of(o) == "bool" else o for o in operands]
+        return b.add(e.CmpOp(relation, *counted))
 
     return build
 
@@ -266,24 +332,40 @@ def logical_xor(b: Builder, x: Any, y: Any) -> Built:
 
 @lowers(aten.where.self)
 def where(b: Builder, condition: Any, x: Any, y: Any) -> Built:
-    _no_bool_values(b, x, y)
-    return b.call(e.SelectOp, as_bool(b, condition), x, y)
+    chosen = as_bool(b, condition)
+    if b.result.dtype != "bool":
+        return b.call(e.SelectOp, chosen, _counted(b, x), _counted(b, y))
+    first, second = (b.add(e.AndOp(c, as_bool(b, v))) for c, v in ((chosen, x), (b.call(e.NotOp, chosen), y)))
+    return b.call(e.OrOp, first, second)
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def masked_fill(b: Builder, x: Any, mask: Any, value: Any) -> Built:
-    _no_bool_values(b, x, value)
-    return b.call(e.SelectOp, as_bool(b, mask), value, x)
-
-
-def _no_bool_values(b: Builder, *values: Any) -> None:
-    if any(dtype_of(b.value(v)) == "bool" for v in values):
-        raise Unsupported("a choice between bools")
+    return where(b, mask, value, x)
 
 
 @lowers(aten.isnan.default)
 def isnan(b: Builder, x: Any) -> Built:
     return b.add(e.CmpOp("ne", x, x))
+
+
+@lowers(aten.isinf.default)
+def isinf(b: Builder, x: Any) -> Built:
+    return b.add(e.CmpOp("eq", b.call(e.AbsOp, x), b.number(math.inf)))
+
+
+def _but_nan(cls: Callable[..., Operation]) -> Callable[..., Built]:
+    """Return the larger or smaller number; the other one where one is NaN."""
+
+    def build(b: Builder, x: Any, y: Any) -> Built:
+        either = b.call(e.SelectOp, isnan(b, y), x, b.call(cls, x, y))
+        return b.call(e.SelectOp, isnan(b, x), y, either)
+
+    return build
+
+
+LOWERINGS[aten.fmax.default] = _but_nan(e.MaxOp)
+LOWERINGS[aten.fmin.default] = _but_nan(e.MinOp)
 
 
 @lowers(

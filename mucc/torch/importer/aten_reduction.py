@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.library.extents import multiply
 from mucc.torch.importer.aten_pointwise import as_bool
 from mucc.torch.importer.lowering import (
+    EXACT,
     LOWERINGS,
     Builder,
     Built,
@@ -22,6 +23,7 @@ from mucc.torch.importer.lowering import (
     axis_of,
     dims_of,
     dtype_of,
+    fixed,
     lowers,
 )
 
@@ -41,12 +43,17 @@ def reduced(b: Builder, kind: str, x: Any, axes: Axes = None, keepdim: bool = Fa
     value = b.value(x)
     if dtype_of(value) in ("s32", "u8", "s8") and kind not in ("max", "min"):
         raise Unsupported(f"{kind} of integers")
-    if dtype_of(value) == "bool" and kind not in ("any", "all"):
+    is_count = dtype_of(value) == "bool" and kind not in ("any", "all")
+    if is_count:
         value = b.cast(value, "f32")
     positions = axes_of(value, axes)
-    if not dims_of(value):
+    if dims_of(value):
+        value = b.keep(b.add(ReduceOp(kind, value, positions)), positions, keepdim)
+    if not is_count or b.result.is_float:
         return value
-    return b.keep(b.add(ReduceOp(kind, value, positions)), positions, keepdim)
+    if math.prod(fixed(d) for d in dims_of(x)) > EXACT:
+        raise Unsupported("counts beyond 2²⁴")
+    return b.cast(value, "s32")
 
 
 def _reduction(kind: str) -> Callable[..., Built]:

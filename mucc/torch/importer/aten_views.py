@@ -362,8 +362,9 @@ def full(b: Builder, *args: Any, **options: Any) -> Built:
 
 def filled(b: Builder, value: float) -> SSAValue:
     """Return a tensor of one number, with the shape and dtype of the node's value."""
-    if b.result.dtype == "bool" and b.result.dims:
-        numbers = b.add(BroadcastOp(b.number(bool(value)), b.result.dims))
+    if b.result.dtype == "bool":
+        number = b.number(bool(value))
+        numbers = b.add(BroadcastOp(number, b.result.dims)) if b.result.dims else number
         return b.add(e.CmpOp("ne", numbers, b.number(0)))
     if not b.result.dims and b.result.is_float:
         return b.number(value)

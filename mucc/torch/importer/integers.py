@@ -76,6 +76,8 @@ def _bound(node: Node, known: Mapping[Node, int | None]) -> int | None:
     if packet in _NUMBERING:
         extents = maker.args[0].meta["val"].shape
         return max((e if isinstance(e, int) else LARGEST for e in extents), default=0)
+    if packet is _aten.sum and (of := maker.args[0].meta["val"]).dtype == torch.bool:
+        return LARGEST if any(not isinstance(e, int) for e in of.shape) else of.numel()
     if packet in (_aten.add, _aten.sub) and not node.kwargs:
         return _sum(sizes)
     if packet is _aten.mul:

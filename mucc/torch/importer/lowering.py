@@ -160,9 +160,11 @@ class Builder:
         raise Unsupported(f"an operand {operand!r}")
 
     def number(self, value: float) -> SSAValue:
-        """Return a constant. Raises Unsupported for NaN, and for integers that f32 does not hold."""
-        if math.isnan(value) or (isinstance(value, int) and abs(value) >= EXACT):
+        """Return a constant; NaN is `inf - inf`. Raises Unsupported for integers that f32 does not hold."""
+        if isinstance(value, int) and abs(value) >= EXACT:
             raise Unsupported(f"the number {value}")
+        if math.isnan(value):
+            return self.call(e.SubOp, math.inf, math.inf)
         return self.add(e.ConstantOp(float(value)))
 
     def call(self, cls: Callable[..., Operation], *operands: Any, **options: Any) -> SSAValue:

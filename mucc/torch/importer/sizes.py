@@ -14,7 +14,7 @@ from mucc.torch.importer.capture import Captured, capture, torch
 from mucc.torch.importer.problem import guarded, load_problem
 from mucc.torch.importer.request import BEARABLE, Request
 from mucc.torch.importer.scale import scalings
-from mucc.torch.importer.tolerance import compared
+from mucc.torch.importer.tolerance import SHRUNK, compared
 from mucc.torch.importer.verify import Given, called, observed, observed_exactly
 from mucc.torch.importer.work import Work, work_of
 
@@ -59,7 +59,8 @@ def _work(captured: Captured) -> tuple[int, int]:
 def own_noise(request: Request, tree: ast.Module) -> float:
     """Return the largest error of PyTorch's own results over their rms; 0 if it is not known.
 
-    Raises DiagnosticError for what the file raises.
+    Results that are 0 but for rounding do not count: they are that at any size. Raises DiagnosticError for
+    what the file raises.
     """
     problem = load_problem(request, tree, fake=False, seed=request.seed)
     given: Given = (tuple(problem.inputs), {})
@@ -68,13 +69,11 @@ def own_noise(request: Request, tree: ast.Module) -> float:
         return 0.0
     run = lambda: observed(problem.module, given, request.seed, called)  # noqa: E731
     own = guarded(request.shown, "the module, as PyTorch runs it,", run)
-    return max(
-        (
-            compared(near, want, near, "declared").noise
-            for name, near in own.values.items()
-            if isinstance(near, torch.Tensor)
-            and (want := exact.values.get(name)) is not None
-            and near.shape == want.shape
-        ),
-        default=0.0,
+    noises = (
+        compared(near, want, near, "declared").noise
+        for name, near in own.values.items()
+        if isinstance(near, torch.Tensor)
+        and (want := exact.values.get(name)) is not None
+        and near.shape == want.shape
     )
+    return max((n for n in noises if n * SHRUNK < 1), default=0.0)

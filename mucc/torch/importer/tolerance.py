@@ -29,6 +29,10 @@ towards what is tolerated."""
 UNKNOWN = 1e-3
 """Of the rms of a result: PyTorch's own error where nothing can be computed in float64."""
 
+SHRUNK = 2.0**-20
+"""An error that float64 makes so many times smaller is one of rounding, which it makes 2**-29 times as large.
+What a program means differently stays as large as it was."""
+
 STAND_IN = 1e30
 """Numbers from here on stand for infinity, as masks use them; they say nothing of the size of a result."""
 
@@ -117,6 +121,18 @@ def meant(got: Any, near: Any, exact: Any = None, *, overflows: bool = False) ->
     judged = compared(got, exact, near, "declared", most=1.0)
     is_fair = judged.noise <= BEARABLE and not strange
     return judged if is_fair else found._replace(noise=judged.noise)
+
+
+def meant_in_float64(got: Any, exact: Any, *in_f32: Any) -> Compared:
+    """Compare what a program and PyTorch give in float64, where rounding to f32 decides their results.
+
+    A sum that is 0 but for rounding has no size by which to judge a difference: that may be as large as what
+    rounding to float64 makes of the errors of both results in f32, `in_f32`.
+    """
+    exact = exact.double()
+    rounding = max(float((r.double() - exact).abs().nan_to_num(0.0, 0.0, 0.0).max()) for r in in_f32)
+    is_rounding = (got - exact).abs() <= SHRUNK * rounding
+    return compared(torch.where(is_rounding, exact, got), exact, exact, "declared", most=1.0)
 
 
 def _strange(got: Any, near: Any) -> int:

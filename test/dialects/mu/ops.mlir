@@ -57,6 +57,8 @@ mu.kernel @elementwise(%x: !mu.tensor<[M, N], bf16>, %v: !mu.tensor<[N], f32>, %
   %expm1 = mu.expm1 %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
   // CHECK-NEXT: mu.log
   %10 = mu.log %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
+  // CHECK-NEXT: mu.log1p
+  %log1p = mu.log1p %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
   // CHECK-NEXT: mu.sqrt
   %11 = mu.sqrt %v : (!mu.tensor<[N], f32>) -> !mu.tensor<[N], f32>
   // CHECK-NEXT: mu.rsqrt

@@ -73,6 +73,7 @@ FLOATS = (
     Case("exp(x)", _one(torch.exp), 1),
     Case("expm1(x)", _one(torch.expm1), 1),
     Case("log(x)", _one(torch.log), 1),
+    Case("log1p(x)", _one(torch.log1p), 1),
     Case("sqrt(x)", _one(torch.sqrt), 1),
     Case("rsqrt(x)", _one(torch.rsqrt), 2),
     Case("sin(x)", _one(torch.sin), 1),

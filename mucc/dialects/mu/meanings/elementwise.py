@@ -137,6 +137,7 @@ RULES: dict[type[Operation], Rule] = {
     e.TruncOp: lambda a, op, v: a.xp.trunc(v[0]),
     e.ExpOp: lambda a, op, v: a.xp.exp(v[0]),
     e.Expm1Op: lambda a, op, v: a.xp.expm1(v[0]),
+    e.Log1pOp: lambda a, op, v: a.xp.log1p(v[0]),
     e.LogOp: lambda a, op, v: a.xp.log(v[0]),
     e.SqrtOp: lambda a, op, v: a.xp.sqrt(v[0]),
     e.RsqrtOp: lambda a, op, v: 1 / a.xp.sqrt(v[0]),

@@ -176,6 +176,14 @@ class LogOp(UnaryOp):
 
 
 @irdl_op_definition
+class Log1pOp(UnaryOp):
+    """log(1 + x), accurate near 0."""
+
+    name = "mu.log1p"
+    SURFACE: ClassVar[str | None] = "log1p"
+
+
+@irdl_op_definition
 class SqrtOp(UnaryOp):
     """Square root."""
 
@@ -428,6 +436,7 @@ ELEMENTWISE: tuple[type[ElementwiseOp], ...] = (
     ExpOp,
     Expm1Op,
     LogOp,
+    Log1pOp,
     SqrtOp,
     RsqrtOp,
     SinOp,

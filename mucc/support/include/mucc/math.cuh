@@ -282,6 +282,7 @@ MUCC_DEVICE float pow(float x, float y) { return ::powf(x, y); }
 MUCC_DEVICE float exp(float x) { return ::expf(x); }
 MUCC_DEVICE float expm1(float x) { return ::expm1f(x); }
 MUCC_DEVICE float log(float x) { return ::logf(x); }
+MUCC_DEVICE float log1p(float x) { return ::log1pf(x); }
 MUCC_DEVICE float tanh(float x) { return ::tanhf(x); }
 MUCC_DEVICE float erf(float x) { return ::erff(x); }
 MUCC_DEVICE float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f; }

@@ -35,8 +35,8 @@ extern "C" __global__ void mucc_body_0() {
 EVERYTHING = """\
 mucc::min(a, b) + mucc::max(a, b) + mucc::div(a, b) + mucc::sqrt(a) + mucc::rsqrt(a) + mucc::round_bf16(a)
   + mucc::round_f16(b) + mucc::from_bool(a < b) + mucc::powi<3>(a) + mucc::powi<-2>(b) + mucc::pow(a, b)
-  + mucc::exp(a) + mucc::expm1(a) + mucc::log(a) + mucc::tanh(a) + mucc::erf(a) + mucc::sigmoid(a)
-  + mucc::gelu_erf(a) + mucc::gelu_tanh(a) + mucc::softplus(a) + mucc::softplus(a, 2.5f)
+  + mucc::exp(a) + mucc::expm1(a) + mucc::log(a) + mucc::log1p(a) + mucc::tanh(a) + mucc::erf(a)
+  + mucc::sigmoid(a) + mucc::gelu_erf(a) + mucc::gelu_tanh(a) + mucc::softplus(a) + mucc::softplus(a, 2.5f)
   + sinf(a) + cosf(a) + tanf(a) + atan2f(a, b) + floorf(a) + ceilf(a) + rintf(a) + truncf(a) + fmodf(a, b)
   + mucc::sign(a) + mucc::remainder(a, b) + mucc::floor_divide(a, b)
   + float(mucc::remainder(int(a), int(b)) + mucc::floor_divide(int(a), int(b)) + mucc::fmod(int(a), int(b)))

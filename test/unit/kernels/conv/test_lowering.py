@@ -165,7 +165,8 @@ def test_warpgroups_multiply_large_layers_whose_channels_fill_rows(
     batch, channels, outputs, size = sizes
     rows, element = batch * size**2, 2 if dtype == "bf16" else 4
     own = channels // groups
-    layer = Layer(rows, own, outputs // groups, groups, 9, compute, element, own % 8 == 0)
+    moved = element * (rows * (channels + outputs) + 9 * own * outputs)
+    layer = Layer(rows, own, outputs // groups, groups, 9, compute, element, own % 8 == 0, moved)
     assert choose(layer, get_target(target).facts) is expected
 
 

@@ -12,7 +12,7 @@ from mucc.torch.importer.request import BEARABLE, Request
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.torch.importer import from_torch  # noqa: E402
-from mucc.torch.importer.tolerance import meant  # noqa: E402
+from mucc.torch.importer.tolerance import meant, meant_in_float64  # noqa: E402
 from mucc.torch.importer.verify import compare  # noqa: E402
 
 
@@ -151,3 +151,49 @@ def test_an_overflow_of_f32_may_be_none_in_float64_but_one_of_halves_is_one():
         assert meant(got, near, exact).excess <= 1
     assert meant(torch.tensor([2e38, 1.0]), near, exact).excess > 1
     assert meant(exact.float(), near, exact, overflows=True).excess > 1
+
+
+class Centred(torch.nn.Module):
+    """Means of centred values, which are 0 but for rounding; with a `slope` other than 1 they are not."""
+
+    def __init__(self, slope: float = 1.0):
+        super().__init__()
+        self.slope = slope
+
+    def forward(self, x: Any) -> Any:
+        return (x * self.slope - x.mean(1, keepdim=True)).mean(1)
+
+
+def test_a_result_that_is_0_but_for_rounding_is_judged_in_float64():
+    torch.manual_seed(0)
+    x = torch.rand(3, 100)
+    right = Centred()
+    assert right(x).abs().max() > 1e3 * right(x.double()).abs().max()
+    assert checked(right, x).is_good
+    for slope in (1 + 1e-6, 1 - 1e-3, 2.0):
+        wrong = from_torch(Centred(slope), (x,), whole=True)
+        assert not compare(wrong.program, wrong.driver, right, (x,), 0)[0].is_good
+
+
+def test_means_behind_a_normalisation_agree():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.BatchNorm2d(4), torch.nn.Conv2d(4, 6, 1, bias=False), torch.nn.BatchNorm2d(6)
+    )
+    x = torch.rand(3, 4, 5, 5)
+    for whole in (True, False):
+        found = {d.name: d for d in from_torch(module, (x,), whole=whole).verify(x)}
+        assert "2.running_mean" in found and all(d.is_good for d in found.values()), found
+    groups = torch.nn.GroupNorm(8, 8)
+    assert checked(groups, torch.randn(3, 8)).is_good
+
+
+def test_what_float64_does_not_shrink_is_no_rounding():
+    exact, near = torch.full((4,), 1e-17).double(), torch.full((4,), 3e-9)
+    assert meant_in_float64(exact * -3, exact, near, near * -2).excess <= 1
+    assert meant_in_float64(exact + 1e-12, exact, near, near).excess > 1
+    assert meant_in_float64(near.double(), exact, near, near).excess > 1
+    assert meant_in_float64(exact + float("nan"), exact, near, near).excess > 1
+    flat = torch.ones(4, dtype=torch.float64)
+    assert meant_in_float64(flat + 1e-6, flat, near, near).excess <= 1
+    assert meant_in_float64(flat * 1.01, flat, near, near).excess > 1

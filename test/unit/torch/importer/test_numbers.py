@@ -13,6 +13,10 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
+from on_host import Program, run  # noqa: E402
+
+from mucc.compiler.driver import Options, compile_text  # noqa: E402
+from mucc.diagnostics import Source  # noqa: E402
 from mucc.dialects.walk import postorder  # noqa: E402
 from mucc.torch.importer import from_torch  # noqa: E402
 
@@ -144,6 +148,73 @@ def test_reductions_have_kernels(function: Callable[..., Any]):
     made = from_torch(Applied(function), (x,), whole=True)
     assert all(row.kernel for row in made.rows), made.rows
     agrees(made, x)
+
+
+ELEMENTARY: dict[str, Callable[[Any], Any]] = {
+    "sinh": lambda x: x.sinh() / x,
+    "cosh": torch.cosh,
+    "asinh": lambda x: x.asinh() / x,
+    "acosh": torch.acosh,
+    "atanh": lambda x: x.atanh() / x,
+    "exp2": torch.exp2,
+    "log1p": lambda x: x.log1p() / x,
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTARY)
+def test_elementary_functions_are_accurate_in_f32(name: str, tmp_path: Path):
+    """In kernels, near 0 and where a sum of exponentials is about to overflow."""
+    numbers = [
+        1e-30,
+        -1e-6,
+        1e-3,
+        0.3,
+        -0.9,
+        1.5,
+        -3.0,
+        20.0,
+        -88.9,
+        89.2,
+        5e3,
+        -3e4,
+        1e20,
+        INFINITY,
+        math.nan,
+    ]
+    x = torch.tensor(numbers)
+    made = from_torch(Applied(ELEMENTARY[name]), (x,))
+    assert all(row.kernel for row in made.rows), made.rows
+    agrees(made, x)
+    torch.testing.assert_close(
+        made.interpreted()(x), ELEMENTARY[name](x.double()).float(), rtol=1e-6, atol=1e-6, equal_nan=True
+    )
+    program = Program.of(compile_text(Source("k.mcu", made.text), Options("sm_90a")), tmp_path)
+    for seed in range(4):
+        run(program, program.kernels[0], {}, seed, x.tolist(), 2e-6)
+
+
+def kl(x: Any, y: Any, m: Any, n: Any) -> Any:
+    return F.kl_div(x, y.relu())
+
+
+COUNTED: dict[str, Callable[..., Any]] = {
+    "bools": lambda x, y, m, n: [m * n, m + n, m == n, m != n, torch.where(m, n, ~n), n.masked_fill(m, True)],
+    "orders": lambda x, y, m, n: [torch.maximum(m, n), torch.minimum(m, n), m < n, m >= n, m == x],
+    "infinities": lambda x, y, m, n: [x.log().isinf(), x.log().isfinite(), x.masked_fill(m, math.nan)],
+    "others than NaN": lambda x, y, m, n: [torch.fmax(x.log(), y), torch.fmin(y, x.log())],
+    "losses": lambda x, y, m, n: [kl(x, y, m, n), torch.xlogy(x, y), F.logsigmoid(x), torch.logaddexp(x, y)],
+    "means of some": lambda x, y, m, n: [(x * m).sum(1) / m.sum(1), x.masked_fill(m, math.nan).nanmean()],
+    "counts": lambda x, y, m, n: [m.count_nonzero(1) * x.sum(1), (n.sum() + m[0].sum()).float()],
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_bools_and_counts_are_in_kernels(name: str):
+    torch.manual_seed(2)
+    x, y, m, n = torch.randn(5, 7), torch.randn(5, 7), bools(), torch.rand(5, 7) > 0.5
+    made = from_torch(Applied(COUNTED[name]), (x, y, m, n), whole=True)
+    assert all(row.kernel for row in made.rows), made.rows
+    agrees(made, x, y, m, n)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
