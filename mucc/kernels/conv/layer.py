@@ -53,7 +53,16 @@ def _layer(
     whole = isinstance(x[1], int) and channels % (WIDEST_ACCESS // element_bytes) == 0
     moved = element_bytes * sum(math.prod(map(size, dims)) for dims in (x, w, result))
     return Layer(
-        rows, channels, outputs, geometry.groups, taps / classes, compute, element_bytes, whole, moved, classes
+        rows,
+        channels,
+        outputs,
+        geometry.groups,
+        taps / classes,
+        compute,
+        element_bytes,
+        whole,
+        moved,
+        classes,
     )
 
 

@@ -27,8 +27,8 @@ class NormalizeWork(AcrossWork):
 
     members = words(
         """
-        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew kShort kSome kMany
-        kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
+        kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         """
     )
 
