@@ -298,10 +298,6 @@ inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&
 // Shared memory is named by the distance from its start.
 alignas(1024) inline char dynamic[kCluster][1 << 18];
 
-}  // namespace on_host
-inline void __syncwarp() { on_host::align(); }
-namespace on_host {
-
 struct Barrier {
   int count, pending, bytes, phase;
   void look() {

@@ -65,9 +65,7 @@ class Tiles(Way):
         sm, compute = facts.multiprocessor, layer.compute
         depth = _padded(layer.channels * layer.taps, STAGE_ROW // layer.element_bytes)
         blocks = layer.groups * math.ceil(layer.rows / ROWS) * math.ceil(layer.outputs / tile.columns)
-        # Multiprocessors take whole tiles: what they idle in the last wave counts.
-        multiprocessors = facts.devices[0].multiprocessors
-        elements = math.ceil(blocks / multiprocessors) * multiprocessors * ROWS * depth
+        elements = blocks * ROWS * depth
         rate = sm.flops_per_cycle(compute) * (1.0 if compute == "f32" else sm.mma_sync_share)
         if compute in FORMATS and layer.whole:
             rate *= COPIED_SHARE
