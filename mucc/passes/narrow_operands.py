@@ -12,6 +12,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.rules import TypeRuleError
@@ -22,9 +23,6 @@ from mucc.target import get_target
 
 OWN = ""
 """Stands for each operand's own format."""
-
-CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
-"""Their classes are loaded where a program has them."""
 
 HALVES = ("bf16", "f16")
 FLOATS = ("e4m3", "e5m2")
@@ -50,7 +48,7 @@ class _Narrow(RewritePattern):
         self.computes, self.exact = computes, exact
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ContractionOp) and op.name not in CONVOLUTIONS:
+        if not isinstance(op, ContractionOp) and not is_convolution(op):
             return
         wide = element(op.operands[0])
         if element(op.operands[1]) != wide or not (wide == f32 or (wide in rules.HALVES and not self.exact)):

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import bf16, f16
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.attention.operands import takes
 from mucc.kernels.interface import Kind, Meaning
 
 if TYPE_CHECKING:
@@ -22,20 +21,6 @@ if TYPE_CHECKING:
     from mucc.codegen.memory import Places
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
-
-MOST = 256
-"""The most elements of a query, key or value, which lie in registers and shared memory."""
-
-LEADING = 3
-"""The most leading axes: as many as tensor maps have, besides the rows and the elements of a row."""
-
-
-def takes(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:
-    """Whether the kernels compute attention of these operands, whose result has the extents `space`."""
-    types = [Shaped.of(v.type) for v in (query, key, value)]
-    widths = (types[0].dims[-1], types[2].dims[-1])
-    alike = len({t.element_type for t in types}) == 1 and types[0].element_type in (bf16, f16)
-    return alike and len(space) <= LEADING + 2 and all(isinstance(w, int) and w <= MOST for w in widths)
 
 
 class AttentionKind(Kind[AttentionKernelOp]):

@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops.elementwise import CastOp, ElementwiseOp, RetypeOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.views import VIEWS, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
-from mucc.kernels.attention.kind import takes
+from mucc.kernels.attention.operands import takes
 
 
 def _only_use(value: SSAValue) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.base import AnchorOp, is_convolution
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, StrategyAttr
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from mucc.codegen.memory import Places
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
-
-CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
-"""Their classes are loaded where a program has them."""
 
 
 class ConvKind(Kind[ConvKernelOp]):
@@ -36,7 +33,7 @@ class ConvKind(Kind[ConvKernelOp]):
     attributes = (StrategyAttr,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
-        return anchor is not None and anchor.name in CONVOLUTIONS
+        return is_convolution(anchor)
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         return anchor.operands

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
+from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import VIEWS, IndexMapOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.rewriting import Pass, rewrite
-from mucc.kernels.conv.kind import CONVOLUTIONS
-
-if TYPE_CHECKING:
-    from mucc.dialects.mu.ops.conv import ConvolutionOp
-
-
-def _convolves(op: Operation) -> TypeGuard[ConvolutionOp]:
-    """Whether an operation is a convolution, by its name: the classes are loaded where a program has one."""
-    return op.name in CONVOLUTIONS
 
 
 def _moves_channels(op: Operation) -> bool:
@@ -45,7 +36,7 @@ class _Keep(RewritePattern):
     """`permute(conv(x, w), (0, 2, 3, 1))` -> `conv(x, w) channels_last`."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not _convolves(op) or op.channels_last is not None:
+        if not is_convolution(op) or op.channels_last is not None:
             return
         users = [use.operation for use in op.result.uses]
         batch, outputs, *places = op.result.type.dims
@@ -67,7 +58,7 @@ class _Place(RewritePattern):
     """`conv(pad(x, 0, (0, 2)), w)` -> `conv(place(x, axis=3), w)`: no elements are zeros to a convolution."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not _convolves(op):
+        if not is_convolution(op):
             return
         from mucc.dialects.mu.ops.placed import PlaceOp
         from mucc.dialects.mu.ops.shape import Padding, PadOp
@@ -108,5 +99,5 @@ class PrepareConvolutions(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        if any(_convolves(inner) for kernel in kernels for inner in kernel.body.block.ops):
+        if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
             rewrite(op, [_Place(), _Keep()])
