@@ -105,6 +105,7 @@ EPILOGUES: tuple[Epilogue, ...] = (
     _epilogue("exponential", "row", "exp(0.5 * h)", "library"),
     _epilogue("exponential_minus_one", "row", "expm1(0.01 * h)", "library"),
     _epilogue("logarithm", "row", "log(abs(h) + 0.1)", "library"),
+    _epilogue("logarithm_of_one_more", "row", "log1p(abs(h))", "library"),
     _epilogue("waves", "row", "sin(h) + cos(2 * h) * tan(0.25 * h)", "library"),
     _epilogue("angle", "row", "atan2(h, b)", "library"),
     _epilogue("rounded", "row", "floor(h) + 0.5 * ceil(2 * h) - round(3 * h) + trunc(h) * sign(b)"),

@@ -115,7 +115,15 @@ def _ran(odd: Odd, gradients: bool) -> list[str]:
             found = [
                 difference(o, theirs.values[o], ours.values[o], exact.values.get(n)) for n, o in names.items()
             ]
-    wrong += [f"{d.name} is off by {d.largest:.3g}, {d.excess:.3g}" for d in found if not d.is_good]
+    # A gradient that is 0 but for rounding, such as that of a bias before a norm, is judged by the others.
+    slopes = (v for n, v in theirs.values.items() if n.startswith("gradient") and isinstance(v, torch.Tensor))
+    least = 1e-6 * max((float(v.abs().max()) for v in slopes if v.numel()), default=0.0)
+    small = {d.name for d in found if d.name.startswith("gradient") and d.largest <= least}
+    wrong += [
+        f"{d.name} is off by {d.largest:.3g}, {d.excess:.3g}"
+        for d in found
+        if not d.is_good and d.name not in small
+    ]
     for name, value in theirs.values.items():
         if isinstance(value, torch.Tensor) and isinstance(got := ours.values[name], torch.Tensor):
             if value.requires_grad != got.requires_grad:

@@ -65,19 +65,25 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
     }
     used = draw(st.lists(st.sampled_from(sorted(extras)), unique=True))
     params += [f"{name}: {extras[name]}" for name in used]
-    leaves = ["acc", *("col[:, None]" if n == "col" else n for n in used)]
+    # The quotient of two integers is refused, so that integers are leaves as floats.
+    product = "cast(acc, f32)" if dtype in ("s8", "u8") else "acc"
+    integers = {n for n in used if extras[n].startswith("s32")}
+    leaves = [
+        product,
+        *("col[:, None]" if n == "col" else f"cast({n}, f32)" if n in integers else n for n in used),
+    ]
     leaves += [n for n, size in sizes.items() if size is not None]
 
     lines = [f"acc = {'a.T' if a_transposed else 'a'} @ {'b.T' if b_transposed else 'b'}"]
     if draw(st.booleans()):  # a second product, which may make a pair of the two
         params.append(f"b2: {dtype}[{'N, K' if b_transposed else 'K, N'}]")
         lines.append(lines[0].replace("acc", "other").replace("b", "b2"))
-        leaves.append("other")
+        leaves.append(product.replace("acc", "other"))
     functions = ""
     if draw(st.booleans()):
         functions = f"fn part(p, q) {{\nr = {draw(epilogues(['p', 'q']))}\nreturn r + p * q\n}}\n"
         leaves.append(f"part({draw(st.sampled_from(leaves))}, q={draw(st.sampled_from(leaves))})")
-        lines.append("used = part(acc, 0.5)")
+        lines.append(f"used = part({product}, 0.5)")
         leaves.append("used")
     head = f"{draw(epilogues(leaves))} + acc"  # so that the shape is [M, N], whatever the leaves are
     result = f"{draw(st.sampled_from(DTYPES))}[M, N]"
