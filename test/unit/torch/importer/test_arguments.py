@@ -237,7 +237,9 @@ def test_explain_takes_keywords():
     from mucc.torch.backend import explain
 
     x, y = tensors(2)
-    assert "among 4 operations" in str(explain(Options().eval(), x, mask=y, shift=True))
+    for keywords, operations in (({}, 2), ({"mask": y}, 3), ({"mask": y, "shift": True}, 4)):
+        found = explain(Options().eval(), x, **keywords)
+        assert [graph.operations for graph in found.graphs] == [operations]
 
 
 # Results
