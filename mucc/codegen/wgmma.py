@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DEPTH = {"f16": 16, "bf16": 16, "tf32": 8}
-"""The elements along K of an instruction, 32 bytes, by format."""
+"""K of one wgmma instruction by format, in elements: always 32 bytes."""
 
 
 def wgmma(name: str, dtype: str, columns: int, *, from_registers: bool, turned: bool) -> list[str]:

@@ -121,7 +121,7 @@ def _is_exact(op: Operation, exact: set[SSAValue]) -> bool:
 
 
 def _reaches(use: Use, full: set[SSAValue], kind_of: KindOf) -> bool:
-    """Whether a use leads to a result of 32 bits without a rounding on the way."""
+    """Whether a use reaches a 32-bit result of the kernel with no rounding in between."""
     match op := use.operation:
         case ReturnOp():
             return _element(op.operands[use.index]) in FULL

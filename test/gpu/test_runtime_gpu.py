@@ -143,6 +143,27 @@ def test_the_workspace_is_reused(torch: Any, example: Example) -> None:
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
 
 
+def test_calls_keep_no_tensor(torch: Any, example: Example) -> None:
+    """Neither a call nor a CUDA graph that is gone holds memory."""
+    kernel = example("linear_gelu").linear_gelu
+
+    def used() -> int:
+        x, w, b = layer(torch, 512, 1024, 512)
+        y = kernel(x, w, b)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            kernel(x, w, b, out=y)
+        graph.replay()
+        torch.cuda.synchronize()
+        del x, w, b, y, graph
+        gc.collect()
+        return torch.cuda.memory_allocated()
+
+    before = used()
+    assert [used() for _ in range(3)] == [before] * 3
+
+
 def off_by_one(x: Any) -> Any:
     """The same numbers, one element behind an aligned address."""
     return x.new_empty(x.numel() + 1)[1:].view_as(x).copy_(x)

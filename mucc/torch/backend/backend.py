@@ -119,7 +119,7 @@ def _joined(own: RegionsPass, given: Any) -> RegionsPass:
 
 
 def _called(module: Any, inputs: Sequence[Any], **_: Any) -> Any:
-    """Return a function that calls the operations of a graph one by one, behind mucc's pass alone."""
+    """Run mucc's pass over a graph; return a function that executes the graph's operations eagerly."""
     config: Any = importlib.import_module("torch._inductor.config")
     if (found := config.post_grad_custom_pre_pass) is not None:
         found(module.graph)

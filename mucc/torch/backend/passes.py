@@ -22,7 +22,7 @@ from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import graph_of
 from mucc.torch.backend.operator import Request, build
 from mucc.torch.backend.options import Options
-from mucc.torch.backend.regions import Choice, choose
+from mucc.torch.backend.regions import Choice, Chooser
 from mucc.torch.backend.rewrite import Copy, Region
 from mucc.torch.importer.emit import Kernel, emit_piece
 from mucc.torch.importer.judge import compiles
@@ -122,7 +122,8 @@ class RegionsPass(_graph_pass.CustomGraphPass):
             return emit_piece(graph, piece, name_of(piece), leaving, plain=True)
 
         if self.options.regions == "expected":
-            return choose(graph, self.costs, dims, self.options.margin, emit, self._text, refused)
+            chooser = Chooser(graph, self.costs, dims, self.options.margin, emit, self._text, refused)
+            return chooser.choice()
         steps = cut(graph, compiles(self.card.target.name))
         kernels = [emit(step) for step in steps if not isinstance(step, Opaque)]
         return Choice([k for k in kernels if self._text(k) not in refused])

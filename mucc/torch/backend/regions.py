@@ -75,24 +75,13 @@ class Choice:
     """The predicted seconds of what remains to Inductor."""
 
 
-def choose(
-    graph: Graph,
-    costs: Costs,
-    dims: Mapping[str, int],
-    margin: float,
-    emit: Emit,
-    text: Text,
-    refused: Mapping[str, str],
-) -> Choice:
-    """Choose regions of a graph whose predicted gain is above a share of the time that mucc takes.
+class Chooser:
+    """Chooses regions of a graph whose predicted gain is above `margin`, a share of the time that mucc takes.
 
     `emit` makes the kernel of a piece, `text` its program; programs in `refused` are not taken, for the
     reason there.
     """
-    return _Chooser(graph, costs, dims, margin, emit, text, refused).choice()
 
-
-class _Chooser:
     def __init__(
         self,
         graph: Graph,
@@ -115,15 +104,13 @@ class _Chooser:
         self.found = Choice()
 
     def choice(self) -> Choice:
+        """Return the regions, and what is predicted of them and of the rest."""
         self.found.alone = self.lowered.seconds()
         for seed in self.lowered.calls:
-            if not self._is_taken(seed) and _size(seed):
+            if seed not in self.own and _size(seed):
                 self._decide(seed)
         self.found.rest = self.lowered.seconds(self.taken)
         return self.found
-
-    def _is_taken(self, node: Node) -> bool:
-        return node in self.own
 
     def _is_call(self, node: Node) -> bool:
         """Whether Inductor would call a library for an operation."""
@@ -137,7 +124,7 @@ class _Chooser:
             and node not in self.graph.aliases
             and node not in self.graph.constants
             and not is_host(node)
-            and not self._is_taken(node)
+            and node not in self.own
         )
 
     def _decide(self, seed: Node) -> None:
