@@ -161,7 +161,7 @@ class Kind(ABC, Generic[Op]):
 
     def stores_regrouped(self, anchor: AnchorOp) -> bool:
         """Whether a kernel around an anchor can store its result with other extents, as by `RegroupOp`."""
-        return False
+        return True
 
     def space(self, anchor: AnchorOp) -> Dims:
         """Return the extents of the pointwise work that may join a kernel around an anchor."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "promise-extents": ("promise_extents", "PromiseExtents"),
+    "move-regroups": ("move_regroups", "MoveRegroups"),
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "contract-sums": ("contract_sums", "ContractSums"),
     "narrow-operands": ("narrow_operands", "NarrowOperands"),

@@ -148,7 +148,7 @@ class Partition(Values):
         """Keep a value in flight if its only use is a result of other extents; store other values first."""
         value = op.operand
         is_result = all(isinstance(use.operation, ReturnOp) for use in op.result.uses) and op.result.first_use
-        if is_result and len(list(value.uses)) == 1:
+        if is_result:
             stage = self.home.get(value)
             if stage is not None and stage.anchor is not None and stage.kind.stores_regrouped(stage.anchor):
                 self._join(stage, op)

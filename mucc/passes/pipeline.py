@@ -18,6 +18,7 @@ from mucc.passes.legalize_pipeline import LegalizePipeline
 from mucc.passes.legalize_target import LegalizeTarget
 from mucc.passes.legalize_tile import LegalizeTile
 from mucc.passes.levels import Level
+from mucc.passes.move_regroups import MoveRegroups
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.plan_workspace import PlanWorkspace
@@ -39,6 +40,7 @@ def staging(target: str) -> tuple[Step, ...]:
         (Decompose(target), levels.DECOMPOSED),
         (CheckLowering(target), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
+        (MoveRegroups(), levels.PRIMITIVE),
         (FormStages(target), levels.STAGED),
         *((p, levels.STAGED) for kind in kinds() for p in kind.stage_passes(target)),
     )

@@ -129,7 +129,8 @@ class Body:
         for root, targets in zip(pointwise_roots(self.stage), places, strict=True):
             value = self.scalar(root, root_axes(root, self.stage))
             for target in targets:
-                self.add(StoreOp(self.without_cast(value, target), target))
+                given = self.without_cast(value, target)
+                self.add(StoreOp(given, self.program.regrouped(target, root)))
 
     def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
         """Return the number that an operation computes with: an s32 for integers, else an f32."""

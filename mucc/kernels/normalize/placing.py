@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.stage import StageOp, YieldOp
+from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.walk import postorder
@@ -117,8 +117,7 @@ def opens_chain(anchor: ReduceOp) -> bool:
 
 def _stores_chain(stage: StageOp, anchor: ReduceOp) -> bool:
     """Whether a stage yields a value that fills its space, or has a view of a value in flight."""
-    known, last = places(stage), stage.body.block.last_op
-    assert isinstance(last, YieldOp)
+    known = places(stage)
     views = (op for op in stage.body.block.ops if isinstance(op, (ExpandOp, SqueezeOp, BroadcastOp)))
-    fills = any(Shaped.of(v.type).dims == chain_space(anchor) for v in last.operands)
+    fills = any(Shaped.of(v.type).dims == chain_space(anchor) for v in stage.stored)
     return fills or any(view.operand in known for view in views)

@@ -229,7 +229,7 @@ def test_rows_picked_from_parts() -> None:
         (
             "(a: f32[16, 2, 8], b: f32[16])",
             "y = x * x\nreturn reshape(y, (16, 2, 8)), sum(y, axis=1)",
-            ["map", "reduce", "map"],
+            ["reduce", "map"],
         ),
         # Interleaved pairs: parts of one element along an axis that is gone in the result.
         (

@@ -53,6 +53,14 @@ kernel outer[B, L, D](x: f32[B, L, D], b: f32[D]) -> (y: f32[B, L, D], z: f32[D]
   return x - z, z
 }
 kernel table[B, L](t: f32[7, L], i: s32[B], w: f32[L]) -> f32[B, L] { return rms_norm(gather(t, i)) * w }
+kernel groups[B, L](x: f32[B, 12, L], g: f32[12], b: f32[12]) -> (y: f32[B, 12, L], n: f32[B, 12, L]) {
+  n = group_norm(relu(x), 3)
+  return silu(n * g[:, None] + b[:, None]) + n, n
+}
+kernel merged[B, L](x: f32[B, 3, L], w: f32[3*B, L]) -> f32[3*B, L] {
+  y = reshape(softmax(x), (3*B, L))
+  return where(y > 0.2, y, w)
+}
 kernel square[L](x: f32[L, L], b: f32[L]) -> (y: f32[L, L], z: f32[L]) {
   m = max(x, axis=1)
   return x - m[:, None] + b, m + b
@@ -129,6 +137,7 @@ def test_infinities_and_nan_go_as_in_the_interpreter(program: Program, special: 
         ("return exp(x - logsumexp(x, axis=1, keepdims=on))", ["normalize"]),
         ("return softmax(x @ x)", ["gemm", "normalize"]),
         ("return layer_norm(x) @ x", ["normalize", "gemm"]),
+        ("return relu(group_norm(x, 8) * b + x)", ["normalize"]),
         ("return softmax(softmax(x, axis=0), axis=1)", ["normalize", "normalize"]),
         ("return x + exp(sum(x * x, axis=0))", ["normalize"]),
         ("return (x @ x) + exp(sum(x * x, axis=0))", ["reduce", "gemm"]),
