@@ -13,7 +13,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
-from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, SqueezeOp
+from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.dialects.walk import postorder
@@ -38,8 +38,9 @@ class MoveRegroups(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        if any(isinstance(inner, RegroupOp) for kernel in kernels for inner in kernel.body.block.ops):
-            rewrite(op, [_Merge(), _Split()])
+        views = (inner for kernel in kernels for inner in kernel.body.block.ops if isinstance(inner, VIEWS))
+        if any(isinstance(view, RegroupOp | ExpandOp | SqueezeOp) for view in views):
+            rewrite(op, [_Merge(), _Split(), _Result()])
 
 
 class Split(NamedTuple):
@@ -93,15 +94,37 @@ class _Merge(RewritePattern):
             return
         for operand in op.operands:
             view = operand.owner
-            if not isinstance(view, RegroupOp) or not _is_computed(view.operand):
+            if isinstance(view, ExpandOp):
+                if not _is_for_results(op.result):
+                    continue
+            elif not isinstance(view, RegroupOp):
+                continue
+            if not _is_computed(view.operand):
                 continue
             split = Split.of(Shaped.of(type).dims, Shaped.of(view.operand.type).dims)
             if split is None or Shaped.of(operand.type).dims != split.whole:
                 continue
             b = Emit()
             if (made := _remade(b, op, split)) is not None:
-                rewriter.replace(op, [*b.ops, RegroupOp(made, split.whole)])
+                moved = (
+                    RegroupOp(made, split.whole)
+                    if isinstance(view, RegroupOp)
+                    else view.clone({view.operand: made})
+                )
+                rewriter.replace(op, [*b.ops, moved])
                 return
+
+
+class _Result(RewritePattern):
+    """`return expand(x)` -> `return regroup(x)`, where x is computed: a kernel stores that in its extents."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ExpandOp | SqueezeOp) or not isinstance(
+            op.operand.owner, ElementwiseOp | AnchorOp
+        ):
+            return
+        if _is_computed(op.operand) and all(isinstance(use.operation, ReturnOp) for use in op.result.uses):
+            rewriter.replace(op, RegroupOp(op.operand, Shaped.of(op.result.type).dims))
 
 
 class _Split(RewritePattern):
@@ -144,7 +167,7 @@ def _divided(b: Emit, value: SSAValue, split: Split, user: Operation) -> SSAValu
         return None
     if dims == Shaped.of(value.type).dims:
         return value
-    if isinstance(view := value.owner, RegroupOp) and Shaped.of(view.operand.type).dims == dims:
+    if isinstance(view := value.owner, RegroupOp | ExpandOp) and Shaped.of(view.operand.type).dims == dims:
         return view.operand
     for use in value.uses:
         if isinstance(other := use.operation, RegroupOp) and Shaped.of(other.result.type).dims == dims:
@@ -163,6 +186,17 @@ def _parameter(value: SSAValue) -> SSAValue | None:
         value = view.operand
     is_in_order = isinstance(value.type, TensorType) and value.type.layout.is_row_major
     return value if is_in_order and not isinstance(value.owner, Operation) else None
+
+
+def _is_for_results(value: SSAValue) -> bool:
+    """Whether a value is returned, or only work of the same extents that is returned uses it."""
+
+    def users(value: SSAValue) -> Sequence[SSAValue]:
+        return [r for use in value.uses for r in use.operation.results]
+
+    dims = Shaped.of(value.type).dims
+    reached = postorder(value, users)
+    return all(isinstance(v.owner, ElementwiseOp) and Shaped.of(v.type).dims == dims for v in reached)
 
 
 def _is_computed(value: SSAValue) -> bool:

@@ -154,9 +154,22 @@ class Partition(Values):
                 self._join(stage, op)
                 self.home[op.result] = stage
                 return
-            if self._is_regrouped(op.result):
+            if self._is_regrouped(op.result) or self._stores_anew(value, op):
                 return
         self._materialise(value)
+
+    def _stores_anew(self, value: SSAValue, op: RegroupOp) -> bool:
+        """Let the stage of an anchor store its result with other extents, if nothing else reads that."""
+        stage = self.written.get(value)
+        if stage is None or not isinstance(anchor := value.owner, AnchorOp) or not value.has_one_use():
+            return False
+        if not stage.kind.stores_regrouped(anchor):
+            return False
+        self._join(stage, op)
+        stage.stored[stage.stored.index(value)] = op.result
+        del self.written[value]
+        self.written[op.result] = stage
+        return True
 
     def _is_regrouped(self, value: SSAValue) -> bool:
         """Whether a value is computed by a map and stored with other extents."""

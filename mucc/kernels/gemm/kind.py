@@ -12,6 +12,7 @@ from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.settings import (
@@ -63,7 +64,7 @@ class GemmKind(Kind[GemmOp]):
         return target is not None and stores_ranges(anchor, types, target)
 
     def stores_regrouped(self, anchor: AnchorOp) -> bool:
-        return isinstance(anchor, MatmulOp)
+        return isinstance(anchor, MatmulOp | ReduceOp)
 
     takes_integers = TAKES_INTEGERS
 

@@ -75,7 +75,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
         owner = stored.owner
         for target in targets:
             if isinstance(owner, ReduceOp) and is_inside(stored, stage):
-                _epilogue_reduction(body, owner, target, rank)
+                _epilogue_reduction(body, owner, builder.regrouped(target, stored), rank)
                 continue
             value = body.scalar(stored, root_axes(stored, stage))
             values.append((body.without_cast(value, target), builder.regrouped(target, stored)))
