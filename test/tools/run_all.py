@@ -2,9 +2,9 @@
 
     python test/tools/run_all.py [--all]
 
-Tests that are marked `long` run with `--all` only, which is `make test-all`; there each command of a FileCheck
-test is a new interpreter too, instead of a fork. Checks that keep one core busy run beside those that use all; their
-output follows when they have ended.
+Tests that are marked `long` run with `--all` only, which is `make test-all`; there each command of a
+FileCheck test is a new interpreter too, instead of a fork. Checks that keep one core busy run beside those
+that use all; their output follows when they have ended.
 """
 
 from __future__ import annotations
