@@ -6,6 +6,7 @@ import shutil
 import sys
 
 import lit.formats
+import lit.TestRunner
 
 root = os.path.dirname(os.path.abspath(__file__))
 scripts = os.path.dirname(sys.executable)
@@ -35,6 +36,13 @@ for name in (
 ):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+
+# Commands are forks of this process, with the compiler imported.
+sys.path[:0] = [root, os.path.join(root, "test", "lib")]
+import forked  # noqa: E402
+
+forked.preload()
+lit.TestRunner.subprocess = forked.subprocess_with_forks()
 
 for tool in ("mucc", "mucc-opt", "filecheck"):
     if shutil.which(tool, path=config.environment["PATH"]) is None:

@@ -21,52 +21,12 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.runtime.arguments import register_dataclasses
 from mucc.torch.importer.arguments import Arguments, storage_of
 from mucc.torch.importer.attributes import attributes_as_buffers, attributes_of, state_of
+from mucc.torch.importer.decompositions import decomposed
 from mucc.torch.importer.recurrent import recurrent_shapes
 
 # Untyped, since mucc is also type-checked where there is no torch.
 torch: Any = importlib.import_module("torch")
 FakeTensor: Any = importlib.import_module("torch._subclasses.fake_tensor").FakeTensor
-
-KEPT = (
-    "linear.default",
-    "matmul.default",
-    "scaled_dot_product_attention.default",
-    "dropout.default",
-    "softmax.int",
-    "log_softmax.int",
-    "logsumexp.default",
-    "layer_norm.default",
-    "group_norm.default",
-    "instance_norm.default",
-    "rms_norm.default",
-    "max_pool1d.default",
-    "max_pool2d.default",
-    "max_pool3d.default",
-    "avg_pool1d.default",
-    "adaptive_avg_pool1d.default",
-    "adaptive_avg_pool2d.default",
-    "adaptive_avg_pool3d.default",
-    "cross_entropy_loss.default",
-    "silu.default",
-    "mish.default",
-    "softplus.default",
-    "elu.default",
-    "selu.default",
-    "hardswish.default",
-    "hardsigmoid.default",
-    "hardtanh.default",
-    "leaky_relu.default",
-    "std.correction",
-    "flip.default",
-    "roll.default",
-    "tril.default",
-    "triu.default",
-    "lstm.input",
-    "gru.input",
-    "rnn_tanh.input",
-    "rnn_relu.input",
-)
-"""Operations that are not decomposed, because `mu` has them or PyTorch runs them as one."""
 
 
 class Source(StrEnum):
@@ -199,7 +159,7 @@ def _exported(module: Any, given: Arguments, dynamic: Any) -> Any:
     try:
         with quiet():
             program = torch.export.export(module, args, keywords, strict=False, dynamic_shapes=dynamic)
-            return program.run_decompositions(decomposition_table())
+            return decomposed(program)
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:
@@ -238,15 +198,6 @@ def quiet() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def decomposition_table() -> Any:
-    """Return torch's decompositions without those of `KEPT`."""
-    table = torch.export.default_decompositions()
-    for name in KEPT:
-        packet, _, overload = name.partition(".")
-        table.pop(getattr(getattr(torch.ops.aten, packet), overload), None)
-    return table
 
 
 _DATA_DEPENDENT = (
