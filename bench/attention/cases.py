@@ -44,6 +44,10 @@ class Case:
         return f"{self.kind}/d{self.width}/{self.batch}x{heads}x{self.keys}"
 
     @property
+    def stem(self) -> str:
+        return self.kernel
+
+    @property
     def is_grouped(self) -> bool:
         """Whether the program has an axis of queries that share keys."""
         return self.kind in ("gqa", "decode")

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 class Input(NamedTuple):
     """A tensor of random elements: `draw` says of which.
 
-    `normal` numbers; `weight`, normal ones over the root of the last extent; `positive`, uniform from 0.1 to
-    1.1; `shares` of 1 along the last axis; `signs`; `mask`, 0 and 1; `labels`, integers below `below`; `ends`
-    of equal groups of `below` rows.
+    `normal` numbers; `weight`, normal ones over the root of the last extent; `filter`, normal ones over the
+    root of all extents but the first; `positive`, uniform from 0.1 to 1.1; `shares` of 1 along the last axis;
+    `signs`; `mask`, 0 and 1; `labels`, integers below `below`; `ends` of equal groups of `below` rows.
     """
 
     name: str
@@ -50,6 +50,10 @@ class Form:
     @property
     def key(self) -> str:
         return f"{self.group}/{self.name}"
+
+    @property
+    def stem(self) -> str:
+        return self.key
 
     @property
     def kernel(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -47,6 +48,8 @@ def draw(torch: Any, wanted: Input, device: str = "cuda") -> Any:
             made = torch.randn(shape, device=device).softmax(-1)
         case "weight":
             made = torch.randn(shape, device=device) * shape[-1] ** -0.5
+        case "filter":
+            made = torch.randn(shape, device=device) * math.prod(shape[1:]) ** -0.5
         case _:
             made = torch.randn(shape, device=device)
     return made.to({"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[wanted.dtype])

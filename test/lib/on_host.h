@@ -86,12 +86,8 @@ inline bool started[kMost], ended[kMost];
 inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
 
-// Blocks of a cluster run together: the threads of each follow those of the one before.
-constexpr int kCluster = 2;
-inline int present = 0, block = 0;                 // threads of a block, the block that goes on
-inline int arrived[kCluster], barriers[kCluster];  // threads at its barrier, barriers so far
-inline unsigned first_block = 0;
-inline int self() { return block * present + int(threadIdx.x); }
+inline int present = 0, arrived = 0, barriers = 0;  // threads of the block, those at its barrier, barriers so far
+inline int self() { return int(threadIdx.x); }
 
 inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
 inline char* stack(int t) { return stacks.get() + size_t(t) * kStack; }
@@ -111,21 +107,16 @@ inline void whole() {
   _longjmp(scheduled, 1);
 }
 inline void go_on(int t) {
-  block = t / present;
-  threadIdx = {unsigned(t % present), 0, 0};
-  blockIdx.x = first_block + unsigned(block);
+  threadIdx = {unsigned(t), 0, 0};
   if (_setjmp(scheduled)) return;
   if (started[t]) _longjmp(paused[t], 1);
   started[t] = true;
   setcontext(&contexts[t]);
 }
 inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp that wait for the others
-inline int named[kCluster][16], named_times[kCluster][16];  // threads at the barriers that have numbers
-inline int cluster_threads = 0, at_end = 0, ends = 0;       // threads of a cluster, those that wait for all others
-inline void run_blocks(int threads_of_each, int blocks) {
-  int const count = threads_of_each * blocks;
-  present = threads_of_each, at_end = 0, cluster_threads = count, first_block = blockIdx.x;
-  std::memset(arrived, 0, sizeof(arrived));
+inline int named[16], named_times[16];                      // threads at the barriers that have numbers
+inline void run_block(int count) {
+  present = count, arrived = 0;
   std::memset(gathered, 0, sizeof(gathered));
   std::memset(named, 0, sizeof(named));
   for (int t = 0; t < count; ++t) {
@@ -204,10 +195,10 @@ inline bool in_range(mucc::gemm::Operand const& range, int64_t column) {
 
 // The lanes of a warp wait equally often, those of different warps need not.
 inline void __syncthreads() {
-  int const own = on_host::block, before = on_host::barriers[own];
-  if (++on_host::arrived[own] == on_host::present) on_host::arrived[own] = 0, ++on_host::barriers[own];
+  int const before = on_host::barriers;
+  if (++on_host::arrived == on_host::present) on_host::arrived = 0, ++on_host::barriers;
   do on_host::wait();
-  while (on_host::barriers[own] == before);
+  while (on_host::barriers == before);
 }
 
 inline void __syncwarp() { on_host::align(); }
@@ -296,7 +287,7 @@ inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&
 // ---- warpgroups, and the copy engine ------------------------------------------------------------------------
 
 // Shared memory is named by the distance from its start.
-alignas(1024) inline char dynamic[kCluster][1 << 18];
+alignas(1024) inline char dynamic[1 << 18];
 
 struct Barrier {
   int count, pending, bytes, phase;
@@ -304,34 +295,27 @@ struct Barrier {
     if (pending == 0 && bytes == 0) pending = count, ++phase;
   }
 };
-inline std::map<uint32_t, Barrier> barriers_at[kCluster];
-inline void start_barrier(uint32_t at, int count) { barriers_at[block][at] = {count, count, 0, 0}; }
-inline void arrive_at(uint32_t at, int there, int bytes = 0) {
-  Barrier& barrier = barriers_at[there].at(at);
+inline std::map<uint32_t, Barrier> barriers_at;
+inline void start_barrier(uint32_t at, int count) { barriers_at[at] = {count, count, 0, 0}; }
+inline void expect(uint32_t at, int bytes) {
+  Barrier& barrier = barriers_at.at(at);
   barrier.bytes += bytes;
   --barrier.pending;
   barrier.look();
 }
-inline void expect(uint32_t at, int bytes) { arrive_at(at, block, bytes); }
 inline void await(uint32_t at, int parity) {
-  while ((barriers_at[block].at(at).phase & 1) == parity) pause();
+  while ((barriers_at.at(at).phase & 1) == parity) pause();
 }
 
 // bar.sync and bar.arrive of 256 threads.
 inline int named_arrive(int id) {
-  int const before = named_times[block][id];
-  if (++named[block][id] == 256) named[block][id] = 0, ++named_times[block][id];
+  int const before = named_times[id];
+  if (++named[id] == 256) named[id] = 0, ++named_times[id];
   return before;
 }
 inline void named_sync(int id) {
   int const before = named_arrive(id);
-  while (named_times[block][id] == before) pause();
-}
-
-inline void sync_cluster() {
-  int const before = ends;
-  if (++at_end == cluster_threads) at_end = 0, ++ends;
-  while (ends == before) pause();
+  while (named_times[id] == before) pause();
 }
 
 __attribute__((optimize("O2"))) inline uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
@@ -355,28 +339,21 @@ inline void copy_element(Map const& map, char* to, char const* from, bool inside
   bits = bits + 0x1000u & ~0x1fffu;  // tf32
   std::memcpy(to, &bits, 4);
 }
-inline void copied(uint32_t barrier, int there, int bytes) {
-  Barrier& at = barriers_at[there].at(barrier);
+inline void copied(uint32_t barrier, int bytes) {
+  Barrier& at = barriers_at.at(barrier);
   at.bytes -= bytes;
   at.look();
 }
-inline void copy_tile_to(int blocks, uint32_t to, void const* given, uint32_t barrier, int element, int row,
-                         int const* leading) {
+inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int element, int row, int const* leading) {
   Map const& map = *static_cast<Map const*>(given);
   char const* from = map.data;
   for (int a = 2; a < map.rank; ++a) from += leading[a - 2] * map.strides[a] * map.size;
-  for (int there = 0; there < kCluster; ++there) {
-    if (!(blocks >> there & 1)) continue;
-    for (int64_t r = 0; r < map.box[1]; ++r)
-      for (int64_t e = 0; e < map.box[0]; ++e)
-        copy_element(map, dynamic[there] + swizzled(uint32_t(to + r * 128 + map.size * e)),
-                     from + map.size * ((row + r) * map.strides[1] + element + e),
-                     element + e < map.extents[0] && row + r < map.extents[1]);
-    copied(barrier, there, map.box[0] * map.box[1] * map.size);
-  }
-}
-inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int element, int row, int const* leading) {
-  copy_tile_to(1 << block, to, given, barrier, element, row, leading);
+  for (int64_t r = 0; r < map.box[1]; ++r)
+    for (int64_t e = 0; e < map.box[0]; ++e)
+      copy_element(map, dynamic + swizzled(uint32_t(to + r * 128 + map.size * e)),
+                   from + map.size * ((row + r) * map.strides[1] + element + e),
+                   element + e < map.extents[0] && row + r < map.extents[1]);
+  copied(barrier, map.box[0] * map.box[1] * map.size);
 }
 inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int channel, int const* first, int batch,
                            uint16_t const* tap) {
@@ -398,7 +375,7 @@ inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int
       offset += index * map.strides[1 + a];
     }
     for (int e = 0; e < map.box[0]; ++e)
-      copy_element(map, dynamic[block] + swizzled(uint32_t(to + r * 128 + map.size * e)),
+      copy_element(map, dynamic + swizzled(uint32_t(to + r * 128 + map.size * e)),
                    map.data + map.size * (offset + channel + e), inside && channel + e < map.extents[0]);
     int a = 0;
     for (; a < axes; ++a) {
@@ -408,7 +385,7 @@ inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int
     }
     if (a == axes) ++batch;
   }
-  copied(barrier, block, map.box[0] * map.box[1] * map.size);
+  copied(barrier, map.box[0] * map.box[1] * map.size);
 }
 
 // Element (row, k) of an operand of wgmma that a descriptor names.
@@ -418,7 +395,7 @@ __attribute__((optimize("O2"))) inline uint16_t operand(uint64_t d, int row, int
   uint32_t const at = turned ? start + row / 64 * next + k / 8 * step + k % 8 * 128 + row % 64 * 2
                              : start + row / 8 * step + row % 8 * 128 + k * 2;
   uint16_t bits;
-  std::memcpy(&bits, dynamic[block] + swizzled(at), 2);
+  std::memcpy(&bits, dynamic + swizzled(at), 2);
   return bits;
 }
 template <int kCount, class Left>
@@ -458,7 +435,7 @@ void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[
 __attribute__((optimize("O2"))) inline float number_at(uint64_t d, int row, int k) {
   uint32_t const start = uint32_t(d & 0x3fff) << 4, step = uint32_t(d >> 32 & 0x3fff) << 4;
   float x;
-  std::memcpy(&x, dynamic[block] + swizzled(start + row / 8 * step + row % 8 * 128 + k * 4), 4);
+  std::memcpy(&x, dynamic + swizzled(start + row / 8 * step + row % 8 * 128 + k * 4), 4);
   return x;
 }
 template <int kCount>
@@ -517,11 +494,10 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
-  unsigned const together = g.cluster[0] ? g.cluster[0] : 1;
   for (unsigned y = 0; y < g.grid[1]; ++y)
-    for (unsigned x = 0; x < g.grid[0]; x += together) {
+    for (unsigned x = 0; x < g.grid[0]; ++x) {
       blockIdx = {x, y, 0};
-      on_host::run_blocks(int(g.block), int(together));
+      on_host::run_block(int(g.block));
     }
   return 0;
 }

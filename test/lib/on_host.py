@@ -48,12 +48,12 @@ _ON_HOST = (
     (
         "shared.cuh",
         r"extern __shared__ [^;]*;\s*return dynamic_bytes;",
-        "return on_host::dynamic[on_host::block];",
+        "return on_host::dynamic;",
     ),
     (
         "shared.cuh",
         r"return uint32_t\(__cvta_generic_to_shared\(at\)\);",
-        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic[on_host::block]);",
+        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic);",
     ),
     ("attention.cuh", r'asm volatile\("cp\.async\.cg[^;]*;[^;]*;', "on_host::copy_piece(to, from, wanted);"),
     ("attention.cuh", r'asm volatile\("cp\.async\.(commit|wait)_group[^;]*;[^;]*;', ""),
@@ -105,20 +105,9 @@ _ON_HOST = (
     ),
     (
         "warpgroup.cuh",
-        r'asm volatile\(\s*"cp\.async\.bulk\.tensor[a-z0-9_.:]*multicast.*?: "memory"\);',
-        "on_host::copy_tile_to(blocks, to, &map, barrier, element, row, leading);",
-    ),
-    (
-        "warpgroup.cuh",
         r'asm volatile\(\s*"cp\.async\.bulk\.tensor.*?: "memory"\);',
         "on_host::copy_tile(to, &map, barrier, element, row, leading);",
     ),
-    (
-        "warpgroup.cuh",
-        r'asm volatile\(\s*"\{\.reg \.b32 there.*?: "memory"\);',
-        "on_host::arrive_at(barrier, block);",
-    ),
-    ("warpgroup.cuh", r'asm volatile\("barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
     ("warpgroup.cuh", r'asm volatile\("prefetch[^;]*;[^;]*;', ""),
     ("warpgroup.cuh", r'asm volatile\("(setmaxnreg|wgmma\.fence|wgmma\.commit)[^;]*;[^;]*;', ""),
     ("warpgroup.cuh", r'asm volatile\("(fence\.mbarrier_init|" : "\+f)[^;]*;(" ::: "memory"\);)?', ";"),

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
+from mucc.codegen.across import AcrossWork
 from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, Places, Product
-from mucc.codegen.pointwise import Pointwise
 from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dims
@@ -40,7 +40,7 @@ class Operand:
         return self.memory.data(self.element)
 
 
-class ConvWork(Pointwise):
+class ConvWork(AcrossWork):
     """The C++ of a convolution kernel: the convolution, and the pointwise work behind it.
 
     Subclasses say how outputs are summed up.
@@ -54,18 +54,11 @@ class ConvWork(Pointwise):
         self.geometry = op.geometry
         self.x = Operand(places, op.x, op.x_dims)
         self.w = Operand(places, op.w, op.w_dims)
-        super().__init__(op, op.extents, places)
-
-    def node(self, node: Operation) -> None:
-        if isinstance(node, ConvolvedOp):
-            self.lanes[node.result] = self.namer("convolved_v")
-            self.convolved = node
-        else:
-            super().node(node)
+        super().__init__(op, op.extents, (), places)
 
     @property
     def groups(self) -> Sequence[Sequence[int]]:
-        """See `Pointwise`: no axes are merged."""
+        """The axes of the space, of which none are merged."""
         return [[axis] for axis in range(len(self.space))]
 
     # Facts that are compiled in
@@ -136,16 +129,11 @@ class ConvWork(Pointwise):
 
     @property
     def work(self) -> list[str]:
-        stores = [
-            f"    mucc::store({o.member}, p, {result});"
-            for o, result in zip(self.outputs, self.results, strict=True)
-        ]
-        convolved = self.lanes[self.convolved.result]
+        (convolved,) = (node.result for node in self.op.nodes if isinstance(node, ConvolvedOp))
         return [
             "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {convolved}) const {{",
-            *(f"    {s}" for s in self.statements),
-            *stores,
+            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
+            *self.storing,
             "  }",
         ]
 

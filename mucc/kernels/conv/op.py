@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, StringAttr, UnitAttr, f32
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import Region, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
-from mucc.dialects.cutlass.attributes import dims_attr, dims_of
+from mucc.dialects.cutlass.attributes import dims_attr
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.ops import SpaceKernelOp
 from mucc.dialects.mu import window_rules
 from mucc.dialects.mu.ops.base import Ints, integer, ints
 from mucc.dialects.mu.ops.contraction import ComputeAttr
@@ -66,7 +66,7 @@ class ConvolvedOp(ValueNode):
 
 
 @irdl_op_definition
-class ConvKernelOp(DeviceKernelOp):
+class ConvKernelOp(SpaceKernelOp):
     """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, or with
     `channels_last` `[N, ..., O]`, with pointwise work behind it.
 
@@ -76,7 +76,6 @@ class ConvKernelOp(DeviceKernelOp):
 
     name = "cutlass.conv"
 
-    space = prop_def(ArrayAttr[IntAttr | StringAttr])
     strategy = prop_def(StrategyAttr)
     compute = prop_def(ComputeAttr)
     stride = prop_def(Ints)
@@ -121,10 +120,6 @@ class ConvKernelOp(DeviceKernelOp):
             },
             regions=[body],
         )
-
-    @property
-    def extents(self) -> Dims:
-        return dims_of(self.space)
 
     @property
     def geometry(self) -> Geometry:

@@ -24,11 +24,6 @@ class TilesWork(ConvWork):
     LAUNCHER: ClassVar[str] = "conv::launch_tiles"
 
     @property
-    def piece(self) -> int:
-        """Elements in 16 bytes."""
-        return 8 if self.x.element != "float" else 4
-
-    @property
     def channels_inner(self) -> bool:
         """Whether channels are innermost along K, instead of taps."""
         return self.x.strides[1].is_one or self.w_channel.is_one or self.geometry.transposed

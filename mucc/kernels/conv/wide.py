@@ -15,9 +15,6 @@ GROUPS = 2
 
 ROWS = (128, 256)
 COLUMNS = (32, 64, 96, 128, 192, 256)
-CLUSTERS = (1,)
-"""Blocks that share their loads of weights: two took 1.15 to 1.7 times as long on an H200, in all layers."""
-
 SUMS = 64 * 256
 """Sums of a warpgroup that leave registers for everything else, where a multiprocessor has one block."""
 
@@ -38,22 +35,20 @@ RESERVED = 1024
 
 
 class WideTile(NamedTuple):
-    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor and to a cluster."""
+    """Rows and columns of a tile, stages in shared memory, and blocks to a multiprocessor."""
 
     rows: int
     columns: int
     stages: int
     resident: int
-    cluster: int
 
     @property
     def text(self) -> str:
-        """Return `128x256`, or `128x256, clusters of 2`."""
-        cluster = f", clusters of {self.cluster}" if self.cluster > 1 else ""
-        return f"{self.rows}x{self.columns}{cluster}"
+        """Return `128x256`."""
+        return f"{self.rows}x{self.columns}"
 
 
-def wide_tile(rows: int, columns: int, cluster: int, facts: Facts) -> WideTile | None:
+def wide_tile(rows: int, columns: int, facts: Facts) -> WideTile | None:
     """Return the tile of this size with as many stages as there is room for; None where it does not fit."""
     sums = rows * columns // GROUPS
     most = 0 if sums > SUMS else 2 if sums <= SHARED_SUMS else 1
@@ -63,7 +58,7 @@ def wide_tile(rows: int, columns: int, cluster: int, facts: Facts) -> WideTile |
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
         spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
         if stages >= STAGES and spread <= room - stages * STAGE_BARRIERS:
-            return WideTile(rows, columns, stages, resident, cluster)
+            return WideTile(rows, columns, stages, resident)
     return None
 
 
@@ -71,9 +66,8 @@ def wide_tiles(facts: Facts) -> Iterator[WideTile]:
     """Yield all tiles of a target."""
     for rows in ROWS:
         for columns in COLUMNS:
-            for cluster in CLUSTERS:
-                if (tile := wide_tile(rows, columns, cluster, facts)) is not None:
-                    yield tile
+            if (tile := wide_tile(rows, columns, facts)) is not None:
+                yield tile
 
 
 def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
@@ -85,7 +79,7 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     cost, card = facts.cost, facts.devices[0]
     rows = math.ceil(layer.rows / tile.rows)
     columns = math.ceil(layer.outputs / tile.columns)
-    clusters = math.ceil(rows / tile.cluster) * columns * layer.groups
+    tiles = rows * columns * layer.groups
     depth = STAGE_ROW // layer.element_bytes
     steps = layer.taps * math.ceil(layer.channels / depth)
     x, w = tile.rows * STAGE_ROW, tile.columns * STAGE_ROW
@@ -93,17 +87,16 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     shared = (2 * x + (tile.rows // 64 + 1) * w) / cost["smem_bytes_per_cycle"]
 
     def served(readers: float) -> float:
-        """Return the share of loads that L2 serves where so many clusters read the same."""
+        """Return the share of loads that L2 serves where so many blocks read the same."""
         return cost["merged"] + (1 - cost["merged"]) * min(1.0, cost["few"] / readers)
 
-    loaded = x * served(columns) + w / tile.cluster * served(max(1.0, rows / tile.cluster))
+    loaded = x * served(columns) + w * served(rows)
     bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
     one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
     around = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
     around += tile.rows * tile.columns * layer.element_bytes / cost["epilogue_bytes_per_cycle"]
-    slots = card.clusters.get(str(tile.cluster), card.multiprocessors // tile.cluster) * tile.resident
-    waves = math.ceil(clusters / slots)
+    waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
     if tile.resident > 1:
         one *= tile.resident
         around = max(0.0, around - one * (1 - 1 / tile.resident))

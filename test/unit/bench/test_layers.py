@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,26 +127,6 @@ def test_figures_leave_out_what_is_wrong_or_small() -> None:
     assert found["layers.level1_memory_over_compile_geomean"] == 1.0
     assert found["layers.level1_memory_over_compile_least"] == 0.5
     assert "layers.level2_gemm_over_compile_geomean" not in found
-
-
-def test_libraries_are_built_and_old_ones_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = layers.FORMS[:2]
-
-    def build_all(programs: Any, options: Any) -> Any:
-        for path in programs:
-            good = path.stem == one.name
-            if good:
-                path.with_suffix(".so").write_bytes(b"library")
-            yield path, {"built": True, "cached": False} if good else {"built": False, "error": "no kernel"}
-
-    monkeypatch.setattr(layers, "build_all", build_all)
-    failed = layers.build_forms([one, other], tmp_path, layers.Options("sm_90a", 1, 1.0))
-    assert failed == {other.key: "no kernel"}
-    assert layers.paths_of(one, tmp_path)[0].read_text() == one.text
-    with pytest.raises(ValueError, match="no library"):
-        layers.loaded(other, tmp_path)
-    with pytest.raises(ValueError, match="no library"):
-        layers.loaded(dataclasses.replace(one, body="return x"), tmp_path)
 
 
 @pytest.mark.parametrize("wrong", [False, True])

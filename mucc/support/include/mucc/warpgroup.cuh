@@ -58,30 +58,6 @@ MUCC_DEVICE void copy_tile(uint32_t to, TensorMap const& map, uint32_t barrier, 
         : "memory");
 }
 
-// The same to the shared memory of all blocks of a cluster that `blocks` has bits for, whose barriers count the bytes.
-template <int kRank>
-MUCC_DEVICE void copy_tile_to(uint16_t blocks, uint32_t to, TensorMap const& map, uint32_t barrier, int element, int row,
-                              int const (&leading)[3]) {
-  if constexpr (kRank == 3)
-    asm volatile(
-        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "h"(blocks)
-        : "memory");
-  else if constexpr (kRank == 4)
-    asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "r"(leading[1]), "h"(blocks)
-        : "memory");
-  else
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
-        "l"(&map), "r"(barrier), "r"(element), "r"(row), "r"(leading[0]), "r"(leading[1]), "r"(leading[2]), "h"(blocks)
-        : "memory");
-}
-
 // Copies positions of a tensor with `kAxes` spatial axes, innermost first: those from `first` of element `batch` on, each
 // moved by `tap`.
 template <int kAxes>
@@ -110,26 +86,10 @@ MUCC_DEVICE void copy_positions(uint32_t to, TensorMap const& map, uint32_t barr
 
 MUCC_DEVICE void prefetch(TensorMap const& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
-// Makes barriers that this thread started known to the copy engine and the other blocks of a cluster.
+// Makes barriers that this thread started known to the copy engine.
 MUCC_DEVICE void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 // ---- threads --------------------------------------------------------------------------------------------------
-
-// Arrives at the barrier at the same address of a block of the cluster.
-MUCC_DEVICE void arrive_at(uint32_t barrier, int block) {
-  asm volatile(
-      "{.reg .b32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}" ::"r"(barrier),
-      "r"(block)
-      : "memory");
-}
-
-// All threads of a cluster's blocks wait for each other.
-MUCC_DEVICE void sync_cluster() {
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 
 // Two warpgroups meet at barrier 1 or higher of their block, or arrive there without waiting.
 MUCC_DEVICE void sync_groups(int barrier) { asm volatile("bar.sync %0, 256;" ::"r"(barrier) : "memory"); }

@@ -201,5 +201,5 @@ def test_an_explanation_says_what_each_strategy_takes(
     )
     assert main([str(path), "--explain-schedule"]) == 0
     warpgroups = capsys.readouterr().out.splitlines()[1]
-    expected = r"  warpgroups [0-9.]+ us expected \(\d+x\d+(, clusters of 2)?\)    \(chosen\)"
+    expected = r"  warpgroups [0-9.]+ us expected \(\d+x\d+\)    \(chosen\)"
     assert re.fullmatch(expected, warpgroups)

@@ -514,11 +514,10 @@ struct Part {
   int residue[3];
 };
 
-// Blocks of a cluster have tiles of rows that follow each other.
 template <class Work, class Shape = typename Work::Shape>
 MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem) {
   using W = typename Work::Windows;
-  unsigned index = blockIdx.x / Shape::kCluster;  // as there are not more blocks than that
+  unsigned index = blockIdx.x;  // as there are not more blocks than that
   auto next = [&](int64_t count) {
     unsigned const whole = index / unsigned(count), rest = index - whole * unsigned(count);
     index = whole;
@@ -526,7 +525,7 @@ MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem) {
   };
   Part part;
   part.column = next(problem.column_tiles) * Shape::kN;
-  part.row = (next(problem.row_tiles) * Shape::kCluster + blockIdx.x % Shape::kCluster) * Shape::kM;
+  part.row = next(problem.row_tiles) * Shape::kM;
   part.group = next(problem.groups);
   int rest = int(index);
 #pragma unroll

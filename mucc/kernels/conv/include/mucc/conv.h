@@ -79,7 +79,7 @@ MUCC_BOTH constexpr Axis axis(int a, int residue, int64_t extent) {
 // stage.
 template <int kM_, int kN_, int kThreads_, int kStages_, bool kAlongChannels_>
 struct TileShape {
-  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kStages = kStages_, kPieces = 8, kCluster = 1;
+  static constexpr int kM = kM_, kN = kN_, kThreads = kThreads_, kStages = kStages_, kPieces = 8;
   static constexpr bool kAlongChannels = kAlongChannels_;  // results are adjacent along their channels
   static constexpr int kStage = (kM + kN) * 16 * kPieces;  // bytes
   static constexpr int kPitch = kAlongChannels ? kN + 8 : kM + 4;
@@ -89,10 +89,10 @@ struct TileShape {
 };
 
 // The same of kernels that multiply by wgmma: `kGroups` warpgroups of four warps have an equal part of the rows each, and one
-// more warp copies. Blocks of a cluster have different rows of the same columns, and share their weights.
-template <int kM_, int kN_, int kStages_, int kResident_, int kCluster_, bool kAlongChannels_>
+// more warp copies.
+template <int kM_, int kN_, int kStages_, int kResident_, bool kAlongChannels_>
 struct WideShape {
-  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_, kCluster = kCluster_;
+  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_;
   static constexpr bool kAlongChannels = kAlongChannels_;
   static constexpr int kGroups = 2, kThreads = 128 * kGroups, kAllThreads = kThreads + 32;
   static constexpr int kBlocks = kM / (64 * kGroups);  // of 64 rows to a warpgroup
@@ -103,7 +103,7 @@ struct WideShape {
   static constexpr int kRows = kM * 16, kBarriers = 16 * kStages;
   static constexpr int kAlignment = 1024;  // of stages, as the swizzle counts rows
   static constexpr int kShared = kAlignment + kTiles + kRows + kBarriers;
-  static_assert(kM % (64 * kGroups) == 0 && kN % (8 * kCluster) == 0, "whole instructions and swizzles");
+  static_assert(kM % (64 * kGroups) == 0 && kN % 8 == 0, "whole instructions and swizzles");
 };
 
 // How the copy engine sees the operands: x once for each class of outputs.

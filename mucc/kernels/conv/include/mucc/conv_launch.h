@@ -117,7 +117,7 @@ int map_weights(Call const& c, TensorMap& map, Problem<typename Op::Element> con
     strides[2 + a] = mapped_stride(extents[2 + a], p.w_at[2 - a]);
   }
   return map_tiles(c, &map, p.w, mapped<T>, kAxes + 2, extents, strides, kMappedRow / int(sizeof(T)),
-                   Op::Wide::kN / Op::Wide::kCluster);
+                   Op::Wide::kN);
 }
 
 // Whether they can be described so.
@@ -179,15 +179,14 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   if (map_weights<Op>(c, maps.w, problem)) return 1;
   int64_t rows = problem.batch;
   for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
-  problem.row_tiles = blocks_of(rows, Of::kM * Of::kCluster);
+  problem.row_tiles = blocks_of(rows, Of::kM);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
-  int64_t const blocks = problem.row_tiles * Of::kCluster * problem.column_tiles * problem.groups * W::kClasses;
+  int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses;
   if (blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && stores_vectors<Op>(problem, Op::kVector);
   void* parameters[] = {&op, &problem, &maps};
   Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
-  if (Of::kCluster > 1) geometry.cluster[0] = Of::kCluster, geometry.cluster[1] = geometry.cluster[2] = 1;
   geometry.shared = unsigned(Of::kShared);
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }

@@ -3,8 +3,7 @@
 // Rows, columns and K are those of conv.cuh; along K lie the taps, and of each the channels in pieces of 128 bytes. A step is
 // such a piece of the rows of x and of weights, swizzled in shared memory. One thread has the copy engine fill the steps: of x
 // by positions (im2col), which puts zeros where x has no elements, so that no row is looked at one by one. The warpgroups
-// multiply one step while they wait for the products of the step before, and let that be filled again. Where a cluster's
-// blocks have the same columns, each copies a part of their weights to all of them.
+// multiply one step while they wait for the products of the step before, and let that be filled again.
 //
 // The tile then passes through shared memory to the pointwise work behind it, as in conv.cuh, while other blocks of the
 // multiprocessor multiply.
@@ -45,7 +44,6 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
   using W = typename Work::Windows;
   using Of = typename Work::Wide;
   static constexpr int kAxes = Work::kRank - 2, kPiece = kMappedRow / int(sizeof(typename Work::Element));
-  static constexpr int kPart = Of::kN / Of::kCluster;
   if (walk.depth == 0) return;
   prefetch(x);
   prefetch(w);
@@ -61,8 +59,7 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
   }
   int const group = int(at.group), channels = walk.count();
   int const x_channel = group * channels, w_channel = W::kTransposed ? x_channel : 0;
-  int const share = int(blockIdx.x % Of::kCluster) * kPart;
-  int const column = (W::kTransposed ? 0 : group * int(problem.outputs)) + int(at.column) + share;
+  int const column = (W::kTransposed ? 0 : group * int(problem.outputs)) + int(at.column);
   Ring<Of::kStages> ring;
   for (tap[0] = 0; tap[0] < walk.taps(0); ++tap[0])
     for (tap[1] = 0; tap[1] < walk.taps(1); ++tap[1])
@@ -80,12 +77,7 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
           await(to.empty(s), ring.parity ^ 1);
           arrive_and_expect(to.full(s), Of::kStage);
           copy_positions<kAxes>(to.x(s), x, to.full(s), x_channel + channel, first, batch, moved);
-          if constexpr (Of::kCluster == 1) {
-            copy_tile<Work::kRank>(to.w(s), w, to.full(s), w_channel + channel, column, weight);
-          } else {
-            copy_tile_to<Work::kRank>((1 << Of::kCluster) - 1, to.w(s) + share * kMappedRow, w, to.full(s),
-                                      w_channel + channel, column, weight);
-          }
+          copy_tile<Work::kRank>(to.w(s), w, to.full(s), w_channel + channel, column, weight);
         }
       }
 }
@@ -102,11 +94,7 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
 #pragma unroll
     for (int i = 0; i < Of::kN / 2; ++i) sums[m][i] = 0.0f;
   auto release = [&](int s) {
-    if constexpr (Of::kCluster == 1) {
-      if (lane == 0) arrive(from.empty(s));
-    } else {
-      if (lane < Of::kCluster) arrive_at(from.empty(s), lane);
-    }
+    if (lane == 0) arrive(from.empty(s));
   };
   Ring<Of::kStages> ring;
   int before = 0;
@@ -171,24 +159,15 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
   }
   int const taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
   walk.depth = taps * walk.count();
-  if (W::kTransposed) {
-    // Blocks of a cluster leave together.
-    if (is_empty(walk.axes)) return;
-    int64_t const first = at.row - int64_t(blockIdx.x % Of::kCluster) * Of::kM;
-    if (row_at<Work>(problem, walk.axes, first).batch < 0) return;
-  }
+  if (W::kTransposed && (is_empty(walk.axes) || row_at<Work>(problem, walk.axes, at.row).batch < 0)) return;
   if (threadIdx.x == 0) {
     for (int s = 0; s < Of::kStages; ++s) {
       start_barrier(memory.full(s), 1);
-      start_barrier(memory.empty(s), kWarps * Of::kCluster);
+      start_barrier(memory.empty(s), kWarps);
     }
     publish_barriers();
   }
-  if constexpr (Of::kCluster == 1) {
-    __syncthreads();
-  } else {
-    sync_cluster();
-  }
+  __syncthreads();
   if (threadIdx.x >= Of::kThreads) {
     if (threadIdx.x == Of::kThreads) copy_steps<Work>(problem, maps.x[map], maps.w, walk, at, memory);
     __syncwarp();
@@ -203,8 +182,6 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
     sync_groups(1);
     finish<V, Of>(work, problem, walk.axes, at, memory.rows(), memory.tile());
   }
-  // Other blocks write to the memory of this one, and arrive at its barriers.
-  if constexpr (Of::kCluster > 1) sync_cluster();
 }
 
 }  // namespace mucc::conv

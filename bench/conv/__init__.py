@@ -1,0 +1,1 @@
+"""Convolutions against cuDNN, PyTorch and torch.compile."""

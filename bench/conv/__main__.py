@@ -1,0 +1,65 @@
+"""Convolutions of networks and of KernelBench's sizes against cuDNN, eager PyTorch and torch.compile.
+
+    python -m bench.conv [--only REGEX] [--strategy WORD] [--build-only | --measure-only] [-o WORK]
+
+cuDNN has x and the weights with channels as the second axis and as the last one, and searches for its fastest
+algorithm; eager is PyTorch as it is by default. All contenders of a layer are timed in turns as CUDA graphs,
+on the same tensors, from a cold L2. f32 is multiplied in tf32 by all of them. The error is that from float64.
+`--strategy` builds all layers by one strategy where that is legal, and writes no result file. Other options
+are those of bench/runner.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from bench.common import run_main
+from bench.conv import level1, level2, networks
+from bench.conv.forcing import forced
+from bench.conv.forms import ConvForm
+from bench.conv.measuring import measure
+from bench.conv.summary import HEAD, figures, line
+from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
+from mucc.kernels.conv.op import Strategy
+
+FORMS: tuple[ConvForm, ...] = (*networks.FORMS, *level1.FORMS, *level2.FORMS)
+
+
+class Convolutions(Bench[ConvForm]):
+    """Layers with a convolution."""
+
+    name, noun, example = "conv", "layer", "level1/transposed"
+    head = HEAD
+    has_compiled = True
+    problems = FORMS
+
+    def begin(self, problem: ConvForm) -> Values:
+        return {"group": problem.group, "name": problem.name, "kind": problem.kind}
+
+    def measure(self, session: Session, kernel: Any, problem: ConvForm) -> Values:
+        return measure(session, kernel, problem)
+
+    def figures(self, rows: Sequence[Row]) -> dict[str, float]:
+        return figures(rows)
+
+    def line(self, row: Row) -> str:
+        return line(row)
+
+
+def main() -> int:
+    bench = Convolutions()
+    parser = parser_of(bench, __doc__)
+    parser.add_argument("--strategy", choices=list(map(str, Strategy)), help="compute all layers so")
+    args = parser.parse_args()
+    if args.strategy is None:
+        return run_bench(bench, args)
+    args.no_record, args.output = True, f"{args.output}/{args.strategy}"
+    bench.problems = [dataclasses.replace(form, strategy=args.strategy) for form in FORMS]
+    with forced(Strategy(args.strategy)):
+        return run_bench(bench, args)
+
+
+if __name__ == "__main__":
+    run_main(main)

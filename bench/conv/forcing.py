@@ -1,0 +1,28 @@
+"""Build convolutions by a strategy that the compiler did not choose, to compare it with the chosen one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+
+from mucc.kernels.conv import lower
+from mucc.kernels.conv.layer import Layer
+from mucc.kernels.conv.op import Strategy
+from mucc.kernels.conv.strategies import WAYS
+from mucc.target.facts import Facts
+
+
+@contextlib.contextmanager
+def forced(strategy: Strategy) -> Generator[None]:
+    """Compile convolutions by a strategy where it is legal, and as usual elsewhere."""
+    usual = lower.choose
+    (way,) = (way for way in WAYS if way.strategy is strategy)
+
+    def choose(layer: Layer, facts: Facts) -> Strategy:
+        return usual(layer, facts) if way.refused(layer, facts) else strategy
+
+    lower.choose = choose
+    try:
+        yield
+    finally:
+        lower.choose = usual
