@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import f32, i1
@@ -164,6 +164,10 @@ def expression(op: Operation, x: Sequence[str]) -> str:
             raise EmissionError(f"{op.name} cannot be written as C++")
 
 
+Express = Callable[[Operation, Sequence[str]], str]
+"""Emits an operation on operands."""
+
+
 def _is_rounding_back(op: Operation) -> bool:
     """Emit a cast to f32, which is the value itself: bodies compute in f32."""
     return isinstance(op, e.CastOp) and op.element_type == f32 and op.operand.type not in (i1, S32)
@@ -220,12 +224,14 @@ def compute_body(
     op: ComputeOp,
     parameters: Sequence[str],
     order: Sequence[int] | None = None,
+    express: Express = expression,
 ) -> Body:
     """Emit the body of a `cutlass.compute`.
 
-    `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them.
+    `parameters` are C++ names of its inputs, and `order` says in which `apply` takes them. `express` emits
+    an operation on operands.
     """
-    text = _struct(name, op, parameters, order or range(len(parameters)))
+    text = _struct(name, op, parameters, order or range(len(parameters)), express)
     return Body(name, "\n".join(text), len(parameters))
 
 
@@ -234,7 +240,9 @@ def identity_body(name: str, parameter: str) -> Body:
     return Body(name, "\n".join(_lines(name, [parameter], [f"return {parameter};"])), 1)
 
 
-def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence[int]) -> list[str]:
+def _struct(
+    name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence[int], express: Express
+) -> list[str]:
     namer = Namer(parameters)
     texts: dict[SSAValue, str] = dict(zip(op.body.block.args, parameters, strict=True))
     lines: list[str] = []
@@ -264,7 +272,7 @@ def _struct(name: str, op: ComputeOp, parameters: Sequence[str], order: Sequence
                     assert isinstance(owner, e.SoftplusOp)
                     text = f"mucc::tanh_softplus({texts[owner.operand]})"
                 else:
-                    text = expression(inner, operands)
+                    text = express(inner, operands)
                 texts[result] = namer(f"v{len(lines)}")
                 kind = "bool" if result.type == i1 else "int" if result.type == S32 else "float"
                 lines.append(f"{kind} const {texts[result]} = {text};")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.codegen.body import Body, compute_body
+from mucc.codegen.body import Body, compute_body, expression
 from mucc.codegen.memory import (
     ONE,
     VIEW_TYPES,
@@ -327,10 +327,15 @@ class Pointwise(ABC):
         name = self.namer(f"Body{len(self.bodies)}")
         parameters = Namer()
         hints = [self.lanes[v].removesuffix("_v") for v in node.inputs]
-        self.bodies.append(compute_body(name, node, [parameters(h) for h in hints]))
+        names = [parameters(h) for h in hints]
+        self.bodies.append(compute_body(name, node, names, express=self.expression))
         inputs = ", ".join(self.lanes[v] for v in node.inputs)
         call = f"mucc::each<{name}>({inputs})" if inputs else f"mucc::Lanes<V>({name}::apply())"
         self._lanes(node.result, f"y{len(self.bodies) - 1}", call)
+
+    def expression(self, op: Operation, operands: Sequence[str]) -> str:
+        """Emit an operation of a body."""
+        return expression(op, operands)
 
     def output(self, destination: SSAValue, space: Dims, part: tuple[int, Dim] | None = None) -> Operand:
         memory, axes = self.places.view(destination, space)

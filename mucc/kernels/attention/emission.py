@@ -14,7 +14,9 @@ from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import StoreOp
+from mucc.dialects.mu.ops.elementwise import TanhOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
+from mucc.kernels.attention.gains import feels_absolute_error
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
 from mucc.kernels.attention.tiles import DECODE_ROWS, Tile, decode_tile_of, tile_of, warpgroup_tile_of
 from mucc.target import WARPGROUPS
@@ -50,7 +52,7 @@ class AttentionWork(AcrossWork):
 
     members = words(
         """
-        query key value pairs keys score first_column last_column multiply_keys multiply_values sum a b keeps
+        query key value packs keys score first_column last_column multiply_keys multiply_values sum a b keeps
         Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
         kScale kCausal kPlain kNanRows kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
         """
@@ -70,13 +72,20 @@ class AttentionWork(AcrossWork):
             # What follows is over the results.
             self.space: Dims = self.attention.results_space
 
+    def expression(self, op: Operation, operands: Sequence[str]) -> str:
+        """Emit an operation; before softmax a faster one where it feels an absolute error only."""
+        if isinstance(op, TanhOp) and feels_absolute_error(op):
+            return f"mucc::fast_tanh({operands[0]})"
+        return super().expression(op, operands)
+
     def merged(self) -> list[list[list[int]]]:
         """Keep all axes apart: rows and columns are those of tiles."""
         return [[[axis] for axis in range(len(self.space))]]
 
     @property
     def widest(self) -> int:
-        return 2
+        """Return the results that a lane writes at a time: the columns of two or four blocks of 8."""
+        return 8 if -(-self.result_width // 16) % 2 == 0 else 4
 
     def _operand(self, value: SSAValue) -> str:
         """Return the initializer of a `mucc::attention::Operand`: strides, and how far leading axes reach."""
@@ -97,8 +106,12 @@ class AttentionWork(AcrossWork):
         }
         members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in operands), *members]
         members.append(
-            "bool pairs;  // whether results are written two at a time, which the launch finds out"
+            "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
+        stored = [store.value for store in self.op.stores if isinstance(store, StoreOp)]
+        of_results = (*self.loads_for(stored), *self.outputs)
+        packed = {f"mucc::fits(op.{o.member}, Op::kVector)" for o in of_results}
+        fitting = [condition for condition in fitting if condition in packed]
         return members, [*map(self._operand, operands.values()), *values, "false"], fitting
 
     def texts(self, entry: str) -> Texts:
@@ -114,7 +127,8 @@ class AttentionWork(AcrossWork):
                 fast=len(self.space) - 1,
                 constants=[
                     f"using Element = {element};",
-                    f"static constexpr int kBatch = {self.batch}, kRank = {self.batch + 2}, kVector = 2;",
+                    f"static constexpr int kBatch = {self.batch}, kRank = {self.batch + 2};",
+                    f"static constexpr int kVector = {self.widest};",
                     f"static constexpr int kWidth = {self.width}, kResultWidth = {self.result_width};",
                     f"static constexpr int kRows = {tile.rows}, kColumns = {tile.columns};",
                     f"static constexpr int kThreads = {32 * tile.warps};",
@@ -197,7 +211,7 @@ class AttentionWork(AcrossWork):
             f"  MUCC_DEVICE void store(P const& p, {attended}) const {{",
             *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
             *(
-                f"    mucc::store({o.member}, p, {result});"
+                f"    mucc::attention::store_results({o.member}, p, {result});"
                 for o, result in zip(self.outputs, self.results, strict=True)
             ),
             "  }",

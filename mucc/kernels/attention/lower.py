@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from xdsl.dialects.builtin import FloatAttr, f32, i1
-from xdsl.ir import Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.base import AnchorOp
@@ -54,20 +54,23 @@ class AttentionBody(Body):
         return number(1 / math.sqrt(width)) if self.op.scale is None else self.op.scale
 
     def _scaled(self, score: SSAValue) -> SSAValue:
-        """Make factors of the product, where the score is nothing but a multiple of it, its scale."""
-        factor, value = self.product.scale.value.data, score
-        while isinstance(op := value.owner, MulOp | DivOp):
-            given, constant = (op.rhs, op.lhs) if isinstance(op.lhs.owner, ConstantOp) else (op.lhs, op.rhs)
-            if not isinstance(known := constant.owner, ConstantOp):
+        """Make factors of the product its scale. Returns the score, which may have been one of them."""
+        value: SSAValue = self.product.result
+        factor = self.product.scale.value.data
+        while value != score:
+            # Masks that became ranges left operations behind whose results nothing uses.
+            results = {use.operation.results[0] for use in value.uses}
+            used = [result for result in results if result == score or any(result.uses)]
+            by = _factor(used[0].owner, value) if len(used) == 1 else None
+            if by is None or not math.isfinite(factor * by):
                 break
-            by = known.value.value.data
-            if isinstance(op, DivOp) and (given is op.rhs or by == 0):
-                break
-            factor, value = factor / by if isinstance(op, DivOp) else factor * by, given
-        if value is not self.product.result or not math.isfinite(factor):
-            return score
+            factor, value = factor * by, used[0]
         self.product.properties["scale"] = number(factor)
-        return value
+        if value == score:
+            return self.product.result
+        if value != self.product.result:
+            value.replace_all_uses_with(self.product.result)
+        return score
 
     def generated(self, op: GeneratedOp, axes: Axes) -> SSAValue:
         return self.product.result if isinstance(op, ScoresOp) else super().generated(op, axes)
@@ -102,3 +105,16 @@ def lower_attention(builder: ProgramBuilder, stage: StageOp) -> None:
     body = AttentionBody(builder, stage, anchor)
     body.store_results()
     builder.block.add_op(AttentionKernelOp(stage.stage_name.data, scores_of(anchor), Region(body.block)))
+
+
+def _factor(op: Operation | Block, value: SSAValue) -> float | None:
+    """Return what an operation multiplies a value with; None where that is no constant."""
+    if not isinstance(op, MulOp | DivOp) or op.lhs == op.rhs:
+        return None
+    other = op.rhs if op.lhs == value else op.lhs
+    if not isinstance(known := other.owner, ConstantOp):
+        return None
+    by = known.value.value.data
+    if isinstance(op, MulOp):
+        return by
+    return 1 / by if by and op.lhs == value else None

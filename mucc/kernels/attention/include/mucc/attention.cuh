@@ -151,32 +151,33 @@ MUCC_DEVICE Steps steps_of(Columns const& any) {
 }
 
 // Makes scores of products: element i of block j is that of row `row + i / 2 * 8` and column `column + 8 * j + i % 2`.
+// Those of rows and columns that there are not are computed like the last one: nothing is read where there is none, and
+// no branch divides the elements.
 template <bool kMasked, int kBlocks, class Work, class P>
-MUCC_DEVICE void make_scores(Work const& work, P position, Corner corner, float (&c)[4 * kBlocks]) {
+MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner, float (&c)[4 * kBlocks]) {
   constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
+  int const rows = int(work.query.count), columns = int(work.key.count);
+  P at[2] = {position, position};
   Columns seen[2];
-  if constexpr (kMasked) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      int const row = corner.row + 8 * h;
-      // Nothing is read where there is no row.
-      position.at[kRow] = row < work.query.count ? row : int(work.query.count) - 1;
-      seen[h] = columns_of_row(work, position);
-    }
+  for (int h = 0; h < 2; ++h) {
+    int const row = corner.row + 8 * h;
+    at[h].at[kRow] = row < rows ? row : rows - 1;
+    if constexpr (kMasked) seen[h] = columns_of_row(work, at[h]);
   }
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      int const row = corner.row + i / 2 * 8, column = corner.column + 8 * j + i % 2;
-      bool const is_seen = !kMasked || (column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column));
+      int const column = corner.column + 8 * j + i % 2;
+      float& x = c[4 * j + i];
       if constexpr (!Work::kPlain) {
-        position.at[kRow] = row;
-        position.at[kColumn] = column;
-        // Nothing is read where there is no row or column.
-        c[4 * j + i] = is_seen && row < work.query.count ? work.score(position, c[4 * j + i]) : -INFINITY;
-      } else if (!is_seen) {
-        c[4 * j + i] = -INFINITY;
+        at[i / 2].at[kColumn] = !kMasked || column < columns ? column : columns - 1;
+        x = work.score(at[i / 2], x);
+      }
+      if constexpr (kMasked) {
+        bool const is_seen = column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column);
+        x = is_seen ? x : -INFINITY;
       }
     }
 }
@@ -215,12 +216,31 @@ MUCC_DEVICE float share_of(float total) {
   return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : 1.0f / total;
 }
 
+// Writes V neighbouring results to a tensor. 16 bytes are one instruction, of which the compiler at times makes several.
+template <int V, class View, class P>
+MUCC_DEVICE void store_results(View const& view, P const& position, Lanes<V> const& results) {
+  using T = typename View::Element;
+#if defined(__CUDA_ARCH__)
+  if constexpr (V * sizeof(T) == 16 && View::kAlong == Along::kUnit) {
+    Pack<T, V> pack;
+#pragma unroll
+    for (int v = 0; v < V; ++v) narrow(results.of[v], pack.of[v]);
+    auto const words = __builtin_bit_cast(Pack<uint32_t, 4>, pack);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(place(view, position)), "r"(words.of[0]), "r"(words.of[1]),
+                 "r"(words.of[2]), "r"(words.of[3])
+                 : "memory");
+    return;
+  }
+#endif
+  store(view, position, results);
+}
+
 // Writes two neighbouring results of a row.
 template <class Work, class P>
 MUCC_DEVICE void store_pair(Work const& work, P& position, int column, float const (&pair)[2]) {
   constexpr int kColumn = Work::kRank - 1;
   position.at[kColumn] = column;
-  if (work.pairs && column + 1 < Work::kResultWidth) {
+  if (work.packs && column + 1 < Work::kResultWidth) {
     Lanes<2> both;
     both.of[0] = pair[0], both.of[1] = pair[1];
     work.template store<2>(position, both);
@@ -233,32 +253,78 @@ MUCC_DEVICE void store_pair(Work const& work, P& position, int column, float con
   }
 }
 
+// Of `kBlocks` blocks of 8 columns, 2 or 4, each of four lanes has two columns. Gives the lanes neighbouring columns of one
+// block instead: those of block lane % kBlocks from column lane % 4 / kBlocks * 4 on.
+template <int kBlocks>
+MUCC_DEVICE void gather_columns(float (&x)[kBlocks][2], Lanes<2 * kBlocks>& to) {
+  int const lane = threadIdx.x % 4;
+  float half[kBlocks / 2][4];
+#pragma unroll
+  for (int m = 0; m < kBlocks / 2; ++m)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      bool const is_odd = lane % 2;
+      float const kept = x[2 * m + 0][i], other = x[2 * m + 1][i];
+      float const got = __shfl_xor_sync(~0u, is_odd ? kept : other, 1);
+      half[m][i] = is_odd ? got : kept;
+      half[m][2 + i] = is_odd ? other : got;
+    }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (kBlocks == 2) {
+      to.of[i] = half[0][i];
+    } else {
+      bool const is_high = lane / 2;
+      float const low = half[0][i], high = half[kBlocks / 2 - 1][i];
+      float const got = __shfl_xor_sync(~0u, is_high ? low : high, 2);
+      to.of[i] = is_high ? got : low;
+      to.of[kBlocks / 2 * 4 - 4 + i] = is_high ? high : got;
+    }
+  }
+}
+
 // Writes results: those of a lane as scores lie.
 template <int kBlocks, class Work, class P>
-MUCC_DEVICE void store_rows(Work const& work, P position, int row, int64_t rows, Rows const& state,
+MUCC_DEVICE void store_rows(Work const& work, P position, int row, int rows, Rows const& state,
                             float const (&sum)[4 * kBlocks]) {
+  constexpr int kVector = Work::kVector, kTogether = kVector / 2, kColumn = Work::kRank - 1;
   int const lane = threadIdx.x % 32;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float const share = share_of<Work>(sum_of_four_lanes(state.sum[h]));
+    bool const exists = row + 8 * h < rows;
     position.at[Work::kRank - 2] = row + 8 * h;
-    if (row + 8 * h >= rows) continue;
+    if (work.packs) {
 #pragma unroll
-    for (int j = 0; j < kBlocks; ++j) {
-      float const pair[2] = {sum[4 * j + 2 * h] * share, sum[4 * j + 2 * h + 1] * share};
-      store_pair(work, position, 8 * j + lane % 4 * 2, pair);
+      for (int j = 0; j < kBlocks; j += kTogether) {
+        float x[kTogether][2];
+#pragma unroll
+        for (int k = 0; k < kTogether; ++k)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) x[k][i] = sum[4 * (j + k) + 2 * h + i] * share;
+        Lanes<kVector> pack;
+        gather_columns<kTogether>(x, pack);
+        position.at[kColumn] = 8 * (j + lane % kTogether) + lane % 4 / kTogether * 4;
+        if (exists && position.at[kColumn] < Work::kResultWidth) work.template store<kVector>(position, pack);
+      }
+    } else if (exists) {
+#pragma unroll
+      for (int j = 0; j < kBlocks; ++j) {
+        float const pair[2] = {sum[4 * j + 2 * h] * share, sum[4 * j + 2 * h + 1] * share};
+        store_pair(work, position, 8 * j + lane % 4 * 2, pair);
+      }
     }
   }
 }
 
 // The leading indices of a block's queries. The others are 0.
 template <class Work>
-MUCC_DEVICE Position<Work::kRank, int> leading_position(Extents<Work::kRank> const& extents, int64_t batch) {
+MUCC_DEVICE Position<Work::kRank, int> leading_position(Extents<Work::kRank> const& extents, unsigned batch) {
   Position<Work::kRank, int> p{};
 #pragma unroll
   for (int a = Work::kBatch - 1; a >= 0; --a) {
-    int64_t const rest = batch / extents.of[a];
-    p.at[a] = int(batch - rest * extents.of[a]);
+    unsigned const extent = unsigned(extents.of[a]), rest = batch / extent;
+    p.at[a] = int(batch - rest * extent);
     batch = rest;
   }
   return p;
@@ -318,10 +384,10 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   T* const values = keys + 2 * kColumns * kPitch;
 
   int const lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int64_t const tiles = (extents.of[Work::kRank - 2] + kRows - 1) / kRows;
-  int64_t const tile = tiles - 1 - int64_t(blockIdx.x) % tiles;  // the longest ones first
-  auto position = leading_position<Work>(extents, int64_t(blockIdx.x) / tiles);
-  int64_t const first_row = tile * kRows;
+  unsigned const tiles = unsigned((extents.of[Work::kRank - 2] + kRows - 1) / kRows);
+  unsigned const tile = tiles - 1 - blockIdx.x % tiles;  // the longest ones first
+  auto position = leading_position<Work>(extents, blockIdx.x / tiles);
+  int64_t const first_row = int64_t(tile) * kRows;
   int const row = int(first_row) + warp * 16 + lane / 4;
   Span const span = span_of(work, position, first_row, kRows);
   int const columns = span.any.end;
@@ -399,7 +465,7 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
     }
   }
   wait_copies<0>();
-  store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], state, sum);
+  store_rows<kResults>(work, position, row, int(work.query.count), state, sum);
 }
 
 }  // namespace mucc::attention

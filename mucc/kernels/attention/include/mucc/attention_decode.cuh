@@ -182,11 +182,10 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       int const h = i / 2 % 2, at = int(column) + i / 4 * 8 + lane % 4 * 2 + i % 2;
       bool const is_seen = columns[h].first <= at && at < columns[h].end;
       if constexpr (!Work::kPlain) {
-        positions[h].at[kColumn] = at;
-        c[i] = is_seen ? work.score(positions[h], c[i]) : -INFINITY;
-      } else if (!is_seen) {
-        c[i] = -INFINITY;
+        positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
+        c[i] = work.score(positions[h], c[i]);
       }
+      c[i] = is_seen ? c[i] : -INFINITY;
     }
     float rescale[2];
     make_weights<Work>(state, c, rescale);

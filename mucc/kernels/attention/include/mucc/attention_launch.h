@@ -88,13 +88,13 @@ int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) 
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
 // `extents` are those of the results.
 template <class Op>
-int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool pairs, int64_t keys,
+int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool packs, int64_t keys,
            void* scratch) {
   int64_t const rows = extents.of[Op::kRank - 2];
   int64_t batches = 1;
   for (int a = 0; a < Op::kBatch; ++a) batches *= extents.of[a];
   if (rows == 0 || batches == 0) return 0;
-  op.pairs = pairs;
+  op.packs = packs && Op::kResultWidth % Op::kVector == 0;
   bool const pieces = in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth) && in_pieces(op.value, Op::kResultWidth);
   if (rows > INT32_MAX / 2 || op.key.count > INT32_MAX / 2)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);

@@ -23,12 +23,12 @@ MUCC_DEVICE void give_turn(int group) { arrive_groups(1 + group); }
 // The order of tiles: those of `section` leading indices, the longest first, then further ones.
 // Such a section's keys and values stay in L2.
 struct Order {
-  int64_t tiles, batches, section;
+  unsigned tiles, batches, section;
 
-  MUCC_DEVICE bool at(int64_t index, int64_t& tile, int64_t& batch) const {
+  MUCC_DEVICE bool at(unsigned index, unsigned& tile, unsigned& batch) const {
     if (index >= tiles * batches) return false;
-    int64_t const first = index / (section * tiles) * section, rest = index - first * tiles;
-    int64_t const width = batches - first < section ? batches - first : section;
+    unsigned const first = index / (section * tiles) * section, rest = index - first * tiles;
+    unsigned const width = batches - first < section ? batches - first : section;
     tile = tiles - 1 - rest / width;
     batch = first + rest % width;
     return true;
@@ -37,13 +37,13 @@ struct Order {
 
 template <class Work>
 MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents) {
-  Order order{(extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows, 1, 1};
+  Order order{unsigned((extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows), 1, 1};
 #pragma unroll
-  for (int a = 0; a < Work::kBatch; ++a) order.batches *= extents.of[a];
+  for (int a = 0; a < Work::kBatch; ++a) order.batches *= unsigned(extents.of[a]);
   if (kTakesTiles<Work>) {
     int64_t const bytes = work.key.count * 2 * (Work::kWidth + Work::kResultWidth);
-    order.section = (int64_t(16) << 20) / bytes;
-    if (order.section < 1) order.section = 1;
+    int64_t const section = (int64_t(16) << 20) / bytes;
+    order.section = section < 1 ? 1 : section > order.batches ? order.batches : unsigned(section);
   }
   return order;
 }
@@ -62,15 +62,18 @@ struct Places {
 
   MUCC_DEVICE Places() : base((shared_address(dynamic_shared()) + 1023) / 1024 * 1024) {}
   MUCC_DEVICE uint32_t barrier(int i) const { return base + 8 * i; }
-  MUCC_DEVICE uint32_t query_full() const { return barrier(0); }
-  MUCC_DEVICE uint32_t query_empty() const { return barrier(1); }
-  MUCC_DEVICE uint32_t keys_full(int s) const { return barrier(2 + s); }
-  MUCC_DEVICE uint32_t keys_empty(int s) const { return barrier(2 + kStages + s); }
-  MUCC_DEVICE uint32_t values_full(int s) const { return barrier(2 + 2 * kStages + s); }
-  MUCC_DEVICE uint32_t values_empty(int s) const { return barrier(2 + 3 * kStages + s); }
+  // Each warpgroup has queries of its own, so that one begins with the next tile while another ends with the last.
+  MUCC_DEVICE uint32_t query_full(int group) const { return barrier(group); }
+  MUCC_DEVICE uint32_t query_empty(int group) const { return barrier(Work::kGroups + group); }
+  MUCC_DEVICE uint32_t step(int i) const { return barrier(2 * Work::kGroups + i); }
+  MUCC_DEVICE uint32_t keys_full(int s) const { return step(s); }
+  MUCC_DEVICE uint32_t keys_empty(int s) const { return step(kStages + s); }
+  MUCC_DEVICE uint32_t values_full(int s) const { return step(2 * kStages + s); }
+  MUCC_DEVICE uint32_t values_empty(int s) const { return step(3 * kStages + s); }
   // The index of the tile whose queries are there.
-  MUCC_DEVICE unsigned* tile() const {
-    return reinterpret_cast<unsigned*>(dynamic_shared() + (base - shared_address(dynamic_shared())) + kBarrierBytes / 2);
+  MUCC_DEVICE unsigned* tile(int group) const {
+    char* const at = dynamic_shared() + (base - shared_address(dynamic_shared())) + kBarrierBytes / 2;
+    return reinterpret_cast<unsigned*>(at) + group;
   }
   MUCC_DEVICE uint32_t query(int group) const { return base + kBarrierBytes + group * kChunks * kQueryChunk; }
   MUCC_DEVICE uint32_t keys(int s) const { return base + kBarrierBytes + kQueryBytes + s * kKeyBytes; }
@@ -92,60 +95,80 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
 template <class Work>
 MUCC_DEVICE unsigned next_tile(Tickets const& tickets, Order const& order, int count) {
   if constexpr (kTakesTiles<Work>)
-    return take_ticket<Work>(tickets, 0, unsigned(order.tiles * order.batches) + gridDim.x - 1);
+    return take_ticket<Work>(tickets, 0, order.tiles * order.batches + gridDim.x - 1);
   else
     return blockIdx.x + unsigned(count) * gridDim.x;
 }
 
 template <class Work>
 MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
-                            Tickets const& tickets, Order const& order, Places<Work> const& at) {
+                            Tickets const& tickets, Places<Work> const& at) {
   using At = Places<Work>;
+  Order const order = order_of(work, extents);
   constexpr int kRank = Work::kBatch + 2;
   Ring<Work::kStages> ring;
-  int64_t tile, batch;
+  unsigned tile, batch;
   for (int count = 0;; ++count) {
     unsigned const index = next_tile<Work>(tickets, order, count);
     if (!order.at(index, tile, batch)) {
       if constexpr (kTakesTiles<Work>) {
-        await(at.query_empty(), count & 1 ^ 1);
-        *at.tile() = index;
-        arrive(at.query_full());
+        for (int g = 0; g < Work::kGroups; ++g) {
+          await(at.query_empty(g), count & 1 ^ 1);
+          *at.tile(g) = index;
+          arrive(at.query_full(g));
+        }
       }
       break;
     }
     auto const position = leading_position<Work>(extents, batch);
-    int query[3] = {}, key[3] = {}, value[3] = {};
-    leading_of(query, work.query, position);
-    leading_of(key, work.key, position);
-    leading_of(value, work.value, position);
     int const first_row = int(tile) * Work::kTileRows;
     Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
-    await(at.query_empty(), count & 1 ^ 1);
-    if constexpr (kTakesTiles<Work>) *at.tile() = index;
-    arrive_and_expect(at.query_full(), At::kQueryBytes);
-    for (int g = 0; g < Work::kGroups; ++g)
-      for (int i = 0; i < At::kChunks; ++i)
-        copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(), i * kChunk, first_row + 64 * g,
-                         query);
-    for (int column = steps.last; column >= steps.first; column -= Work::kTileColumns, ring.advance()) {
+    auto copy_keys = [&](int column) {
       int const s = ring.place;
+      int key[3] = {};
+      leading_of(key, work.key, position);
       await(at.keys_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.keys_full(s), At::kKeyBytes);
       for (int i = 0; i < At::kChunks; ++i)
         copy_tile<kRank>(at.keys(s) + i * At::kStepChunk, maps.key, at.keys_full(s), i * kChunk, column, key);
+    };
+    auto copy_values = [&](int column) {
+      int const s = ring.place;
+      int value[3] = {};
+      leading_of(value, work.value, position);
       await(at.values_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.values_full(s), At::kValueBytes);
       for (int i = 0; i < At::kResultChunks; ++i)
         copy_tile<kRank>(at.values(s) + i * At::kStepChunk, maps.value, at.values_full(s), i * kChunk, column, value);
+    };
+    // There is a place for keys before there is one for queries.
+    copy_keys(steps.last);
+    int query[3] = {};
+    leading_of(query, work.query, position);
+#pragma unroll 1
+    for (int g = 0; g < Work::kGroups; ++g) {
+      await(at.query_empty(g), count & 1 ^ 1);
+      if constexpr (kTakesTiles<Work>) *at.tile(g) = index;
+      arrive_and_expect(at.query_full(g), At::kQueryBytes / Work::kGroups);
+      for (int i = 0; i < At::kChunks; ++i)
+        copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(g), i * kChunk, first_row + 64 * g,
+                         query);
+    }
+    copy_values(steps.last);
+    ring.advance();
+#pragma unroll 1
+    for (int column = steps.last - Work::kTileColumns; column >= steps.first; column -= Work::kTileColumns) {
+      copy_keys(column);
+      copy_values(column);
+      ring.advance();
     }
   }
 }
 
 template <class Work>
-MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& extents, Order const& order,
-                                Places<Work> const& at, int group) {
+MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at, int group) {
   using At = Places<Work>;
+  Order const order = order_of(work, extents);
   using T = typename Work::Element;
   constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResults = rounded(Work::kResultWidth, 16) / 8;
@@ -180,12 +203,12 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
 
   if (Work::kGroups > 1 && group == Work::kGroups - 1) give_turn(0);
   Ring<Work::kStages> ring;
-  int64_t tile, batch;
+  unsigned tile, batch;
   for (int count = 0;; ++count) {
     unsigned index = blockIdx.x + unsigned(count) * gridDim.x;
     if constexpr (kTakesTiles<Work>) {
-      await(at.query_full(), count & 1);
-      index = *at.tile();
+      await(at.query_full(group), count & 1);
+      index = *at.tile(group);
     }
     if (!order.at(index, tile, batch)) break;
     auto const position = leading_position<Work>(extents, batch);
@@ -224,7 +247,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       ring.advance();
     };
 
-    if constexpr (!kTakesTiles<Work>) await(at.query_full(), count & 1);
+    if constexpr (!kTakesTiles<Work>) await(at.query_full(group), count & 1);
     if constexpr (kSkips) {
       for (; column > mine.last; column -= kColumns) skip();
     }
@@ -237,6 +260,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     wait_products<0>();
     hold(c);
     release(at.keys_empty(ring.place));
+    if (column == mine.first) release(at.query_empty(group));
     weigh();
     pack();
     int keeps = 0;
@@ -255,6 +279,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       wait_products<1>();
       hold(c);
       release(at.keys_empty(next.place));
+      if (column == mine.first) release(at.query_empty(group));
       weigh();
       wait_products<0>();
       hold(sum);
@@ -265,7 +290,6 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       keeps = 1;
       ring = next;
     }
-    release(at.query_empty());
     await(at.values_full(ring.place), ring.parity);
     begin_products();
     multiply_values(ring.place, keeps);
@@ -276,7 +300,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     if constexpr (kSkips) {
       for (column -= kColumns; column >= steps.first; column -= kColumns) skip();
     }
-    store_rows<kResults>(work, position, row, extents.of[Work::kRank - 2], state, sum);
+    store_rows<kResults>(work, position, row, int(work.query.count), state, sum);
   }
 }
 
@@ -286,8 +310,10 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
   Places<Work> const at;
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * Work::kGroups;
-    start_barrier(at.query_full(), 1);
-    start_barrier(at.query_empty(), kWarps);
+    for (int g = 0; g < Work::kGroups; ++g) {
+      start_barrier(at.query_full(g), 1);
+      start_barrier(at.query_empty(g), 4);
+    }
     for (int s = 0; s < Work::kStages; ++s) {
       start_barrier(at.keys_full(s), 1);
       start_barrier(at.keys_empty(s), kWarps);
@@ -297,17 +323,16 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
     publish_barriers();
   }
   __syncthreads();
-  Order const order = order_of(work, extents);
   int const group = int(threadIdx.x / 128) - 1;
-  // All have 504 or 512 together. To take tiles takes more than to count them.
-  constexpr int kLoading = Work::kGroups > 2 ? 32 : kTakesTiles<Work> ? 40 : 24;
+  // All have at most 512 together. To take tiles takes more than to count them.
+  constexpr int kLoading = Work::kGroups > 2 ? 32 : kTakesTiles<Work> ? 48 : 24;
   constexpr int kMultiplying = Work::kGroups > 2 ? 160 : kTakesTiles<Work> ? 232 : 240;
   if (group < 0) {
     if constexpr (Work::kGroups > 1) leave_registers<kLoading>();
-    if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, order, at);
+    if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, at);
   } else {
     if constexpr (Work::kGroups > 1) take_registers<kMultiplying>();
-    multiply_tiles(work, extents, order, at, group);
+    multiply_tiles(work, extents, at, group);
   }
 }
 
