@@ -74,11 +74,11 @@ inline uint16_t to_f16(float x) {
   return std::signbit(x) ? best | 0x8000 : best;
 }
 
-inline int sm_count = 0;  // that plans are made for
+inline int sm_count = 0, sm_shared = 0;  // that plans are made for
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-constexpr int kMost = 1024, kStack = 1 << 16;
+constexpr int kMost = 4096, kStack = 1 << 16;
 constexpr uint64_t kUntouched = 0xA5A5A5A5A5A5A5A5;  // the lowest word of a stack
 inline ucontext_t scheduler, contexts[kMost];
 inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
@@ -86,8 +86,8 @@ inline bool started[kMost], ended[kMost];
 inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
 
-// Blocks of a cluster run together: the threads of each follow those of the one before.
-constexpr int kCluster = 2;
+// Blocks of a cluster run together, or all blocks of a launch: the threads of each follow those of the one before.
+constexpr int kCluster = 8;
 inline int present = 0, block = 0;                 // threads of a block, the block that goes on
 inline int arrived[kCluster], barriers[kCluster];  // threads at its barrier, barriers so far
 inline unsigned first_block = 0;
@@ -517,7 +517,9 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
-  unsigned const together = g.cluster[0] ? g.cluster[0] : 1;
+  unsigned const together = g.together ? g.grid[0] : g.cluster[0] ? g.cluster[0] : 1;
+  if (together > on_host::kCluster || together * g.block > on_host::kMost)
+    return fail("MU9001", "%u blocks cannot run together", together);
   for (unsigned y = 0; y < g.grid[1]; ++y)
     for (unsigned x = 0; x < g.grid[0]; x += together) {
       blockIdx = {x, y, 0};
@@ -538,7 +540,7 @@ inline int check_rows(Call const&, int, int64_t, bool) { return 0; }
 
 inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
   Call c(k);
-  c.sm_count = on_host::sm_count;
+  c.sm_count = on_host::sm_count, c.sm_shared = on_host::sm_shared;
   if (n != k.args.size) return fail_count(k, n);
   start_dims(c);
   int first = -1;
@@ -559,4 +561,5 @@ inline int workspace_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcep
 }  // namespace mucc
 
 MUCC_DOOR void on_host_sm_count(int count) { on_host::sm_count = count; }
+MUCC_DOOR void on_host_sm_shared(int bytes) { on_host::sm_shared = bytes; }
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }

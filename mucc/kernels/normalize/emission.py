@@ -29,6 +29,7 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        kTeams kLoads kTeamItems kTeamVectors
         """
     )
 
@@ -100,6 +101,7 @@ class NormalizeWork(AcrossWork):
         """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
         inner, rank = self.runs_fastest(self.axes), len(kept) + len(gone)
+        has_teams = self.rows.has_long_rows
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
@@ -119,12 +121,16 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
                     f"static constexpr int kManyBlocks = {1 if late else 2};",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
-                    f"static constexpr bool kInner = {_bool(inner)};",
+                    f"static constexpr int kLoads = {len(self.kept)};",
+                    f"static constexpr int kTeamItems = {max(8 // loads, 1)};",
+                    f"static constexpr int kTeamVectors = {max(4 // loads, 1)};",
+                    f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                 ],
                 work=self._work(),
-                entries=_inner(entry) if inner else _columns(entry),
+                entries=_inner(entry, has_teams) if inner else _columns(entry),
                 launcher="launch_rows",
+                scratch="rows_scratch" if has_teams else None,
             )
         )
 
@@ -211,22 +217,28 @@ def _function(
 _GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
 
 
-def _inner(entry: str) -> list[Entry]:
+def _inner(entry: str, has_teams: bool) -> list[Entry]:
     """Return the kernels in the order of `plan_rows`."""
     most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
-        ("block", "block<1, Op::kFew, false>", most),
-        ("again", "block<1, Op::kFew, true>", most),
+        ("block", "block<1, Op::kFew>", most),
         ("short_vector", "warp<Op::kVector, Op::kShort / Op::kVector>", "Op::kThreads"),
         ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
-        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector, false>", most),
-        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector, false>", many),
-        ("again_vector", "block<Op::kVector, Op::kSome / Op::kVector, true>", most),
+        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector>", most),
+        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector>", many),
     )
-    return [
+    entries = [
         Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds)
         for name, function, bounds in kernels
+    ]
+    if not has_teams:
+        return entries
+    given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
+    teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
+    return entries + [
+        Entry(f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds)
+        for name, sizes in teams
     ]
 
 

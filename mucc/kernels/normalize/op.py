@@ -12,6 +12,10 @@ from mucc.dialects.cutlass.nodes import READS, StoreNode, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import ReductionKernelOp
 from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.kernels.lowering.access import Axes
+from mucc.library.extents import multiply
+
+KEPT = 4096
+"""Elements of a row that a block has room for in any case."""
 
 
 @irdl_op_definition
@@ -57,6 +61,17 @@ class NormalizeKernelOp(ReductionKernelOp):
     """Reductions over `axes` of a space, with pointwise work before, between and behind them."""
 
     name = "cutlass.normalize"
+
+    @property
+    def has_long_rows(self) -> bool:
+        """Whether rows may be longer than what a block keeps in registers, so that several blocks share each.
+
+        Elements of such rows are neighbours in memory.
+        """
+        gone = self.axes.get_values()
+        last = next((a for a in reversed(range(len(self.extents))) if self.extents[a] != 1), None)
+        length = multiply([self.extents[axis] for axis in gone])
+        return (last is None or last in gone) and (isinstance(length, str) or length > KEPT)
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, RowReduceOp, StoreOp, RowStoreOp))

@@ -148,9 +148,11 @@ def test_what_one_kernel_computes(body: str, expected: list[str]) -> None:
         ("f32[N, 8, N, N]", ["reduce", "reduce", "map"]),
         ("f32[N, 64, N, N]", ["normalize"]),
         ("f32[4, 8, 16, 16]", ["normalize"]),
+        ("f32[4, 8, 1024, 1024]", ["normalize"]),
+        ("f32[4, 8, 4096, 4096]", ["reduce", "reduce", "map"]),
     ],
 )
-def test_few_long_rows_are_left_to_kernels_that_share_them(type: str, expected: list[str]) -> None:
+def test_few_rows_that_no_gpu_holds_are_left_to_several_kernels(type: str, expected: list[str]) -> None:
     dims = "[N]" if "N" in type else ""
     assert kernel_names(f"kernel k{dims}(x: {type}) -> {type} {{ return batch_norm(x) }}") == expected
 
@@ -171,3 +173,44 @@ def test_a_softmax_is_one_stage_with_two_reductions() -> None:
             break
     (stage,) = (op for op in module.walk() if isinstance(op, StageOp))
     assert sum(op.name == "mu.reduce" for op in stage.body.block.ops) == 2
+
+
+LONG = """
+kernel softmax_long[B, L](x: f32[B, L]) -> f32[B, L] { return softmax(x) }
+kernel layer_long[B, L](x: bf16[B, L], w: bf16[L], b: f32[L]) -> (y: f32[B, L], m: f32[B], v: f32[B]) {
+  m = mean(x, axis=1)
+  v = var(x, axis=1, correction=0)
+  return (x - m[:, None]) * rsqrt(v + 1e-5)[:, None] * w + b, m, v
+}
+kernel several_long[B, L](x: f32[B, L], y: f32[B, L]) -> (z: f32[B, L], low: f32[B]) {
+  a = sum(x * y, axis=1, keepdims=on)
+  b = max(x, axis=1, keepdims=on)
+  c = min(x - b + a, axis=1, keepdims=on)
+  return x * c - a + b, c[:, 0]
+}
+kernel statistics_long[B, L](x: f32[B, L]) -> (v: f32[B], n: f32[B]) {
+  n = sum(x * x, axis=1)
+  return var(x, axis=1), n
+}
+kernel batch_long[B, C, L](x: f32[B, C, L], w: f32[C]) -> (y: f32[B, C, L], most: f32[C]) {
+  most = max(x, axis=(0, 2))
+  return batch_norm(x) * w[:, None] + most[:, None], most
+}
+"""
+
+long_rows = program_of(LONG)
+
+
+@pytest.mark.parametrize("processors", [1, 4])
+@pytest.mark.parametrize("kilobytes", [0, 40, 228], ids=["read again", "partly held", "held"])
+def test_blocks_that_share_a_row_agree_with_the_interpreter(
+    long_rows: Program, processors: int, kilobytes: int
+) -> None:
+    long_rows.library.on_host_sm_count(processors)
+    long_rows.library.on_host_sm_shared(kilobytes * 1024)
+    for info in long_rows.kernels:
+        for seed, (rows, length) in enumerate(((1, 33001), (5, 19000), (2, 57348), (19, 8193))):
+            dims = {"B": rows, "L": length}
+            if info.name == "batch_long":
+                dims = {"B": 3, "C": rows, "L": length // 3}
+            run(long_rows, info, dims, seed, within=2e-4)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <mucc/rows.h>
+#include <mucc/shared.cuh>
 #include <mucc/view.cuh>
 
 namespace mucc {
@@ -262,6 +263,186 @@ struct ColumnRows {
   }
 };
 
+// ---- rows of teams of blocks -------------------------------------------------------------------------------------
+
+// A slot has a total and, above it, the number of the exchange that it belongs to.
+MUCC_DEVICE void write_slot(uint64_t* slot, uint32_t exchange, float total) {
+  uint64_t const both = uint64_t(exchange) << 32 | __float_as_uint(total);
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(slot), "l"(both) : "memory");
+}
+MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
+  uint64_t both;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(both) : "l"(slot) : "memory");
+  return both;
+}
+
+// A block that has seen all totals of an exchange has told its own of the one before to all others: two sets of slots are
+// enough.
+template <int kWidest>
+struct TeamRows {
+  BlockRows<kWidest> block;
+  uint64_t* slots;  // of the team
+  int parts, part;
+  uint32_t exchange;  // the last one
+
+  template <class Kinds>
+  MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
+    block.template combine<Kinds>(acc);
+    if (parts == 1) return;
+    uint64_t* const set = slots + int64_t(++exchange % 2) * kWidest * parts;
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) write_slot(set + k * parts + part, exchange, acc[0][k]);
+    }
+    Kinds::start(acc[0]);
+    if (int(threadIdx.x) < parts) {
+      uint64_t both[Kinds::kCount];
+      bool all;
+      do {
+        all = true;
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) both[k] = read_slot(set + k * parts + threadIdx.x);
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) all = all && uint32_t(both[k] >> 32) == exchange;
+      } while (!all);
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = __uint_as_float(uint32_t(both[k]));
+    }
+    __syncwarp();
+    block.template combine<Kinds>(acc);
+  }
+};
+
+// Steps in shared memory: words of up to 16 bytes, those with the same place in all steps side by side.
+template <int V, class Work>
+struct HeldSteps {
+  using Loads = typename Work::template Loads<V>;
+  static constexpr int kWidth = V < 4 ? V : 4, kPacks = Work::kLoads * V / kWidth;
+  using Piece = Pack<float, kWidth>;
+  Piece* of;
+  uint32_t count;
+
+  MUCC_DEVICE void put(uint32_t step, Loads const& loads) const {
+    auto const* from = reinterpret_cast<float const*>(&loads);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      Piece piece;
+#pragma unroll
+      for (int w = 0; w < kWidth; ++w) piece.of[w] = from[i * kWidth + w];
+      of[i * count + step] = piece;
+    }
+  }
+  MUCC_DEVICE void get(uint32_t step, Loads& loads) const {
+    auto* to = reinterpret_cast<float*>(&loads);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      Piece const piece = of[i * count + step];
+#pragma unroll
+      for (int w = 0; w < kWidth; ++w) to[i * kWidth + w] = piece.of[w];
+    }
+  }
+};
+
+// What one thread does of a block's part of a row: every kTeamThreads-th step from its own, which are its alone in shared
+// memory too. Steps that are not held are loaded again in each phase, in turn from the last one and from the first one:
+// those that were loaded last are still in L2.
+template <int V, int kItems, class Work>
+struct TeamThread {
+  using Row = typename Work::template Row<V>;
+  using Loads = typename Work::template Loads<V>;
+  static constexpr uint32_t kRound = kItems * kTeamThreads;
+
+  Work const& work;
+  Extents<Work::kRank> const& extents;
+  HeldSteps<V, Work> held;
+  RowPlace<V, Work> place;
+  uint32_t begin, count;  // the steps of this block
+  Row row;
+
+  MUCC_DEVICE void go(uint32_t step) { place.move(begin + (step < count ? step : count - 1), extents); }
+
+  template <class Each>
+  MUCC_DEVICE void load_round(uint32_t base, bool keep, Each const& each) {
+    Loads loads[kItems];
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      go(base + threadIdx.x + i * kTeamThreads);
+      work.template load<V>(place.p, loads[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      uint32_t const step = base + threadIdx.x + i * kTeamThreads;
+      if (keep && step < held.count) held.put(step, loads[i]);
+      go(step);
+      each(loads[i], step < count);
+    }
+  }
+
+  // Calls `each(loads, is_inside)` for all steps; in the first phase all of them are loaded.
+  template <int kPhase, class Each>
+  MUCC_DEVICE void for_each(Each const& each) {
+    if constexpr (kPhase == 0) {
+#pragma unroll 1
+      for (uint32_t base = 0; base < count; base += kRound) load_round(base, true, each);
+    } else {
+      uint32_t const kept = held.count < count ? held.count : count;
+      uint32_t const rounds = (count - kept + kRound - 1) / kRound;
+#pragma unroll 1
+      for (uint32_t r = 0; r < rounds; ++r)
+        load_round(held.count + (kPhase % 2 ? rounds - 1 - r : r) * kRound, false, each);
+#pragma unroll 1
+      for (uint32_t base = 0; base < kept; base += kRound) {
+#pragma unroll
+        for (int i = 0; i < kItems; ++i) {
+          uint32_t const step = base + threadIdx.x + i * kTeamThreads;
+          Loads loads;
+          held.get(step < kept ? step : threadIdx.x, loads);
+          go(step);
+          each(loads, step < kept);
+        }
+      }
+    }
+  }
+
+  template <int k, class Sharing>
+  MUCC_DEVICE void reduce(Sharing& sharing) {
+    if constexpr (k < Work::kPhases) {
+      using Kinds = KindsOf<Work, k>;
+      typename Kinds::Totals acc[V];
+#pragma unroll
+      for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+      for_each<k>([&](Loads const& loads, bool is_inside) {
+        auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads);
+        if (is_inside) {
+#pragma unroll
+          for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
+        }
+      });
+      combine_vector<V, Kinds>(acc);
+      sharing.template combine<Kinds>(acc);
+      RowValues<V, Kinds::kCount> results;
+#pragma unroll
+      for (int i = 0; i < Kinds::kCount; ++i) results.of[i] = Lanes<V>(acc[0][i]);
+      work.template end<V>(Phase<k>{}, row, results);
+      reduce<k + 1>(sharing);
+    }
+  }
+
+  template <class Sharing>
+  MUCC_DEVICE void run(bool is_first, Sharing& sharing) {
+    place.move(0, extents);
+    work.template begin<V>(place.p, row);
+    reduce<0>(sharing);
+    if constexpr (Work::kFills) {
+      for_each<Work::kPhases>([&](Loads const& loads, bool is_inside) {
+        work.template store<V>(place.p, row, loads, is_inside);
+      });
+    }
+    place.move(0, extents);
+    if (is_first) work.template finish<V, 1>(place.p, row);
+  }
+};
+
 // ---- kernels -----------------------------------------------------------------------------------------------------
 
 // Reduced axes are innermost. A group of up to 32 lanes of a warp shares a row.
@@ -277,15 +458,35 @@ MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents
   thread.run(lane == 0, sharing);
 }
 
-// The same where the threads of a block share a row. With kAgain the row is loaded in each phase.
-template <int V, int kItems, bool kAgain, class Work>
+// The same where the threads of a block share a row.
+template <int V, int kItems, class Work>
 MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
   __shared__ float shared[2][Work::kWidest][32];
-  RowThread<V, kItems, kAgain, Work> thread{work, extents};
+  RowThread<V, kItems, false, Work> thread{work, extents};
   thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
   thread.place.start(blockIdx.x, extents);
   BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
   thread.run(threadIdx.x == 0, sharing);
+}
+
+// The same where teams of blocks share rows. All blocks run at the same time.
+template <int V, int kItems, class Work>
+MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extents, RowTeams const& shape) {
+  constexpr int kWidest = Work::kWidest;
+  char* const memory = dynamic_shared();
+  auto* const totals = reinterpret_cast<float(*)[kWidest][32]>(memory);
+  using Held = HeldSteps<V, Work>;
+  Held const held{reinterpret_cast<typename Held::Piece*>(memory + totals_bytes(kWidest)), shape.held};
+  int const team = int(blockIdx.x) / shape.parts, part = int(blockIdx.x) - team * shape.parts;
+  TeamThread<V, kItems, Work> thread{work, extents, held};
+  thread.begin = part * shape.chunk;
+  thread.count = shape.length - thread.begin < shape.chunk ? shape.length - thread.begin : shape.chunk;
+  uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
+  TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
+  for (uint32_t row = team; row < shape.rows; row += shape.teams) {
+    thread.place.start(row, extents);
+    thread.run(part == 0 && threadIdx.x == 0, sharing);
+  }
 }
 
 // The innermost axis is kept. Each thread works on V rows side by side, `lanes` threads lie side by side, and all
