@@ -11,6 +11,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def
 from mucc.dialects.cutlass.nodes import READS, StoreNode, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import ReductionKernelOp
 from mucc.dialects.mu.ops.reduction import ReductionAttr
+from mucc.dialects.mu.types import Dim
 from mucc.kernels.lowering.access import Axes
 from mucc.library.extents import multiply
 
@@ -63,15 +64,19 @@ class NormalizeKernelOp(ReductionKernelOp):
     name = "cutlass.normalize"
 
     @property
+    def length(self) -> Dim:
+        """The number of elements of a row."""
+        return multiply([self.extents[axis] for axis in self.axes.get_values()])
+
+    @property
     def has_long_rows(self) -> bool:
         """Whether rows may be longer than what a block keeps in registers, so that several blocks share each.
 
         Elements of such rows are neighbours in memory.
         """
-        gone = self.axes.get_values()
         last = next((a for a in reversed(range(len(self.extents))) if self.extents[a] != 1), None)
-        length = multiply([self.extents[axis] for axis in gone])
-        return (last is None or last in gone) and (isinstance(length, str) or length > KEPT)
+        is_inner = last is None or last in self.axes.get_values()
+        return is_inner and (isinstance(self.length, str) or self.length > KEPT)
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, RowReduceOp, StoreOp, RowStoreOp))

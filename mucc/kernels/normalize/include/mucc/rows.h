@@ -24,6 +24,10 @@ struct RowTeams {
 // The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
 constexpr int kTeamThreads = 512, kTeamBlocks = 2;
 
+// The most totals at once of a team: those of a phase, in the first one with count, mean and squares of its moments.
+template <class Op>
+inline constexpr int team_widest = Op::kMoments < 0 || Op::kWidest > Op::kFirst + 3 ? Op::kWidest : Op::kFirst + 3;
+
 // The shared memory of a block for `widest` totals at once, besides steps of its row.
 MUCC_BOTH constexpr int totals_bytes(int widest) { return 2 * widest * 32 * int(sizeof(float)); }
 
