@@ -23,6 +23,7 @@ _MODULES = {
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),
     "fuse-epilogue": ("fuse_epilogue", "FuseEpilogue"),
     "select-schedule": ("select_schedule", "SelectSchedule"),
+    "sink-regroups": ("sink_regroups", "SinkRegroups"),
     "legalize-tile": ("legalize_tile", "LegalizeTile"),
     "legalize-pipeline": ("legalize_pipeline", "LegalizePipeline"),
     "prepare-operands": ("prepare_operands", "PrepareOperands"),

@@ -24,6 +24,7 @@ from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.promise_extents import PromiseExtents
 from mucc.passes.select_schedule import SelectSchedule
+from mucc.passes.sink_regroups import SinkRegroups
 
 Step = tuple[Pass, Level]
 
@@ -39,6 +40,7 @@ def staging(target: str) -> tuple[Step, ...]:
         (Decompose(target), levels.DECOMPOSED),
         (CheckLowering(target), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
+        (SinkRegroups(), levels.PRIMITIVE),
         (FormStages(target), levels.STAGED),
         *((p, levels.STAGED) for kind in kinds() for p in kind.stage_passes(target)),
     )

@@ -48,6 +48,9 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
+    def stores_regrouped(self, anchor: AnchorOp) -> bool:
+        return True
+
     def space(self, anchor: AnchorOp) -> Dims:
         assert isinstance(anchor, ReduceOp)
         return chain_space(anchor)

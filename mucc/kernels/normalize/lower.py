@@ -33,17 +33,17 @@ class NormalizeBody(Body):
 
 def lower_chain(builder: ProgramBuilder, stage: StageOp) -> None:
     """Append the kernel of a stage around a chain of reductions."""
-    anchor, last = stage.anchor, stage.body.block.last_op
-    assert isinstance(anchor, ReduceOp) and last is not None
+    anchor = stage.anchor
+    assert isinstance(anchor, ReduceOp)
     space = chain_space(anchor)
     body, known, fills = NormalizeBody(builder, stage, len(space)), places(stage), identity(space)
     destinations = [builder.destinations(result) for result in stage.outputs]
-    for root, targets in zip(last.operands, destinations, strict=True):
+    for root, targets in zip(stage.stored, destinations, strict=True):
         # What is not in flight fills the space: an operand that is stored as well.
         axes = known.get(root, fills)
         value = body.scalar(root, axes)
         for target in targets:
-            given = body.without_cast(value, target)
-            body.add(StoreOp(given, target) if axes == fills else RowStoreOp(given, target, axes))
+            given, place = body.without_cast(value, target), builder.regrouped(target, root)
+            body.add(StoreOp(given, place) if axes == fills else RowStoreOp(given, place, axes))
     axes = anchor.axes.get_values()
     builder.block.add_op(NormalizeKernelOp(stage.stage_name.data, space, axes, Region(body.block)))

@@ -52,6 +52,9 @@ kernel outer[B, L, D](x: f32[B, L, D], b: f32[D]) -> (y: f32[B, L, D], z: f32[D]
   z = sum(x, axis=(0, 1)) + b
   return x - z, z
 }
+kernel groups[B, D](x: f32[B, 12, D, 3], w: f32[12], r: f32[B, 12, D, 3]) -> f32[B, 12, D, 3] {
+  return relu(group_norm(x, 4) * w[:, None, None] + r) * 2
+}
 kernel table[B, L](t: f32[7, L], i: s32[B], w: f32[L]) -> f32[B, L] { return rms_norm(gather(t, i)) * w }
 kernel square[L](x: f32[L, L], b: f32[L]) -> (y: f32[L, L], z: f32[L]) {
   m = max(x, axis=1)
@@ -86,6 +89,8 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
         free = set(info.dims)
         if info.name == "square":
             shapes = [{"L": length} for length in (1, 7, 40)]
+        elif info.name == "groups":
+            shapes = [{"B": b, "D": d} for b, d in ((1, 1), (3, 5), (2, 64), (1, 700))]
         elif "D" in free:
             shapes = [dict(zip("BLD", shape, strict=True)) for shape in COLUMNS]
         else:
@@ -132,6 +137,7 @@ def test_infinities_and_nan_go_as_in_the_interpreter(program: Program, special: 
         ("return softmax(softmax(x, axis=0), axis=1)", ["normalize", "normalize"]),
         ("return x + exp(sum(x * x, axis=0))", ["normalize"]),
         ("return (x @ x) + exp(sum(x * x, axis=0))", ["reduce", "gemm"]),
+        ("return group_norm(x[:, :, None], 4)[:, :, 0]", ["normalize", "map"]),
         # A block cannot own what this reduces.
         ("return x / sum(x)", ["reduce", "map"]),
         # What is pinned is read from memory.
