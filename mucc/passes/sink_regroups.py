@@ -1,4 +1,4 @@
-"""Compute pointwise work behind a norm over groups before the groups are merged, so that it joins the norm."""
+"""Compute what is pointwise behind a norm over groups before these are merged, so that it joins the norm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import Rewriter
 
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
@@ -48,18 +48,35 @@ class _Sink(RewritePattern):
         rewriter.replace(op, b.ops)
 
 
-def _is_normalised(value: SSAValue) -> bool:
-    """Whether a value is computed from a reduction of its own space."""
+class _Unsqueezed(RewritePattern):
+    """A result `expand(y)` -> `regroup(y)`, where y is computed from a reduction: its kernel stores that."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ExpandOp) or not isinstance(op.result.type, TensorType):
+            return
+        value, is_result = op.operand, all(isinstance(use.operation, ReturnOp) for use in op.result.uses)
+        type = value.type
+        if not is_result or not value.has_one_use() or not op.result.type.layout.is_row_major:
+            return
+        if isinstance(type, TensorType) and type.layout.is_row_major and _reductions(value):
+            rewriter.replace(op, RegroupOp(value, op.result.type.dims))
+
+
+def _reductions(value: SSAValue) -> list[ReduceOp]:
+    """Return the reductions whose results a value is computed from by pointwise work and inserted axes."""
     kinds = (ElementwiseOp, ExpandOp, SqueezeOp, BroadcastOp)
-    space = Shaped.of(value.type).dims
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         return value.owner.operands if isinstance(value.owner, kinds) else ()
 
-    found = (v.owner for v in postorder(value, operands) if isinstance(v.owner, ReduceOp))
-    return isinstance(value.owner, ElementwiseOp) and any(
-        Shaped.of(reduction.operand.type).dims == space for reduction in found
-    )
+    return [v.owner for v in postorder(value, operands) if isinstance(v.owner, ReduceOp)]
+
+
+def _is_normalised(value: SSAValue) -> bool:
+    """Whether a value is computed from a reduction of its own space."""
+    space = Shaped.of(value.type).dims
+    found = (Shaped.of(reduction.operand.type).dims for reduction in _reductions(value))
+    return isinstance(value.owner, ElementwiseOp) and space in found
 
 
 def _parts(space: Dims, dims: Dims) -> list[Dims] | None:
@@ -115,12 +132,14 @@ class SinkRegroups(Pass):
                                                             %o = mu.regroup %p
     ```
 
-    The scale and the shift of a group norm then are in the kernel that normalises.
+    The scale and the shift of a group norm then are in the kernel that normalises. A result of a reduction with
+    axes of extent 1 inserted is a regrouped one, too.
     """
 
     name = "sink-regroups"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        if any(isinstance(inner, RegroupOp) for kernel in kernels for inner in kernel.body.block.ops):
-            rewrite(op, [_Sink()])
+        views = (RegroupOp, ExpandOp)
+        if any(isinstance(inner, views) for kernel in kernels for inner in kernel.body.block.ops):
+            rewrite(op, [_Sink(), _Unsqueezed()])

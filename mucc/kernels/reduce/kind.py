@@ -36,6 +36,9 @@ class ReduceKind(Kind[ReduceKernelOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
+    def stores_regrouped(self, anchor: AnchorOp) -> bool:
+        return True
+
     def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
         return shares_pass(anchor, op)
 

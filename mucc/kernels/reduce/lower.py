@@ -42,11 +42,9 @@ def lower_reduction(builder: ProgramBuilder, stage: StageOp) -> None:
     dims, axes = Shaped.of(anchor.operand.type).dims, reduced_axes(anchor)
     kept = [axis for axis in range(len(dims)) if axis not in axes]
     body = ReduceBody(builder, stage, len(dims))
-    last = stage.body.block.last_op
-    assert last is not None
     places = [builder.destinations(result) for result in stage.outputs]
-    for stored, targets in zip(last.operands, places, strict=True):
+    for stored, targets in zip(stage.stored, places, strict=True):
         value = body.scalar(stored, tuple(None if dims[axis] == 1 else axis for axis in kept))
         for target in targets:
-            body.add(ReduceStoreOp(body.without_cast(value, target), target))
+            body.add(ReduceStoreOp(body.without_cast(value, target), builder.regrouped(target, stored)))
     builder.block.add_op(ReduceKernelOp(stage.stage_name.data, dims, axes, Region(body.block)))

@@ -661,6 +661,15 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
   thread.kept = shape.held < thread.count ? shape.held : thread.count;
   uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
   TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
+  // Half of the teams begin when others have loaded their first row, so that memory is busy while these exchange totals.
+  int const ahead = (shape.teams + 1) / 2;
+  if (shape.parts > 1 && team >= ahead) {
+    if (threadIdx.x == 0) {
+      uint64_t const* const slot = slots - int64_t(ahead) * 2 * kWidest * shape.parts + kWidest * shape.parts + part;
+      while (read_slot(slot) == 0) continue;
+    }
+    __syncthreads();
+  }
   thread.run(team, shape.teams, shape.rows, part == 0 && threadIdx.x == 0, sharing);
 }
 

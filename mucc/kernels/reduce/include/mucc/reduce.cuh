@@ -194,13 +194,12 @@ MUCC_DEVICE float read_partial(float const* word) {
 
 // ---- rows: the innermost axis is reduced ----------------------------------------------------------------------
 
-// Adds the steps of a row from `i` on, `stride` apart, to the accumulators. Behind the end the last step is loaded again,
+// Adds the steps of a row from `i` on, `stride` apart, to the accumulators, kItems of them at a time. Behind the end the last step is loaded again,
 // so that no branch lies between loads.
-template <int V, class Index, class Work, class P>
+template <int V, int kItems, class Index, class Work, class P>
 MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
                           float (&acc)[1][Work::Kinds::kWords]) {
   using Kinds = typename Work::Kinds;
-  constexpr int kItems = reduce_items(V, Work::kStreams);
   for (; i < end; i += kItems * stride) {
     Values<V, Kinds::kCount> x[kItems];
 #pragma unroll
@@ -225,7 +224,8 @@ MUCC_DEVICE void reduce_warps(Work const& work, Extents<Work::kRank> const& exte
   p.template split<0, Work::kKept>(present ? Index(row) : Index(0), extents.of);
   float acc[1][Kinds::kWords];
   Kinds::start(acc[0]);
-  if (present) walk_row<V, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
+  constexpr int kMost = reduce_items(V, Work::kStreams), kItems = kMost < kLaneItems ? kMost : kLaneItems;
+  if (present) walk_row<V, kItems, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
   combine_lanes<Kinds>(acc[0], lanes);
   if (present && lane == 0) Kinds::store(work, p, acc[0]);
 }
@@ -244,7 +244,7 @@ MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& exten
   float of[1][Kinds::kWords];
   auto& acc = of[0];
   Kinds::start(acc);
-  walk_row<V, Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
+  walk_row<V, reduce_items(V, Work::kStreams), Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
   combine_block<Kinds, kThreads>(acc);
   if (shape.tickets.parts > 1) {
     float* const partials = shape.partials + int64_t(row) * shape.tickets.parts * Kinds::kWords;
