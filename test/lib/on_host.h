@@ -74,11 +74,11 @@ inline uint16_t to_f16(float x) {
   return std::signbit(x) ? best | 0x8000 : best;
 }
 
-inline int sm_count = 0;  // that plans are made for
+inline int sm_count = 0, sm_shared = 0;  // that plans are made for
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-constexpr int kMost = 1024, kStack = 1 << 16;
+constexpr int kMost = 4096, kStack = 1 << 16;
 constexpr uint64_t kUntouched = 0xA5A5A5A5A5A5A5A5;  // the lowest word of a stack
 inline ucontext_t scheduler, contexts[kMost];
 inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
@@ -86,8 +86,12 @@ inline bool started[kMost], ended[kMost];
 inline uint64_t passed[2][kMost];
 inline int rounds[kMost];
 
-inline int present = 0, arrived = 0, barriers = 0;  // threads of the block, those at its barrier, barriers so far
-inline int self() { return int(threadIdx.x); }
+// The blocks of a launch run together, or one by one: the threads of each follow those of the one before.
+constexpr int kTogether = 8;
+inline int present = 0, block = 0;                 // threads of a block, the block that goes on
+inline int arrived[kTogether], barriers[kTogether];  // threads at its barrier, barriers so far
+inline unsigned first_block = 0;
+inline int self() { return block * present + int(threadIdx.x); }
 
 inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
 inline char* stack(int t) { return stacks.get() + size_t(t) * kStack; }
@@ -107,16 +111,20 @@ inline void whole() {
   _longjmp(scheduled, 1);
 }
 inline void go_on(int t) {
-  threadIdx = {unsigned(t), 0, 0};
+  block = t / present;
+  threadIdx = {unsigned(t % present), 0, 0};
+  blockIdx.x = first_block + unsigned(block);
   if (_setjmp(scheduled)) return;
   if (started[t]) _longjmp(paused[t], 1);
   started[t] = true;
   setcontext(&contexts[t]);
 }
 inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp that wait for the others
-inline int named[16], named_times[16];                      // threads at the barriers that have numbers
-inline void run_block(int count) {
-  present = count, arrived = 0;
+inline int named[kTogether][16], named_times[kTogether][16];  // threads at the barriers that have numbers
+inline void run_blocks(int threads_of_each, int blocks) {
+  int const count = threads_of_each * blocks;
+  present = threads_of_each, first_block = blockIdx.x;
+  std::memset(arrived, 0, sizeof(arrived));
   std::memset(gathered, 0, sizeof(gathered));
   std::memset(named, 0, sizeof(named));
   for (int t = 0; t < count; ++t) {
@@ -195,10 +203,10 @@ inline bool in_range(mucc::gemm::Operand const& range, int64_t column) {
 
 // The lanes of a warp wait equally often, those of different warps need not.
 inline void __syncthreads() {
-  int const before = on_host::barriers;
-  if (++on_host::arrived == on_host::present) on_host::arrived = 0, ++on_host::barriers;
+  int const own = on_host::block, before = on_host::barriers[own];
+  if (++on_host::arrived[own] == on_host::present) on_host::arrived[own] = 0, ++on_host::barriers[own];
   do on_host::wait();
-  while (on_host::barriers == before);
+  while (on_host::barriers[own] == before);
 }
 
 inline void __syncwarp() { on_host::align(); }
@@ -287,7 +295,7 @@ inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&
 // ---- warpgroups, and the copy engine ------------------------------------------------------------------------
 
 // Shared memory is named by the distance from its start.
-alignas(1024) inline char dynamic[1 << 18];
+alignas(1024) inline char dynamic[kTogether][1 << 18];
 
 struct Barrier {
   int count, pending, bytes, phase;
@@ -295,27 +303,27 @@ struct Barrier {
     if (pending == 0 && bytes == 0) pending = count, ++phase;
   }
 };
-inline std::map<uint32_t, Barrier> barriers_at;
-inline void start_barrier(uint32_t at, int count) { barriers_at[at] = {count, count, 0, 0}; }
+inline std::map<uint32_t, Barrier> barriers_at[kTogether];
+inline void start_barrier(uint32_t at, int count) { barriers_at[block][at] = {count, count, 0, 0}; }
 inline void expect(uint32_t at, int bytes) {
-  Barrier& barrier = barriers_at.at(at);
+  Barrier& barrier = barriers_at[block].at(at);
   barrier.bytes += bytes;
   --barrier.pending;
   barrier.look();
 }
 inline void await(uint32_t at, int parity) {
-  while ((barriers_at.at(at).phase & 1) == parity) pause();
+  while ((barriers_at[block].at(at).phase & 1) == parity) pause();
 }
 
 // bar.sync and bar.arrive of 256 threads.
 inline int named_arrive(int id) {
-  int const before = named_times[id];
-  if (++named[id] == 256) named[id] = 0, ++named_times[id];
+  int const before = named_times[block][id];
+  if (++named[block][id] == 256) named[block][id] = 0, ++named_times[block][id];
   return before;
 }
 inline void named_sync(int id) {
   int const before = named_arrive(id);
-  while (named_times[id] == before) pause();
+  while (named_times[block][id] == before) pause();
 }
 
 __attribute__((optimize("O2"))) inline uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
@@ -340,7 +348,7 @@ inline void copy_element(Map const& map, char* to, char const* from, bool inside
   std::memcpy(to, &bits, 4);
 }
 inline void copied(uint32_t barrier, int bytes) {
-  Barrier& at = barriers_at.at(barrier);
+  Barrier& at = barriers_at[block].at(barrier);
   at.bytes -= bytes;
   at.look();
 }
@@ -350,7 +358,7 @@ inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int elem
   for (int a = 2; a < map.rank; ++a) from += leading[a - 2] * map.strides[a] * map.size;
   for (int64_t r = 0; r < map.box[1]; ++r)
     for (int64_t e = 0; e < map.box[0]; ++e)
-      copy_element(map, dynamic + swizzled(uint32_t(to + r * 128 + map.size * e)),
+      copy_element(map, dynamic[block] + swizzled(uint32_t(to + r * 128 + map.size * e)),
                    from + map.size * ((row + r) * map.strides[1] + element + e),
                    element + e < map.extents[0] && row + r < map.extents[1]);
   copied(barrier, map.box[0] * map.box[1] * map.size);
@@ -375,7 +383,7 @@ inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int
       offset += index * map.strides[1 + a];
     }
     for (int e = 0; e < map.box[0]; ++e)
-      copy_element(map, dynamic + swizzled(uint32_t(to + r * 128 + map.size * e)),
+      copy_element(map, dynamic[block] + swizzled(uint32_t(to + r * 128 + map.size * e)),
                    map.data + map.size * (offset + channel + e), inside && channel + e < map.extents[0]);
     int a = 0;
     for (; a < axes; ++a) {
@@ -395,7 +403,7 @@ __attribute__((optimize("O2"))) inline uint16_t operand(uint64_t d, int row, int
   uint32_t const at = turned ? start + row / 64 * next + k / 8 * step + k % 8 * 128 + row % 64 * 2
                              : start + row / 8 * step + row % 8 * 128 + k * 2;
   uint16_t bits;
-  std::memcpy(&bits, dynamic + swizzled(at), 2);
+  std::memcpy(&bits, dynamic[block] + swizzled(at), 2);
   return bits;
 }
 template <int kCount, class Left>
@@ -435,7 +443,7 @@ void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[
 __attribute__((optimize("O2"))) inline float number_at(uint64_t d, int row, int k) {
   uint32_t const start = uint32_t(d & 0x3fff) << 4, step = uint32_t(d >> 32 & 0x3fff) << 4;
   float x;
-  std::memcpy(&x, dynamic + swizzled(start + row / 8 * step + row % 8 * 128 + k * 4), 4);
+  std::memcpy(&x, dynamic[block] + swizzled(start + row / 8 * step + row % 8 * 128 + k * 4), 4);
   return x;
 }
 template <int kCount>
@@ -494,10 +502,13 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
+  unsigned const together = g.together ? g.grid[0] : 1;
+  if (together > on_host::kTogether || together * g.block > on_host::kMost)
+    return fail("MU9001", "%u blocks cannot run together", together);
   for (unsigned y = 0; y < g.grid[1]; ++y)
-    for (unsigned x = 0; x < g.grid[0]; ++x) {
+    for (unsigned x = 0; x < g.grid[0]; x += together) {
       blockIdx = {x, y, 0};
-      on_host::run_block(int(g.block));
+      on_host::run_blocks(int(g.block), int(together));
     }
   return 0;
 }
@@ -514,7 +525,7 @@ inline int check_rows(Call const&, int, int64_t, bool) { return 0; }
 
 inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
   Call c(k);
-  c.sm_count = on_host::sm_count;
+  c.sm_count = on_host::sm_count, c.sm_shared = on_host::sm_shared;
   if (n != k.args.size) return fail_count(k, n);
   start_dims(c);
   int first = -1;
@@ -535,4 +546,5 @@ inline int workspace_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcep
 }  // namespace mucc
 
 MUCC_DOOR void on_host_sm_count(int count) { on_host::sm_count = count; }
+MUCC_DOOR void on_host_sm_shared(int bytes) { on_host::sm_shared = bytes; }
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }

@@ -48,13 +48,15 @@ _ON_HOST = (
     (
         "shared.cuh",
         r"extern __shared__ [^;]*;\s*return dynamic_bytes;",
-        "return on_host::dynamic;",
+        "return on_host::dynamic[on_host::block];",
     ),
     (
         "shared.cuh",
         r"return uint32_t\(__cvta_generic_to_shared\(at\)\);",
-        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic);",
+        "return uint32_t(static_cast<char const*>(at) - on_host::dynamic[on_host::block]);",
     ),
+    ("rows.cuh", r'asm volatile\("st\.relaxed[^;]*;[^;]*;', "*slot = both;"),
+    ("rows.cuh", r'asm volatile\("ld\.relaxed[^;]*;[^;]*;', "on_host::pause(); both = *slot;"),
     ("attention.cuh", r'asm volatile\("cp\.async\.cg[^;]*;[^;]*;', "on_host::copy_piece(to, from, wanted);"),
     ("attention.cuh", r'asm volatile\("cp\.async\.(commit|wait)_group[^;]*;[^;]*;', ""),
     (

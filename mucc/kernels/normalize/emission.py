@@ -14,8 +14,9 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
-from mucc.dialects.cutlass.nodes import LoadNode, LoadOp, StoreNode
+from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
 from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.kernels.normalize.moments import sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
 _REGISTERS = 32
@@ -29,6 +30,7 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        kTeams kLoads kTeamItems kTeamVectors kFirst kMoments Results
         """
     )
 
@@ -96,10 +98,22 @@ class NormalizeWork(AcrossWork):
         is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
         return sum(op not in self.kept and op not in self.of_rows for op in is_load)
 
+    def _moments(self) -> int:
+        """Return which value of the first phase the second one sums the squared distances from the mean of.
+
+        -1 if that is not all that the second phase does.
+        """
+        if len(self.phases) < 2 or len(self.phases[1]) != 1:
+            return -1
+        (second,), length = self.phases[1], self.rows.length
+        places = [i for i, op in enumerate(self.phases[0]) if sums_squares(second, op, length)]
+        return places[0] if places else -1
+
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
         inner, rank = self.runs_fastest(self.axes), len(kept) + len(gone)
+        has_teams = self.rows.has_long_rows
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
@@ -119,12 +133,17 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
                     f"static constexpr int kManyBlocks = {1 if late else 2};",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
-                    f"static constexpr bool kInner = {_bool(inner)};",
+                    f"static constexpr int kLoads = {len(self.kept)};",
+                    f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
+                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
+                    f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()};",
+                    f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                 ],
                 work=self._work(),
-                entries=_inner(entry) if inner else _columns(entry),
+                entries=_inner(entry, has_teams) if inner else _columns(entry),
                 launcher="launch_rows",
+                scratch="rows_scratch" if has_teams else None,
             )
         )
 
@@ -152,8 +171,17 @@ class NormalizeWork(AcrossWork):
                 *taken,
                 "  }",
             ]
-        full, of_rows_too = self._stores(RowStoreOp, False), self._stores(RowStoreOp, True)
-        text += _function("store", f"{given}, bool is_inside", [*self._computing(self.wanted[-1]), *full])
+        full, of_rows_too = self._stores(), self._row_stores()
+        names = [f"of{i}" for i in range(len(full))]
+        text += _struct("Results", names)
+        returned = ", ".join(
+            result
+            for node, result in zip(self.op.stores, self.results, strict=True)
+            if not isinstance(node, RowStoreOp)
+        )
+        lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
+        text += _function("results", given, lines, returns="Results<V>")
+        text += _function("store", "P const& p, Results<V> const& results, bool is_inside", full)
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
@@ -179,13 +207,23 @@ class NormalizeWork(AcrossWork):
                 lines.append(f"    {self.lines[op]}")
         return lines
 
-    def _stores(self, kind: type[StoreNode], of_rows: bool) -> list[str]:
-        lanes = "mucc::first_lanes<S>({})" if of_rows else "{}"
-        where = "" if of_rows else "if (is_inside) "
+    def _stores(self) -> list[str]:
+        """Return the statements that store results that fill the space."""
+        outputs = [
+            output
+            for node, output in zip(self.op.stores, self.outputs, strict=True)
+            if not isinstance(node, RowStoreOp)
+        ]
         return [
-            f"    {where}mucc::store({o.member}, p, {lanes.format(result)});"
-            for node, o, result in zip(self.op.stores, self.outputs, self.results, strict=True)
-            if isinstance(node, kind) is of_rows
+            f"    if (is_inside) mucc::store({output.member}, p, results.of{i});"
+            for i, output in enumerate(outputs)
+        ]
+
+    def _row_stores(self) -> list[str]:
+        return [
+            f"    mucc::store({output.member}, p, mucc::first_lanes<S>({result}));"
+            for node, output, result in zip(self.op.stores, self.outputs, self.results, strict=True)
+            if isinstance(node, RowStoreOp)
         ]
 
 
@@ -211,22 +249,28 @@ def _function(
 _GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
 
 
-def _inner(entry: str) -> list[Entry]:
+def _inner(entry: str, has_teams: bool) -> list[Entry]:
     """Return the kernels in the order of `plan_rows`."""
     most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
-        ("block", "block<1, Op::kFew, false>", most),
-        ("again", "block<1, Op::kFew, true>", most),
+        ("block", "block<1, Op::kFew>", most),
         ("short_vector", "warp<Op::kVector, Op::kShort / Op::kVector>", "Op::kThreads"),
         ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
-        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector, false>", most),
-        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector, false>", many),
-        ("again_vector", "block<Op::kVector, Op::kSome / Op::kVector, true>", most),
+        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector>", most),
+        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector>", many),
     )
-    return [
+    entries = [
         Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds)
         for name, function, bounds in kernels
+    ]
+    if not has_teams:
+        return entries
+    given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
+    teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
+    return entries + [
+        Entry(f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds)
+        for name, sizes in teams
     ]
 
 

@@ -78,6 +78,12 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
 
         lower_chain(builder, stage)
 
+    def takes_scratch(self, op: NormalizeKernelOp) -> bool:
+        return op.has_long_rows
+
+    def needs_scratch(self, op: NormalizeKernelOp) -> bool:
+        return op.has_long_rows
+
     def interpret(self, functions: CutlassFunctions, op: NormalizeKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents, axes=op.axes.get_values())
 
@@ -92,8 +98,8 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
         return NormalizeCode(op, places)
 
 
-FEW, LONG = 32, 1 << 16
-"""One block computes a row: fewer than `FEW` rows of more than `LONG` elements leave most of a GPU idle."""
+FEW, LONG = 32, 1 << 24
+"""Fewer than `FEW` rows of more than `LONG` elements: no GPU holds one of them between two reductions."""
 
 
 def _are_few(anchor: ReduceOp) -> bool:

@@ -11,7 +11,12 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def
 from mucc.dialects.cutlass.nodes import READS, StoreNode, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import ReductionKernelOp
 from mucc.dialects.mu.ops.reduction import ReductionAttr
+from mucc.dialects.mu.types import Dim
 from mucc.kernels.lowering.access import Axes
+from mucc.library.extents import multiply
+
+KEPT = 4096
+"""Elements of a row that a block has room for in any case."""
 
 
 @irdl_op_definition
@@ -57,6 +62,21 @@ class NormalizeKernelOp(ReductionKernelOp):
     """Reductions over `axes` of a space, with pointwise work before, between and behind them."""
 
     name = "cutlass.normalize"
+
+    @property
+    def length(self) -> Dim:
+        """The number of elements of a row."""
+        return multiply([self.extents[axis] for axis in self.axes.get_values()])
+
+    @property
+    def has_long_rows(self) -> bool:
+        """Whether rows may be longer than what a block keeps in registers, so that several blocks share each.
+
+        Elements of such rows are neighbours in memory.
+        """
+        last = next((a for a in reversed(range(len(self.extents))) if self.extents[a] != 1), None)
+        is_inner = last is None or last in self.axes.get_values()
+        return is_inner and (isinstance(self.length, str) or self.length > KEPT)
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, RowReduceOp, StoreOp, RowStoreOp))

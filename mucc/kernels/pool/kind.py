@@ -38,7 +38,8 @@ class PoolKind(Kind[PoolKernelOp]):
     nodes = (PooledOp,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
-        return _pools(anchor) and Shaped.of(anchor.operand.type).element_type != S32
+        """Global pools are reductions."""
+        return _pools(anchor) and Shaped.of(anchor.operand.type).element_type != S32 and not anchor.is_global
 
     def instead(self, op: Operation) -> str | None:
         if not _pools(op):

@@ -67,6 +67,7 @@ struct Call {
   Key key;
   int device = -1;
   int sm_count = 0;
+  int sm_shared = 0;  // bytes of shared memory of a multiprocessor
   void* stream = nullptr;  // a cudaStream_t
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
@@ -148,6 +149,8 @@ struct Geometry {
   // The kernel may start while the one before it on the stream still runs: it waits itself before it reads or writes
   // what that one may write or read.
   bool dependent = false;
+  // All blocks run at the same time, or the launch fails: they may wait for each other.
+  bool together = false;
 };
 
 // Loads the kernel, grants it its shared memory and counts its clusters; all once per device. Null and an error where

@@ -113,17 +113,17 @@ class DeviceScope {
   int previous_ = -1;
 };
 
-// The number of multiprocessors, asked once per device. 0 and an error where it cannot be told.
-inline int sm_count_of(int device) {
+// An attribute of a device that is never 0, asked once per device. 0 and an error where it cannot be told.
+template <cudaDeviceAttr kAttribute>
+int attribute_of(int device) {
   constexpr int kDevices = 64;
   static std::atomic<int> known[kDevices];
   if (device < kDevices)
-    if (int count = known[device].load(std::memory_order_relaxed)) return count;
-  int count = 0;
-  if (check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "reading the device"))
-    return 0;
-  if (device < kDevices) known[device].store(count, std::memory_order_relaxed);
-  return count;
+    if (int value = known[device].load(std::memory_order_relaxed)) return value;
+  int value = 0;
+  if (check_cuda(cudaDeviceGetAttribute(&value, kAttribute, device), "reading the device")) return 0;
+  if (device < kDevices) known[device].store(value, std::memory_order_relaxed);
+  return value;
 }
 
 // ---- workspace of the tvm-ffi door, where the caller brings none ----------------------------------------------
@@ -198,7 +198,8 @@ inline int give_workspace(Call& c, size_t need, const Workspace& given) {
 
 // The bytes that a checked call needs; negative with an error set.
 inline int64_t need_of(Call& c) {
-  if (!(c.sm_count = sm_count_of(c.device))) return -1;
+  if (!(c.sm_count = attribute_of<cudaDevAttrMultiProcessorCount>(c.device))) return -1;
+  if (!(c.sm_shared = attribute_of<cudaDevAttrMaxSharedMemoryPerMultiprocessor>(c.device))) return -1;
   return c.kernel->workspace(c);
 }
 

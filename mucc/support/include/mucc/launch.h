@@ -88,9 +88,9 @@ inline int find_function(Code& code, CUfunction& function) {
          call_driver<Driver::KernelGetFunction>("cuKernelGetFunction", 12000, "loading the kernel", &function, kernel);
 }
 
-// The attributes of launches: clusters, and programmatic dependent launch.
+// The attributes of launches: clusters, programmatic dependent launch, and blocks that run together.
 struct LaunchAttributes {
-  CUlaunchAttribute all[2] = {};
+  CUlaunchAttribute all[3] = {};
   unsigned count = 0;
 
   explicit LaunchAttributes(Geometry const& g) {
@@ -103,6 +103,11 @@ struct LaunchAttributes {
       auto& dependent = all[count++];
       dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
       dependent.value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (g.together) {
+      auto& together = all[count++];
+      together.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+      together.value.cooperative = 1;
     }
   }
 };

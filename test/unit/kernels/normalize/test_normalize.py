@@ -52,8 +52,11 @@ kernel outer[B, L, D](x: f32[B, L, D], b: f32[D]) -> (y: f32[B, L, D], z: f32[D]
   z = sum(x, axis=(0, 1)) + b
   return x - z, z
 }
+kernel groups[B, D](x: f32[B, 12, D, 3], w: f32[12], r: f32[B, 12, D, 3]) -> f32[B, 12, D, 3] {
+  return relu(group_norm(x, 4) * w[:, None, None] + r) * 2
+}
 kernel table[B, L](t: f32[7, L], i: s32[B], w: f32[L]) -> f32[B, L] { return rms_norm(gather(t, i)) * w }
-kernel groups[B, L](x: f32[B, 12, L], g: f32[12], b: f32[12]) -> (y: f32[B, 12, L], n: f32[B, 12, L]) {
+kernel work_of_groups[B, L](x: f32[B, 12, L], g: f32[12], b: f32[12]) -> (y: f32[B, 12, L], n: f32[B, 12, L]) {
   n = group_norm(relu(x), 3)
   return silu(n * g[:, None] + b[:, None]) + n, n
 }
@@ -94,6 +97,8 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
         free = set(info.dims)
         if info.name == "square":
             shapes = [{"L": length} for length in (1, 7, 40)]
+        elif info.name == "groups":
+            shapes = [{"B": b, "D": d} for b, d in ((1, 1), (3, 5), (2, 64), (1, 700))]
         elif "D" in free:
             shapes = [dict(zip("BLD", shape, strict=True)) for shape in COLUMNS]
         else:
@@ -141,6 +146,7 @@ def test_infinities_and_nan_go_as_in_the_interpreter(program: Program, special: 
         ("return softmax(softmax(x, axis=0), axis=1)", ["normalize", "normalize"]),
         ("return x + exp(sum(x * x, axis=0))", ["normalize"]),
         ("return (x @ x) + exp(sum(x * x, axis=0))", ["reduce", "gemm"]),
+        ("return group_norm(x[:, :, None], 4)[:, :, 0]", ["normalize", "map"]),
         # A block cannot own what this reduces.
         ("return x / sum(x)", ["reduce", "map"]),
         # What is pinned is read from memory.
@@ -157,9 +163,11 @@ def test_what_one_kernel_computes(body: str, expected: list[str]) -> None:
         ("f32[N, 8, N, N]", ["reduce", "reduce", "map"]),
         ("f32[N, 64, N, N]", ["normalize"]),
         ("f32[4, 8, 16, 16]", ["normalize"]),
+        ("f32[4, 8, 1024, 1024]", ["normalize"]),
+        ("f32[4, 8, 4096, 4096]", ["reduce", "reduce", "map"]),
     ],
 )
-def test_few_long_rows_are_left_to_kernels_that_share_them(type: str, expected: list[str]) -> None:
+def test_few_rows_that_no_gpu_holds_are_left_to_several_kernels(type: str, expected: list[str]) -> None:
     dims = "[N]" if "N" in type else ""
     assert kernel_names(f"kernel k{dims}(x: {type}) -> {type} {{ return batch_norm(x) }}") == expected
 
@@ -180,3 +188,44 @@ def test_a_softmax_is_one_stage_with_two_reductions() -> None:
             break
     (stage,) = (op for op in module.walk() if isinstance(op, StageOp))
     assert sum(op.name == "mu.reduce" for op in stage.body.block.ops) == 2
+
+
+LONG = """
+kernel softmax_long[B, L](x: f32[B, L]) -> f32[B, L] { return softmax(x) }
+kernel layer_long[B, L](x: bf16[B, L], w: bf16[L], b: f32[L]) -> (y: f32[B, L], m: f32[B], v: f32[B]) {
+  m = mean(x, axis=1)
+  v = var(x, axis=1, correction=0)
+  return (x - m[:, None]) * rsqrt(v + 1e-5)[:, None] * w + b, m, v
+}
+kernel several_long[B, L](x: f32[B, L], y: f32[B, L]) -> (z: f32[B, L], low: f32[B]) {
+  a = sum(x * y, axis=1, keepdims=on)
+  b = max(x, axis=1, keepdims=on)
+  c = min(x - b + a, axis=1, keepdims=on)
+  return x * c - a + b, c[:, 0]
+}
+kernel statistics_long[B, L](x: f32[B, L]) -> (v: f32[B], n: f32[B]) {
+  n = sum(x * x, axis=1)
+  return var(x, axis=1), n
+}
+kernel batch_long[B, C, L](x: f32[B, C, L], w: f32[C]) -> (y: f32[B, C, L], most: f32[C]) {
+  most = max(x, axis=(0, 2))
+  return batch_norm(x) * w[:, None] + most[:, None], most
+}
+"""
+
+long_rows = program_of(LONG)
+
+
+@pytest.mark.parametrize("processors", [1, 4])
+@pytest.mark.parametrize("kilobytes", [0, 40, 228], ids=["read again", "partly held", "held"])
+def test_blocks_that_share_a_row_agree_with_the_interpreter(
+    long_rows: Program, processors: int, kilobytes: int
+) -> None:
+    long_rows.library.on_host_sm_count(processors)
+    long_rows.library.on_host_sm_shared(kilobytes * 1024)
+    for info in long_rows.kernels:
+        for seed, (rows, length) in enumerate(((1, 33001), (5, 19000), (2, 57348), (19, 8193))):
+            dims = {"B": rows, "L": length}
+            if info.name == "batch_long":
+                dims = {"B": 3, "C": rows, "L": length // 3}
+            run(long_rows, info, dims, seed, within=2e-4)

@@ -4,12 +4,13 @@
 // The space has its kept axes first, then the reduced ones; a row is the elements of one place in the kept axes. The
 // compiler writes `Op`, views of tensors, and `Work` upon it. Reductions that need no result of each other are one
 // phase. `begin` loads what is the same for a row, `load` what several phases need of V neighbouring elements,
-// `values(Phase<k>, ...)` computes what phase k reduces and `end` takes its results; `store` and `finish` write results
-// of the space's shape and of the rows'. The order in which elements are combined follows from the shape alone, so
+// `values(Phase<k>, ...)` computes what phase k reduces and `end` takes its results; `results` computes what is
+// stored of the space's shape and `store` writes it; `finish` writes results of the rows' shape. The order in which elements are combined follows from the shape alone, so
 // that results do not change from run to run.
 #pragma once
 
 #include <mucc/rows.h>
+#include <mucc/shared.cuh>
 #include <mucc/view.cuh>
 
 namespace mucc {
@@ -187,7 +188,7 @@ struct RowThread {
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
       for_each([&](Loads const& loads, bool is_inside) {
-        work.template store<V>(place.p, row, loads, is_inside);
+        work.store(place.p, work.template results<V>(place.p, row, loads), is_inside);
       });
     }
     place.move(0, extents);
@@ -262,6 +263,363 @@ struct ColumnRows {
   }
 };
 
+// ---- rows of teams of blocks -------------------------------------------------------------------------------------
+
+// A slot has a total and, above it, the number of the exchange that it belongs to.
+MUCC_DEVICE void write_slot(uint64_t* slot, uint32_t exchange, float total) {
+  uint64_t const both = uint64_t(exchange) << 32 | __float_as_uint(total);
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(slot), "l"(both) : "memory");
+}
+MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
+  uint64_t both;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(both) : "l"(slot) : "memory");
+  return both;
+}
+
+// A block that has seen all totals of an exchange has told its own of the one before to all others: two sets of slots are
+// enough.
+template <int kWidest>
+struct TeamRows {
+  BlockRows<kWidest> block;
+  uint64_t* slots;  // of the team
+  int parts, part;
+  uint32_t exchange;  // the last one
+
+  template <class Kinds>
+  MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
+    block.template combine<Kinds>(acc);
+    if (parts == 1) return;
+    uint64_t* const set = slots + int64_t(++exchange % 2) * kWidest * parts;
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) write_slot(set + k * parts + part, exchange, acc[0][k]);
+    }
+    Kinds::start(acc[0]);
+    if (int(threadIdx.x) < parts) {
+      uint64_t both[Kinds::kCount];
+      bool all;
+      do {
+        all = true;
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) both[k] = read_slot(set + k * parts + threadIdx.x);
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) all = all && uint32_t(both[k] >> 32) == exchange;
+      } while (!all);
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = __uint_as_float(uint32_t(both[k]));
+    }
+    __syncwarp();
+    block.template combine<Kinds>(acc);
+  }
+};
+
+// Steps in shared memory: words of up to 16 bytes, those with the same place in all steps side by side.
+template <int V, class Work>
+struct HeldSteps {
+  using Loads = typename Work::template Loads<V>;
+  static constexpr int kWidth = V < 4 ? V : 4, kPacks = Work::kLoads * V / kWidth;
+  using Piece = Pack<float, kWidth>;
+  Piece* of;
+  uint32_t count;
+
+  MUCC_DEVICE void put(uint32_t step, Loads const& loads) const {
+    auto const* from = reinterpret_cast<float const*>(&loads);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      Piece piece;
+#pragma unroll
+      for (int w = 0; w < kWidth; ++w) piece.of[w] = from[i * kWidth + w];
+      of[i * count + step] = piece;
+    }
+  }
+  MUCC_DEVICE void get(uint32_t step, Loads& loads) const {
+    auto* to = reinterpret_cast<float*>(&loads);
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      Piece const piece = of[i * count + step];
+#pragma unroll
+      for (int w = 0; w < kWidth; ++w) to[i * kWidth + w] = piece.of[w];
+    }
+  }
+};
+
+// The number of elements, their mean, and the sum of the squares of their distances from it.
+struct Moments {
+  float count = 0, mean = 0, squares = 0;
+
+  MUCC_DEVICE void combine(Moments const& other) {
+    float const all = count + other.count, share = all > 0 ? div(other.count, all) : 0.0f;
+    float const apart = other.mean - mean;
+    squares += other.squares + apart * apart * count * share;
+    mean += apart * share;
+    count = all;
+  }
+};
+
+// Reductions together with moments of one of their values.
+template <class Kinds>
+struct WithMoments {
+  static constexpr int kCount = Kinds::kCount + 3, kOwn = Kinds::kCount;
+  using Totals = float[kCount];
+  using Own = typename Kinds::Totals;
+
+  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
+  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
+  static MUCC_DEVICE void start(Totals& acc) {
+    Kinds::start(own(acc));
+    acc[kOwn] = acc[kOwn + 1] = acc[kOwn + 2] = 0;
+  }
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    Kinds::combine(own(acc), own(other));
+    Moments moments{acc[kOwn], acc[kOwn + 1], acc[kOwn + 2]};
+    moments.combine({other[kOwn], other[kOwn + 1], other[kOwn + 2]});
+    acc[kOwn] = moments.count, acc[kOwn + 1] = moments.mean, acc[kOwn + 2] = moments.squares;
+  }
+};
+
+// What a thread of a team finds in the first phase, in rounds of steps that were loaded together.
+template <int V, int kItems, class Work>
+struct FirstPhase {
+  using Kinds = KindsOf<Work, 0>;
+  static constexpr bool kHasMoments = Work::kMoments >= 0;
+  typename Kinds::Totals acc[V];
+  Moments moments;
+
+  MUCC_DEVICE void start() {
+#pragma unroll
+    for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+    moments = {};
+  }
+  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&exists)[kItems]) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      if (!exists[i]) continue;
+#pragma unroll
+      for (int v = 0; v < V; ++v) Kinds::add(acc[v], values[i], v);
+    }
+    if constexpr (kHasMoments) {
+      Moments round;
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        round.count += exists[i] ? float(V) : 0.0f;
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum += exists[i] ? values[i].of[Work::kMoments].of[v] : 0.0f;
+      }
+      round.mean = div(sum, max(round.count, 1.0f));
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          float const apart = exists[i] ? values[i].of[Work::kMoments].of[v] - round.mean : 0.0f;
+          round.squares += apart * apart;
+        }
+      }
+      moments.combine(round);
+    }
+  }
+  // Takes the results of the phase, and of the next one too if that sums the squares of distances from the mean.
+  template <class Row, class Sharing>
+  MUCC_DEVICE void end(Work const& work, Row& row, Sharing& sharing) {
+    combine_vector<V, Kinds>(acc);
+    RowValues<V, Kinds::kCount> results;
+    if constexpr (kHasMoments) {
+      using All = WithMoments<Kinds>;
+      typename All::Totals all[1];
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) all[0][k] = acc[0][k];
+      all[0][All::kOwn] = moments.count, all[0][All::kOwn + 1] = moments.mean, all[0][All::kOwn + 2] = moments.squares;
+      sharing.template combine<All>(all);
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) results.of[k] = Lanes<V>(all[0][k]);
+      work.template end<V>(Phase<0>{}, row, results);
+      work.template end<V>(Phase<1>{}, row, RowValues<V, 1>{{Lanes<V>(all[0][All::kOwn + 2])}});
+    } else {
+      sharing.template combine<Kinds>(acc);
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) results.of[k] = Lanes<V>(acc[0][k]);
+      work.template end<V>(Phase<0>{}, row, results);
+    }
+  }
+};
+
+// What one thread does of a block's part of a row: every kTeamThreads-th step from its own, which are its alone in shared
+// memory too. While results are stored, steps of the next row are loaded to the same places. Steps that are not held are
+// loaded again in each phase, in turn from the first one and from the last one: those that were loaded last are in L2.
+template <int V, int kItems, class Work>
+struct TeamThread {
+  using Row = typename Work::template Row<V>;
+  using Loads = typename Work::template Loads<V>;
+  using First = FirstPhase<V, kItems, Work>;
+  static constexpr uint32_t kRound = kItems * kTeamThreads;
+  static constexpr int kSecond = First::kHasMoments ? 2 : 1;  // the phase after the first ones
+
+  Work const& work;
+  Extents<Work::kRank> const& extents;
+  HeldSteps<V, Work> held;
+  uint32_t begin, count, kept;  // the steps of this block, and how many of them are held
+  RowPlace<V, Work> place;      // of the row
+  Row row;
+  First first;
+
+  MUCC_DEVICE uint32_t step_of(uint32_t base, int i) const { return base + threadIdx.x + i * kTeamThreads; }
+  MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
+    to.move(begin + (step < count ? step : count - 1), extents);
+  }
+  MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      go(from, step_of(base, i));
+      work.template load<V>(from.p, to[i]);
+    }
+  }
+
+  // What the first phase takes of steps below `end`.
+  MUCC_DEVICE void add_first(RowPlace<V, Work>& at, Row const& of, uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
+    RowValues<V, First::Kinds::kCount> values[kItems];
+    bool exists[kItems];
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      go(at, step_of(base, i));
+      values[i] = work.template values<V>(Phase<0>{}, at.p, of, loads[i]);
+      exists[i] = step_of(base, i) < end;
+    }
+    first.add(values, exists);
+  }
+
+  // Stores results of steps below `end`. All are computed before the first one is stored: what else they need is in flight
+  // together.
+  MUCC_DEVICE void store(uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
+    if constexpr (Work::kFills) {
+      typename Work::template Results<V> results[kItems];
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        go(place, step_of(base, i));
+        results[i] = work.template results<V>(place.p, row, loads[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        go(place, step_of(base, i));
+        work.store(place.p, results[i], step_of(base, i) < end);
+      }
+    }
+  }
+
+  // Calls `each(base, loads)` for rounds of the steps that are not held.
+  template <int kPass, class Each>
+  MUCC_DEVICE void load_again(Each const& each) {
+    uint32_t const rounds = (count - kept + kRound - 1) / kRound;
+#pragma unroll 1
+    for (uint32_t r = 0; r < rounds; ++r) {
+      uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
+      Loads loads[kItems];
+      load(place, base, loads);
+      each(base, loads);
+    }
+  }
+
+  MUCC_DEVICE void get(uint32_t base, Loads (&to)[kItems]) const {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      uint32_t const step = step_of(base, i);
+      held.get(step < kept ? step : kept - 1, to[i]);
+    }
+  }
+
+  template <int k>
+  MUCC_DEVICE void add(typename KindsOf<Work, k>::Totals (&acc)[V], uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      go(place, step_of(base, i));
+      auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads[i]);
+      if (step_of(base, i) >= end) continue;
+#pragma unroll
+      for (int v = 0; v < V; ++v) KindsOf<Work, k>::add(acc[v], values, v);
+    }
+  }
+
+  template <int k, class Sharing>
+  MUCC_DEVICE void reduce(Sharing& sharing) {
+    if constexpr (k < Work::kPhases) {
+      using Kinds = KindsOf<Work, k>;
+      typename Kinds::Totals acc[V];
+#pragma unroll
+      for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+      load_again<k - kSecond + 1>([&](uint32_t base, Loads const(&loads)[kItems]) { add<k>(acc, base, count, loads); });
+#pragma unroll 1
+      for (uint32_t base = 0; base < kept; base += kRound) {
+        Loads loads[kItems];
+        get(base, loads);
+        add<k>(acc, base, kept, loads);
+      }
+      combine_vector<V, Kinds>(acc);
+      sharing.template combine<Kinds>(acc);
+      RowValues<V, Kinds::kCount> results;
+#pragma unroll
+      for (int i = 0; i < Kinds::kCount; ++i) results.of[i] = Lanes<V>(acc[0][i]);
+      work.template end<V>(Phase<k>{}, row, results);
+      reduce<k + 1>(sharing);
+    }
+  }
+
+  MUCC_DEVICE void begin_row(uint32_t number, RowPlace<V, Work>& at, Row& of) const {
+    at.start(number, extents);
+    at.move(0, extents);
+    work.template begin<V>(at.p, of);
+  }
+
+  // The steps that are held: stores those of this row, and loads those of the next one.
+  template <bool kThis, bool kNext>
+  MUCC_DEVICE void pass(RowPlace<V, Work>& next, Row const& of_next) {
+#pragma unroll 1
+    for (uint32_t base = 0; base < kept; base += kRound) {
+      Loads fresh[kItems];
+      if constexpr (kNext) load(next, base, fresh);
+      if constexpr (kThis && Work::kFills) {
+        Loads loads[kItems];
+        get(base, loads);
+        store(base, kept, loads);
+      }
+      if constexpr (kNext) {
+#pragma unroll
+        for (int i = 0; i < kItems; ++i)
+          if (step_of(base, i) < kept) held.put(step_of(base, i), fresh[i]);
+        add_first(next, of_next, base, kept, fresh);
+      }
+    }
+  }
+
+  // Rows from `number` on, `stride` apart, to below `rows`.
+  template <class Sharing>
+  MUCC_DEVICE void run(uint32_t number, uint32_t stride, uint32_t rows, bool is_first, Sharing& sharing) {
+    begin_row(number, place, row);
+    first.start();
+    pass<false, true>(place, row);
+    while (true) {
+      load_again<0>([&](uint32_t base, Loads const(&loads)[kItems]) { add_first(place, row, base, count, loads); });
+      first.end(work, row, sharing);
+      reduce<kSecond>(sharing);
+      if constexpr (Work::kFills)
+        load_again<Work::kPhases - kSecond + 1>(
+            [&](uint32_t base, Loads const(&loads)[kItems]) { store(base, count, loads); });
+      number += stride;
+      first.start();
+      RowPlace<V, Work> next = place;
+      Row of_next = row;
+      if (number < rows) {
+        begin_row(number, next, of_next);
+        pass<true, true>(next, of_next);
+      } else {
+        pass<true, false>(next, of_next);
+      }
+      place.move(0, extents);
+      if (is_first) work.template finish<V, 1>(place.p, row);
+      if (number >= rows) break;
+      place = next, row = of_next;
+    }
+  }
+};
+
 // ---- kernels -----------------------------------------------------------------------------------------------------
 
 // Reduced axes are innermost. A group of up to 32 lanes of a warp shares a row.
@@ -277,15 +635,42 @@ MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents
   thread.run(lane == 0, sharing);
 }
 
-// The same where the threads of a block share a row. With kAgain the row is loaded in each phase.
-template <int V, int kItems, bool kAgain, class Work>
+// The same where the threads of a block share a row.
+template <int V, int kItems, class Work>
 MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
   __shared__ float shared[2][Work::kWidest][32];
-  RowThread<V, kItems, kAgain, Work> thread{work, extents};
+  RowThread<V, kItems, false, Work> thread{work, extents};
   thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
   thread.place.start(blockIdx.x, extents);
   BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
   thread.run(threadIdx.x == 0, sharing);
+}
+
+// The same where teams of blocks share rows. All blocks run at the same time.
+template <int V, int kItems, class Work>
+MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extents, RowTeams const& shape) {
+  constexpr int kWidest = team_widest<Work>;
+  char* const memory = dynamic_shared();
+  auto* const totals = reinterpret_cast<float(*)[kWidest][32]>(memory);
+  using Held = HeldSteps<V, Work>;
+  Held const held{reinterpret_cast<typename Held::Piece*>(memory + totals_bytes(kWidest)), shape.held};
+  int const team = int(blockIdx.x) / shape.parts, part = int(blockIdx.x) - team * shape.parts;
+  TeamThread<V, kItems, Work> thread{work, extents, held};
+  thread.begin = part * shape.chunk;
+  thread.count = shape.length - thread.begin < shape.chunk ? shape.length - thread.begin : shape.chunk;
+  thread.kept = shape.held < thread.count ? shape.held : thread.count;
+  uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
+  TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
+  // Half of the teams begin when others have loaded their first row, so that memory is busy while these exchange totals.
+  int const ahead = (shape.teams + 1) / 2;
+  if (shape.parts > 1 && team >= ahead) {
+    if (threadIdx.x == 0) {
+      uint64_t const* const slot = slots - int64_t(ahead) * 2 * kWidest * shape.parts + kWidest * shape.parts + part;
+      while (read_slot(slot) == 0) continue;
+    }
+    __syncthreads();
+  }
+  thread.run(team, shape.teams, shape.rows, part == 0 && threadIdx.x == 0, sharing);
 }
 
 // The innermost axis is kept. Each thread works on V rows side by side, `lanes` threads lie side by side, and all

@@ -12,4 +12,23 @@ struct RowShape {
   int lanes, threads;
 };
 
+// Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
+// A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
+// a team tell each other, 0 before the launch.
+struct RowTeams {
+  uint32_t rows, length, chunk, held;
+  int teams, parts;
+  uint64_t* slots;
+};
+
+// The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
+constexpr int kTeamThreads = 512, kTeamBlocks = 2;
+
+// The most totals at once of a team: those of a phase, in the first one with count, mean and squares of its moments.
+template <class Op>
+inline constexpr int team_widest = Op::kMoments < 0 || Op::kWidest > Op::kFirst + 3 ? Op::kWidest : Op::kFirst + 3;
+
+// The shared memory of a block for `widest` totals at once, besides steps of its row.
+MUCC_BOTH constexpr int totals_bytes(int widest) { return 2 * widest * 32 * int(sizeof(float)); }
+
 }  // namespace mucc

@@ -12,9 +12,11 @@ struct RowPlan {
   int code;
 };
 
-// Rows whose elements are neighbours. `codes` are those of single elements: lanes of a warp, a block, a block that loads
-// again; then of vectors: a few lanes, a warp, a block with a short and a long part of the row in each thread, a
-// block that loads again.
+// The first of the codes of teams.
+enum : int { kTeamCode = 6 };
+
+// Rows whose elements are neighbours. `codes` are those of single elements: lanes of a warp, a block; then of vectors: a few
+// lanes, a warp, a block with a short and a long part of the row in each thread; then those of teams of blocks.
 template <class Op>
 RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   bool const vector = v > 1;
@@ -22,25 +24,53 @@ RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   auto& shape = plan.shape;
   int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
   if (length <= 32 * few || (vector && length <= 32 * many)) {
-    plan.code = vector ? 3 + (length > 32 * few) : 0;
+    plan.code = vector ? 2 + (length > 32 * few) : 0;
     while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
   plan.blocks = rows;
-  auto const threads = [&](int items) { return 32 * blocks_of(length, 32 * items); };
   bool const is_long = vector && length > 256 * some;
   int const items = is_long ? many : vector ? some : few;
-  int64_t const most = is_long ? Op::kManyThreads : Op::kMostThreads;
-  plan.code = vector ? 5 + is_long : 1;
-  if (threads(items) <= most) {
-    shape.threads = int(threads(items));
-  } else {
-    plan.code = vector ? 7 : 2;
-    shape.threads = Op::kMostThreads;
-  }
-  shape.lanes = shape.threads;
+  plan.code = vector ? 4 + is_long : 1;
+  shape.lanes = shape.threads = int(at_most(32 * blocks_of(length, 32 * items), INT32_MAX));
+  if (shape.threads > (is_long ? Op::kManyThreads : Op::kMostThreads)) plan.code = kTeamCode + vector;
   return plan;
+}
+
+// The shared memory of a block of a team.
+inline int64_t team_bytes(Call const& c) { return c.sm_shared / kTeamBlocks - 1024; }  // 1 KB is the system's
+
+// Divides rows among teams of as many blocks as hold one, or of more where there are few rows; each thread has a round of
+// loads at least.
+template <class Op>
+RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int items) {
+  int64_t const blocks = at_most(at_least(1, c.sm_count) * kTeamBlocks, kTeamThreads);
+  int64_t const room = at_least(0, team_bytes(c) - totals_bytes(team_widest<Op>));
+  int64_t const held = Op::kLoads ? room / (Op::kLoads * v * int64_t(sizeof(float))) / kTeamThreads * kTeamThreads : length;
+  int64_t const needed = held > 0 ? blocks_of(length, held) : blocks, most = blocks_of(length, items * kTeamThreads);
+  int64_t teams = at_least(1, blocks / at_most(needed, blocks));
+  // Teams in turn: while one waits for its blocks, another one loads or stores.
+  if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
+  teams = at_most(teams, rows);
+  int64_t const parts = at_most(blocks / teams, most), chunk = blocks_of(blocks_of(length, parts), 32) * 32;
+  return {uint32_t(rows),
+          uint32_t(length),
+          uint32_t(chunk),
+          uint32_t(at_most(held, chunk)),
+          int(at_most(blocks / blocks_of(length, chunk), rows)),
+          int(blocks_of(length, chunk)),
+          nullptr};
+}
+
+template <class Op>
+int64_t slots_of(RowTeams const& teams) {
+  return teams.parts == 1 ? 0 : int64_t(teams.teams) * 2 * team_widest<Op> * teams.parts;
+}
+
+template <class Op>
+RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v) {
+  return plan_teams<Op>(c, rows, length, v, v > 1 ? Op::kTeamVectors : Op::kTeamItems);
 }
 
 // Rows that lie side by side. `codes` are those of single elements, then of vectors, where a thread has its part of a row
@@ -62,21 +92,60 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   return plan;
 }
 
+// The extents of a launch: of the rows, and of one, in steps of `v` elements.
+template <class Op>
+struct RowCounts {
+  int64_t rows = 1, length = 1;
+
+  RowCounts(Extents<Op::kRank> const& extents, int v) {
+    for (int a = 0; a < Op::kRank; ++a) (a < Op::kKept ? rows : length) *= extents.of[a];
+    (Op::kInner ? length : rows) /= v;
+  }
+};
+
+// The memory for what blocks tell each other, if there may be teams.
+template <class Op>
+int64_t rows_scratch(Call const& c, Extents<Op::kRank> const& extents) {
+  int64_t slots = 0;
+  for (int v : {1, Op::kVector}) {
+    RowCounts<Op> const n(extents, v);
+    if (n.rows == 0 || n.length == 0 || plan_rows<Op>(n.rows, n.length, v).code < kTeamCode) continue;
+    slots = at_least(slots, slots_of<Op>(plan_teams<Op>(c, n.rows, n.length, v)));
+  }
+  return slots * int64_t(sizeof(uint64_t));
+}
+
+template <class Op>
+int launch_teams(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank>& extents, RowTeams shape,
+                 void* scratch) {
+  shape.slots = static_cast<uint64_t*>(scratch);
+  int64_t const words = 2 * slots_of<Op>(shape);
+  if (words && fill(c, static_cast<float*>(scratch), 0.0f, words)) return 1;
+  void* parameters[] = {&op, &extents, &shape};
+  Geometry geometry{{unsigned(shape.teams * shape.parts), 1, 1}, unsigned(kTeamThreads)};
+  geometry.shared = unsigned(team_bytes(c));
+  geometry.together = shape.parts > 1;
+  return start(c, stage, code, geometry, parameters);
+}
+
 // Runs over a space whose last axes are reduced.
 template <class Op>
-int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector) {
+int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                void* scratch = nullptr) {
   constexpr int kFast = Op::kInner ? Op::kRank - 1 : Op::kKept - 1;
   vector = vector && extents.of[kFast] % Op::kVector == 0;
   int const v = vector ? Op::kVector : 1;
+  RowCounts<Op> const n(extents, v);
   extents.of[kFast] /= v;
-  int64_t rows = 1, length = 1;
-  for (int a = 0; a < Op::kKept; ++a) rows *= extents.of[a];
-  for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
-  if (rows == 0) return 0;
-  if (length == 0) return fail("MU6007", "%s, stage %s: rows without elements", c.kernel->name, stage);
-  RowPlan const plan = Op::kInner ? plan_rows<Op>(rows, length, v) : plan_columns<Op>(c, rows, length, v);
-  if (plan.blocks > INT32_MAX || rows > UINT32_MAX || length > INT32_MAX)
+  if (n.rows == 0) return 0;
+  if (n.length == 0) return fail("MU6007", "%s, stage %s: rows without elements", c.kernel->name, stage);
+  RowPlan const plan = Op::kInner ? plan_rows<Op>(n.rows, n.length, v) : plan_columns<Op>(c, n.rows, n.length, v);
+  if (plan.blocks > INT32_MAX || n.rows > UINT32_MAX || n.length > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  if constexpr (Op::kTeams) {
+    if (plan.code >= kTeamCode)
+      return launch_teams<Op>(c, stage, codes[plan.code], op, extents, plan_teams<Op>(c, n.rows, n.length, v), scratch);
+  }
   void* parameters[] = {&op, &extents, const_cast<RowShape*>(&plan.shape)};
   Geometry const geometry{{unsigned(plan.blocks), 1, 1}, unsigned(plan.shape.threads)};
   return start(c, stage, codes[plan.code], geometry, parameters);

@@ -23,7 +23,19 @@ template <class Kind>
 struct Folded {
   static constexpr int kWords = 1;
   static MUCC_DEVICE void start(float* acc) { *acc = Kind::identity; }
-  static MUCC_DEVICE void add(float* acc, float x, int) { *acc = Kind::combine(*acc, Kind::first(x)); }
+  // Adds elements of which those that do not exist are left out. Pairs, then pairs of pairs: a sum's error grows with the
+  // number of steps that follow each other.
+  template <int kCount>
+  static MUCC_DEVICE void add(float* acc, float (&x)[kCount], bool const (&exists)[kCount], int const*) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) x[i] = exists[i] ? Kind::first(x[i]) : Kind::identity;
+#pragma unroll
+    for (int apart = 1; apart < kCount; apart *= 2) {
+#pragma unroll
+      for (int i = 0; i + apart < kCount; i += 2 * apart) x[i] = Kind::combine(x[i], x[i + apart]);
+    }
+    combine(acc, x);
+  }
   static MUCC_DEVICE void combine(float* acc, float const* other) { *acc = Kind::combine(*acc, *other); }
   static MUCC_DEVICE float result(float const* acc) { return *acc; }
 };
@@ -56,10 +68,14 @@ struct Indexed {
   static constexpr int kNone = 0x7fffffff;
   static MUCC_DEVICE void start(float* acc) { acc[0] = Order::identity, acc[1] = from_bits(kNone); }
   // Elements come in the order of their indices: one that ties precedes nothing but the start.
-  static MUCC_DEVICE void add(float* acc, float x, int number) {
-    bool const wins = Order::precedes(x, acc[0]) || to_bits(acc[1]) == kNone;
-    acc[0] = wins ? x : acc[0];
-    acc[1] = wins ? from_bits(number) : acc[1];
+  template <int kCount>
+  static MUCC_DEVICE void add(float* acc, float (&x)[kCount], bool const (&exists)[kCount], int const* numbers) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      bool const wins = exists[i] && (Order::precedes(x[i], acc[0]) || to_bits(acc[1]) == kNone);
+      acc[0] = wins ? x[i] : acc[0];
+      acc[1] = wins ? from_bits(numbers[i]) : acc[1];
+    }
   }
   static MUCC_DEVICE void combine(float* acc, float const* other) {
     bool const wins = Order::precedes(other[0], acc[0]) ||
@@ -80,10 +96,20 @@ struct Reductions {
     int w = 0;
     ((Kinds::start(acc + w), w += Kinds::kWords), ...);
   }
-  template <int V>
-  static MUCC_DEVICE void add(float (&acc)[kWords], Values<V, kCount> const& values, int v, int number) {
+  // Adds lanes `v` to below `v + kLanes` of kItems steps, in the order of steps.
+  template <int kLanes, int V, int kItems>
+  static MUCC_DEVICE void add(float (&acc)[kWords], Values<V, kCount> const (&values)[kItems], int v,
+                              bool const (&exists)[kItems * kLanes], int const* numbers) {
     int w = 0, k = 0;
-    ((Kinds::add(acc + w, values.of[k].of[v], number), w += Kinds::kWords, ++k), ...);
+    ((add_value<Kinds, kLanes>(acc + w, values, k, v, exists, numbers), w += Kinds::kWords, ++k), ...);
+  }
+  template <class Kind, int kLanes, int V, int kItems>
+  static MUCC_DEVICE void add_value(float* acc, Values<V, kCount> const (&values)[kItems], int k, int v,
+                                    bool const (&exists)[kItems * kLanes], int const* numbers) {
+    float x[kItems * kLanes];
+#pragma unroll
+    for (int i = 0; i < kItems * kLanes; ++i) x[i] = values[i / kLanes].of[k].of[v + i % kLanes];
+    Kind::add(acc, x, exists, numbers);
   }
   static MUCC_DEVICE void combine(float (&acc)[kWords], float const (&other)[kWords]) {
     int w = 0;
@@ -104,17 +130,18 @@ template <class Kinds, int kWidth, int V, int kItems, class Index>
 MUCC_DEVICE void add_steps(float (&acc)[kWidth][Kinds::kWords], Values<V, Kinds::kCount> const (&x)[kItems], Index i,
                            Index end, Index stride) {
   static_assert(kWidth == 1 || kWidth == V);
+  constexpr int kLanes = V / kWidth;  // that share an accumulator
   bool const all = i + (kItems - 1) * stride < end;
+  bool exists[kItems * kLanes];
+  int numbers[kItems * kLanes];
 #pragma unroll
-  for (int k = 0; k < kItems; ++k) {
-    Index const step = i + k * stride;
-    if (!all && step >= end) continue;
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-      int const number = kWidth == 1 ? int(step * V + v) : int(step);
-      Kinds::add(acc[kWidth == 1 ? 0 : v], x[k], v, number);
-    }
+  for (int k = 0; k < kItems * kLanes; ++k) {
+    Index const step = i + k / kLanes * stride;
+    exists[k] = all || step < end;
+    numbers[k] = int(step * kLanes + k % kLanes);
   }
+#pragma unroll
+  for (int w = 0; w < kWidth; ++w) Kinds::template add<kLanes>(acc[w], x, w * kLanes, exists, numbers);
 }
 
 // ---- between threads ------------------------------------------------------------------------------------------
@@ -167,13 +194,12 @@ MUCC_DEVICE float read_partial(float const* word) {
 
 // ---- rows: the innermost axis is reduced ----------------------------------------------------------------------
 
-// Adds the steps of a row from `i` on, `stride` apart, to the accumulators. Behind the end the last step is loaded again,
+// Adds the steps of a row from `i` on, `stride` apart, to the accumulators, kItems of them at a time. Behind the end the last step is loaded again,
 // so that no branch lies between loads.
-template <int V, class Index, class Work, class P>
+template <int V, int kItems, class Index, class Work, class P>
 MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
                           float (&acc)[1][Work::Kinds::kWords]) {
   using Kinds = typename Work::Kinds;
-  constexpr int kItems = reduce_items(V, Work::kStreams);
   for (; i < end; i += kItems * stride) {
     Values<V, Kinds::kCount> x[kItems];
 #pragma unroll
@@ -198,7 +224,8 @@ MUCC_DEVICE void reduce_warps(Work const& work, Extents<Work::kRank> const& exte
   p.template split<0, Work::kKept>(present ? Index(row) : Index(0), extents.of);
   float acc[1][Kinds::kWords];
   Kinds::start(acc[0]);
-  if (present) walk_row<V, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
+  constexpr int kMost = reduce_items(V, Work::kStreams), kItems = kMost < kLaneItems ? kMost : kLaneItems;
+  if (present) walk_row<V, kItems, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
   combine_lanes<Kinds>(acc[0], lanes);
   if (present && lane == 0) Kinds::store(work, p, acc[0]);
 }
@@ -217,7 +244,7 @@ MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& exten
   float of[1][Kinds::kWords];
   auto& acc = of[0];
   Kinds::start(acc);
-  walk_row<V, Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
+  walk_row<V, reduce_items(V, Work::kStreams), Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
   combine_block<Kinds, kThreads>(acc);
   if (shape.tickets.parts > 1) {
     float* const partials = shape.partials + int64_t(row) * shape.tickets.parts * Kinds::kWords;

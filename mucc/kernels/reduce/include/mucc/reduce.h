@@ -11,6 +11,9 @@ MUCC_BOTH constexpr int reduce_items(int v, int streams) {
   return items < 2 ? 2 : items;
 }
 
+// The same where lanes of a warp share a row, which is short.
+inline constexpr int kLaneItems = 4;
+
 // `results` (of columns, vectors of them) from `length` steps each. Where blocks share a result, each reduces `chunk`
 // steps, and the last one to end combines the parts.
 struct ReduceShape {

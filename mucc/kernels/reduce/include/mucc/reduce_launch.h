@@ -29,8 +29,8 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
     bool const block = length > 8 * 32 || (length > 64 && results < 16 * processors);
     plan.code = block;
     if (!block) {
-      // Four loads a lane, unless that leaves processors idle.
-      while (lanes > 1 && lanes / 2 * 4 >= length) lanes /= 2;
+      // So many loads a lane, unless that leaves processors idle.
+      while (lanes > 1 && lanes / 2 * kLaneItems >= length) lanes /= 2;
       while (lanes < 32 && lanes < length && blocks_of(results * lanes, Op::kThreads) < 2 * processors) lanes *= 2;
       plan.blocks = blocks_of(results, Op::kThreads / lanes);
       return plan;
