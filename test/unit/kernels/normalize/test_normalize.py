@@ -56,7 +56,7 @@ kernel groups[B, D](x: f32[B, 12, D, 3], w: f32[12], r: f32[B, 12, D, 3]) -> f32
   return relu(group_norm(x, 4) * w[:, None, None] + r) * 2
 }
 kernel table[B, L](t: f32[7, L], i: s32[B], w: f32[L]) -> f32[B, L] { return rms_norm(gather(t, i)) * w }
-kernel work_of_groups[B, L](x: f32[B, 12, L], g: f32[12], b: f32[12]) -> (y: f32[B, 12, L], n: f32[B, 12, L]) {
+kernel grouped_work[B, L](x: f32[B, 12, L], g: f32[12], b: f32[12]) -> (y: f32[B, 12, L], n: f32[B, 12, L]) {
   n = group_norm(relu(x), 3)
   return silu(n * g[:, None] + b[:, None]) + n, n
 }
