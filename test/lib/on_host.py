@@ -7,12 +7,17 @@ kernel's types fix or the description gives, and refuses what TMA would not map.
 from __future__ import annotations
 
 import ctypes as ct
+import hashlib
+import os
 import random
 import re
 import shutil
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -240,12 +245,58 @@ def _contraction(gemm: Gemm) -> str:
 
 # Building
 
+FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off")
+"""Libraries of one process would share inline variables and static ones of templates, by their names, were
+these not hidden: entries of other programs, and shared memory of other sizes."""
+
+PRELUDE = '#pragma once\n#include "on_host.h"\n#include <mucc/view.cuh>\n'
+KEPT_SECONDS = 86_400.0
+
+
+@cache
+def _headers(gxx: str) -> Path:
+    """Return the folder that the compiler reads first: headers without instructions, and a precompiled one.
+
+    It lies in `build`, named by its contents, so that all processes of a run share it, and later runs.
+    """
+    texts: dict[str, str] = {"prelude.h": PRELUDE}
+    for name, pattern, text in _ON_HOST:
+        path = f"mucc/{name}"
+        source = texts.get(path) or Path(header_path(name)).read_text(encoding="utf-8")
+        texts[path], count = re.subn(pattern, text, source, flags=re.DOTALL)
+        assert count, (name, pattern)
+    version = subprocess.run([gxx, "--version"], capture_output=True, text=True, check=True).stdout
+    key = hashlib.sha256(repr((version, FLAGS, sorted(texts.items()))).encode())
+    for path in sorted(p for f in (HERE, *map(Path, INCLUDES)) for p in f.rglob("*.*h") if p.is_file()):
+        key.update(path.read_bytes())
+    shared = HERE.parents[1] / "build" / "on-host"
+    folder = shared / key.hexdigest()[:32]
+    if not folder.exists():
+        shared.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=shared))
+        for name, text in texts.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_text(text, encoding="utf-8")
+        includes = [f"-I{path}" for path in (made, HERE, *INCLUDES)]
+        whole = [gxx, *FLAGS, *includes, "-x", "c++-header", str(made / "prelude.h")]
+        built = subprocess.run(whole, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr[:4000]
+        try:
+            made.rename(folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(made)
+    os.utime(folder)
+    for other in shared.iterdir():
+        if time.time() - other.stat().st_mtime > KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
 
 def _text(compilation: Compilation) -> str:
     parts = compilation.parts()
     light = "".join(image.source for image in parts.images if image.skeleton is None)
     headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
-    lines = ['#include "on_host.h"', "#include <mucc/view.cuh>", *headers]
+    lines = ['#include "prelude.h"', *headers]
     registered: list[str] = []
     for i, image in enumerate(parts.images):
         lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
@@ -298,22 +349,9 @@ class Program:
         """Build it, or skip the test where there is no g++."""
         if not (gxx := shutil.which("g++")):
             pytest.skip("needs g++")
-        headers = folder / "mucc"
-        headers.mkdir()
-        texts: dict[str, str] = {}
-        for name, pattern, text in _ON_HOST:
-            source = texts.get(name) or Path(header_path(name)).read_text(encoding="utf-8")
-            texts[name], count = re.subn(pattern, text, source, flags=re.DOTALL)
-            assert count, (name, pattern)
-        for name, text in texts.items():
-            (headers / name).write_text(text, encoding="utf-8")
         (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
-        includes = [f"-I{path}" for path in (folder, HERE, *INCLUDES)]
-        # Libraries of one process would share inline variables and static ones of templates, by their names:
-        # entries of other programs, and shared memory of other sizes.
-        hidden = "-fvisibility=hidden"
-        flags = ["-std=c++17", "-O0", "-w", "-shared", "-fPIC", hidden, "-ffp-contract=off"]
-        command = [gxx, *flags, *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
+        includes = [f"-I{path}" for path in (_headers(gxx), HERE, *INCLUDES)]
+        command = [gxx, *FLAGS, "-shared", *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr[:4000]
         library = ct.CDLL(str(folder / "k.so"))

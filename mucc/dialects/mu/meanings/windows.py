@@ -15,6 +15,10 @@ from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.windows import Window
 
+DEPTH = 256
+"""Channels by taps that one product of a convolution takes: a product for each tap of a large window of few
+channels would mostly add up results."""
+
 
 def _strided(window: Window, tap: int, places: int) -> slice:
     """Slice the elements that one tap of a window reads, at all of its positions."""
@@ -51,13 +55,16 @@ def convolved(
     arrays: Arrays, x: Any, w: Any, windows: Sequence[Window], places: Sequence[int], groups: int
 ) -> Any:
     """Convolve `[N, C, ...]` with `[O, C/groups, ...]` at so many places along each spatial axis."""
-    batch, outputs = int(x.shape[0]), int(w.shape[0])
+    batch, outputs, channels = int(x.shape[0]), int(w.shape[0]), int(x.shape[1]) // groups
     frame = _padded(arrays, x, dict(enumerate(windows, 2)), places, 0.0)
+    taps = list(_taps(windows, places))
+    few = max(1, DEPTH // max(channels, 1))
     result: Any = 0.0
-    for tap, index in _taps(windows, places):
-        seen = frame[index].reshape((batch, groups, int(x.shape[1]) // groups, -1))
-        weights = w[(..., *tap)].reshape((groups, outputs // groups, -1))
-        result = result + weights @ seen
+    for first in range(0, len(taps), few):
+        some = taps[first : first + few]
+        seen = [frame[index].reshape((batch, groups, channels, -1)) for _, index in some]
+        weights = [w[(..., *tap)].reshape((groups, outputs // groups, -1)) for tap, _ in some]
+        result = result + arrays.xp.concatenate(weights, 2) @ arrays.xp.concatenate(seen, 2)
     return result.reshape((batch, outputs, *places))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
 import re
@@ -18,6 +20,7 @@ from processes import gone
 import mucc.frontend as frontend
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.frontend.source import module_text
+from mucc.process.tree import End
 from mucc.torch.importer import sandbox
 from mucc.torch.importer.request import Answer, Request, kernel_name
 
@@ -28,7 +31,7 @@ ROOT = Path(__file__).parents[4]
 PROBLEMS = ROOT / "bench" / "kernelbench" / "problems"
 
 
-def request(path: Path, **options: Any) -> Request:
+def asked(path: Path, **options: Any) -> Request:
     where = {"kernels": str(path.with_suffix(".mcu")), "driver": str(path.with_suffix(".driver.py"))}
     return Request(str(path), path.name, path.read_text(), "model", **where, **options)
 
@@ -37,7 +40,7 @@ def imported(name: str, **options: Any) -> Answer:
     """Import one of the project's problem files in this process, and compare it with PyTorch."""
     from mucc.torch.importer.child import serve
 
-    return serve(request(PROBLEMS / f"{name}.py", verify=True, **options))
+    return serve(asked(PROBLEMS / f"{name}.py", verify=True, **options))
 
 
 def operations(answer: Answer, kernel: bool) -> list[str]:
@@ -46,15 +49,15 @@ def operations(answer: Answer, kernel: bool) -> list[str]:
 
 OURS = sorted(p for p in PROBLEMS.glob("**/*.py") if p.parent.name != "bad")
 
-LARGE = re.compile(r"^(rows|tokens|batch_size|wide) = (\d{2,})$", re.MULTILINE)
+LARGE = re.compile(r"^(rows|tokens|batch_size|wide|features|frames) = (\d{2,})$", re.MULTILINE)
 """Extents of benchmarks' problems that nothing else in a problem depends on."""
 
 
 def smaller(path: Path, **options: Any) -> Request:
     """The request for a problem with few rows: what kernels mean does not depend on their number."""
-    most = {"rows": 64, "tokens": 64, "batch_size": 8, "wide": 512}
-    asked = request(path, **options)
-    return replace(asked, text=LARGE.sub(lambda m: f"{m[1]} = {min(int(m[2]), most[m[1]])}", asked.text))
+    most = {"rows": 64, "tokens": 64, "batch_size": 8, "wide": 512, "features": 256, "frames": 64}
+    whole = asked(path, **options)
+    return replace(whole, text=LARGE.sub(lambda m: f"{m[1]} = {min(int(m[2]), most[m[1]])}", whole.text))
 
 
 def alternately_long(cases: list[Any]) -> list[Any]:
@@ -162,7 +165,7 @@ def test_what_inputs_have_in_common_is_seen(tmp_path: Path):
 
     path = tmp_path / "p.py"
     path.write_text(STRUCTURED)
-    answer = serve(request(path, whole=True, structure=True))
+    answer = serve(asked(path, whole=True, structure=True))
     patterns = {name: said.pattern for name, said in answer.structure.items()}
     assert patterns.pop("zeros") == "general" and answer.structure["zeros"].constant == 0
     assert patterns == {
@@ -172,7 +175,7 @@ def test_what_inputs_have_in_common_is_seen(tmp_path: Path):
         "mirrored": "symmetric",
     }
     path.write_text(STRUCTURED.replace("n = 4096", 'n = int("4096")'))  # nothing to reduce
-    assert serve(request(path, whole=True, structure=True)).structure == {}
+    assert serve(asked(path, whole=True, structure=True)).structure == {}
 
 
 def test_work_is_counted():
@@ -387,6 +390,24 @@ def test_open_extents_of_a_problem_file():
 # Bad problem files
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Problems run in this process, which has loaded torch, instead of a child."""
+    from mucc.torch.importer.child import answered, serve
+
+    def execute(arguments: list[str], *_: object) -> tuple[End, int, int]:
+        question, answer = map(Path, arguments)
+        given = Request.from_json(json.loads(question.read_text()))
+        answer.write_text(json.dumps(answered(given.shown, lambda: serve(given).to_json())))
+        return End.OF_ITSELF, 0, 0
+
+    monkeypatch.setattr(sandbox, "_execute", execute)
+
+
+APART = ("no_inputs", "allocates", "exits", "asks", "crashes")
+"""Problems for a child: what needs its limits or streams, what ends it, and an error that it reports."""
+
+
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
@@ -398,22 +419,24 @@ def test_open_extents_of_a_problem_file():
         ("graph_break", "MU7020", "one graph"),
     ],
 )
-def test_bad_problems_are_errors(name: str, code: str, words: str):
+def test_bad_problems_are_errors(request: pytest.FixtureRequest, name: str, code: str, words: str):
+    if name not in APART:
+        request.getfixturevalue("in_process")
     with pytest.raises(DiagnosticError) as caught:
-        sandbox.run(request(PROBLEMS / "bad" / f"{name}.py", memory=2 << 30), time_limit=120)
+        sandbox.run(asked(PROBLEMS / "bad" / f"{name}.py", memory=2 << 30), time_limit=120)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == code and words in diagnostic.message
 
 
 def test_endless_problems_are_stopped():
     with pytest.raises(DiagnosticError) as caught:
-        sandbox.run(request(PROBLEMS / "bad" / "hangs.py"), time_limit=8)
+        sandbox.run(asked(PROBLEMS / "bad" / "hangs.py"), time_limit=8)
     assert caught.value.diagnostics[0].code == "MU7013"
 
 
 def test_problems_that_print_without_end_are_stopped_by_time_or_by_the_size_of_files():
     with pytest.raises(DiagnosticError) as caught:
-        sandbox.run(request(PROBLEMS / "bad" / "prints.py"), time_limit=8)
+        sandbox.run(asked(PROBLEMS / "bad" / "prints.py"), time_limit=8)
     (found,) = caught.value.diagnostics
     assert found.code == "MU7013" or (found.code == "MU7012" and "File too large" in found.message), found
 
@@ -450,12 +473,14 @@ MORE_BAD = {
 
 
 @pytest.mark.parametrize("name", alternately_long([*MORE_BAD]))
-def test_other_bad_problems(tmp_path: Path, name: str):
+def test_other_bad_problems(request: pytest.FixtureRequest, tmp_path: Path, name: str):
+    if name not in APART:
+        request.getfixturevalue("in_process")
     text, code, words = MORE_BAD[name]
     path = tmp_path / f"{name}.py"
     path.write_text(PRELUDE + text)
     with pytest.raises(DiagnosticError) as caught:
-        sandbox.run(request(path), time_limit=120)
+        sandbox.run(asked(path), time_limit=120)
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == code and words in diagnostic.message
 
@@ -467,7 +492,7 @@ def test_processes_of_a_problem_end_with_it(tmp_path: Path):
         + "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
         + f"open({str(mark)!r}, 'w').write(str(child.pid))\n"
     )
-    assert "relu(x)" in sandbox.run(request(path), time_limit=120).text
+    assert "relu(x)" in sandbox.run(asked(path), time_limit=120).text
     assert gone(int(mark.read_text()))
 
 
@@ -511,7 +536,7 @@ def test_a_module_that_pytorch_cannot_run_is_the_problems_fault(tmp_path: Path):
     path = tmp_path / "trunc.py"
     path.write_text(MODULE.format("torch.trunc(x)", "torch.ones(2, 4).bool()"))
     with pytest.raises(DiagnosticError, match="the module, as PyTorch runs it, raised") as caught:
-        serve(request(path, verify=True))
+        serve(asked(path, verify=True))
     (found,) = caught.value.diagnostics
     assert found.code == "MU7012" and found.notes == ("trunc.py:6: return torch.trunc(x)",)
 
@@ -521,7 +546,7 @@ def test_empty_tensors_stay_with_pytorch(tmp_path: Path):
 
     path = tmp_path / "empty.py"
     path.write_text(MODULE.format("torch.relu(x).sum(dim=0)", "torch.ones(0, 4)"))
-    answer = serve(request(path, verify=True))
+    answer = serve(asked(path, verify=True))
     assert answer.agrees and not answer.text
     assert {row.reason for row in answer.rows} == {"an empty tensor"}
 
@@ -532,7 +557,7 @@ def test_views_of_what_is_expanded_between_calls_of_pytorch(tmp_path: Path):
     path = tmp_path / "repeat.py"
     repeated = "torch.cummax(torch.cummax(x, 1)[0][:, None].expand(4, 3, 8).reshape(12, 8), dim=0)[0]"
     path.write_text(MODULE.format(repeated, "torch.rand(4, 8)"))
-    answer = serve(request(path, verify=True))
+    answer = serve(asked(path, verify=True))
     assert answer.agrees and not answer.text
 
 
@@ -544,8 +569,8 @@ def test_one_part_may_be_the_whole(tmp_path: Path, function: str):
 
     path = tmp_path / "split.py"
     path.write_text(MODULE.format(function, "torch.rand(4, 8)"))
-    assert serve(request(path, verify=True)).agrees
-    assert serve(request(path, verify=True, whole=True)).agrees
+    assert serve(asked(path, verify=True)).agrees
+    assert serve(asked(path, verify=True, whole=True)).agrees
 
 
 def test_constants_that_pytorch_and_kernels_need(tmp_path: Path):
@@ -554,7 +579,7 @@ def test_constants_that_pytorch_and_kernels_need(tmp_path: Path):
     path = tmp_path / "linspace.py"
     path.write_text(MODULE.format("torch.linspace(0, 1, 8) * x", "torch.rand(4, 8)"))
     for whole in (True, False):
-        answer = serve(request(path, verify=True, whole=whole))
+        answer = serve(asked(path, verify=True, whole=whole))
         assert answer.agrees and "kernel" in answer.text
 
 
@@ -598,26 +623,40 @@ def test_command(tmp_path: Path):
     assert "kernel linear_gelu(" in (tmp_path / "out.mcu").read_text()
 
 
-def test_command_leaves_nothing_behind_after_an_error(tmp_path: Path):
-    done = mucc(str(PROBLEMS / "bad" / "raises.py"), "-o", "out.mcu", cwd=tmp_path)
-    assert done.returncode == 1 and "error[MU7012]" in done.stderr and "raises.py:16" in done.stderr
+Said = pytest.CaptureFixture[str]
+
+
+def mucc_here(*args: str, cwd: Path, capfd: Said) -> tuple[int, str, str]:
+    """The status, stdout and stderr of `mucc import`, run in this process."""
+    from mucc.cli.main import main
+
+    with contextlib.chdir(cwd):
+        status = main(["import", *args])
+    return status, *capfd.readouterr()
+
+
+@pytest.mark.usefixtures("in_process")
+def test_command_leaves_nothing_behind_after_an_error(tmp_path: Path, capfd: Said):
+    status, _, err = mucc_here(
+        str(PROBLEMS / "bad" / "raises.py"), "-o", "out.mcu", cwd=tmp_path, capfd=capfd
+    )
+    assert status == 1 and "error[MU7012]" in err and "raises.py:16" in err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_open_extents_on_the_command_line(tmp_path: Path):
+@pytest.mark.usefixtures("in_process")
+def test_open_extents_on_the_command_line(tmp_path: Path, capfd: Said):
     problem = str(PROBLEMS / "mlp.py")
-    done = mucc(problem, "--dynamic", "auto", "-o", "out.mcu", cwd=tmp_path)
-    assert done.returncode == 0 and "warning[MU7022]: axis 1 of 'x'" in done.stderr
+    status, _, err = mucc_here(problem, "--dynamic", "auto", "-o", "out.mcu", cwd=tmp_path, capfd=capfd)
+    assert status == 0 and "warning[MU7022]: axis 1 of 'x'" in err
     assert "kernel mlp[D0](" in (tmp_path / "out.mcu").read_text()
-    done = mucc(problem, "--dynamic", "z:0=M", cwd=tmp_path)
-    assert done.returncode == 1 and "error[MU7023]: 'z' is no tensor" in done.stderr
+    status, _, err = mucc_here(problem, "--dynamic", "z:0=M", cwd=tmp_path, capfd=capfd)
+    assert status == 1 and "error[MU7023]: 'z' is no tensor" in err
 
 
-def test_list_and_json(tmp_path: Path):
-    import json
-
-    done = mucc(str(PROBLEMS / "dropout.py"), "--list", cwd=tmp_path)
-    assert done.returncode == 0 and "PyTorch: random numbers" in done.stdout
-    done = mucc(str(PROBLEMS / "dropout.py"), "--json", "--whole", cwd=tmp_path)
-    answer = json.loads(done.stdout)
-    assert {"text", "driver", "rows", "seconds"} <= set(answer)
+@pytest.mark.usefixtures("in_process")
+def test_list_and_json(tmp_path: Path, capfd: Said):
+    status, out, _ = mucc_here(str(PROBLEMS / "dropout.py"), "--list", cwd=tmp_path, capfd=capfd)
+    assert status == 0 and "PyTorch: random numbers" in out
+    _, out, _ = mucc_here(str(PROBLEMS / "dropout.py"), "--json", "--whole", cwd=tmp_path, capfd=capfd)
+    assert {"text", "driver", "rows", "seconds"} <= set(json.loads(out))
