@@ -48,6 +48,42 @@ class _Sink(RewritePattern):
         rewriter.replace(op, b.ops)
 
 
+class _Expanded(RewritePattern):
+    """A result `expand(y) * 2` -> `expand(y * 2)`, where y is computed from a reduction."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ElementwiseOp):
+            return
+        lone = _lone_tensor(op)
+        view = lone.owner if lone is not None and _is_returned(op.result) else None
+        if not isinstance(view, ExpandOp):
+            return
+        value = view.operand
+        if not view.result.has_one_use() or not value.has_one_use() or not _reductions(value):
+            return
+        b = Emit()
+        result = b(op.clone({view.result: value}))
+        type = TensorType.of(Shaped.of(value.type).dims, Shaped.of(op.result.type).element_type)
+        b(ExpandOp(Rewriter.replace_value_with_new_type(result, type), view.axes.get_values()))
+        rewriter.replace(op, b.ops)
+
+
+def _lone_tensor(op: ElementwiseOp) -> SSAValue | None:
+    """Return the operand of an operation that is no scalar, if it is the only one."""
+    tensors = [v for v in op.operands if Shaped.of(v.type).dims]
+    return tensors[0] if len(tensors) == 1 else None
+
+
+def _is_returned(value: SSAValue) -> bool:
+    """Whether all uses of a value are results of the kernel, or compute such results from it alone."""
+    users = [use.operation for use in value.uses]
+    return all(
+        isinstance(user, ReturnOp)
+        or (isinstance(user, ElementwiseOp) and _lone_tensor(user) is not None and _is_returned(user.result))
+        for user in users
+    )
+
+
 class _Unsqueezed(RewritePattern):
     """A result `expand(y)` -> `regroup(y)`, where y is computed from a reduction: its kernel stores that."""
 
@@ -142,4 +178,4 @@ class SinkRegroups(Pass):
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         views = (RegroupOp, ExpandOp)
         if any(isinstance(inner, views) for kernel in kernels for inner in kernel.body.block.ops):
-            rewrite(op, [_Sink(), _Unsqueezed()])
+            rewrite(op, [_Sink(), _Expanded(), _Unsqueezed()])
