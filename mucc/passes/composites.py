@@ -23,12 +23,10 @@ from mucc.dialects.mu.ops.normalisation import (
     SoftmaxOp,
 )
 from mucc.dialects.mu.ops.pointwise import S32, extent_number
-from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, IotaOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.dialects.rewriting import Emit
 from mucc.library.extents import multiply
@@ -67,23 +65,6 @@ class Mean(RewritePattern):
         total = b(ReduceOp("sum", value, op.axes.get_values()))
         result = b.divided(total, count_over(op.operand, op.axes.get_values()))
         rewriter.replace(op, b.ops, [result])
-
-
-class GlobalPool(RewritePattern):
-    """A pool whose one window is all of the source -> `max`, or `sum` times a number."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, PoolOp) or not op.is_global:
-            return
-        dims = Shaped.of(op.operand.type).dims
-        b, gone = Emit(), range(2, len(dims))
-        if op.kind.data is Pooling.MAX:
-            result = b(ReduceOp("max", op.operand, gone))
-        else:
-            total = b(ReduceOp("sum", op.operand, gone))
-            result = b.divided(total, op.divides_by or count_over(op.operand, gone))
-        b(ExpandOp(converted(b, result, op.result), gone))
-        rewriter.replace(op, b.ops)
 
 
 class Logical(RewritePattern):
@@ -303,6 +284,6 @@ class Dequantize(RewritePattern):
 
 
 COMPOSITES: tuple[RewritePattern, ...] = (
-    *(Mean(), GlobalPool(), Logical(), Variance(), Reshape(), Permute(), Full()),
+    *(Mean(), Logical(), Variance(), Reshape(), Permute(), Full()),
     *(Softmax(), LogSumExp(), Normalize(), Attention(), Dequantize()),
 )

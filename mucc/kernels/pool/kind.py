@@ -38,8 +38,7 @@ class PoolKind(Kind[PoolKernelOp]):
     nodes = (PooledOp,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
-        """Global pools are reductions."""
-        return _pools(anchor) and Shaped.of(anchor.operand.type).element_type != S32 and not anchor.is_global
+        return _pools(anchor) and Shaped.of(anchor.operand.type).element_type != S32
 
     def instead(self, op: Operation) -> str | None:
         if not _pools(op):

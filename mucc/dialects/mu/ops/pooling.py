@@ -100,16 +100,6 @@ class PoolOp(InferredOp, AnchorOp):
         return None if self.divisor is None else self.divisor.value.data
 
     @property
-    def is_global(self) -> bool:
-        """Whether one window, without padding, is all of the source."""
-        extents = Shaped.of(self.operand.type).dims[2:]
-        whole = [
-            (w.size, w.pad, w.dilation) == (extent, 0, 1)
-            for w, extent in zip(self.windows, extents, strict=True)
-        ]
-        return all(whole)
-
-    @property
     def function(self) -> str:
         return f"{self.kind.data.value}_pool"
 
