@@ -90,16 +90,6 @@ struct RowPlace {
     if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
   }
 
-  // To a step that is `more` behind another one, which is known when code is compiled.
-  MUCC_DEVICE void move(uint32_t step, int more, Extents<Work::kRank> const& extents) {
-    if constexpr (Work::kRank - Work::kKept == 1) {
-      p.at[Work::kKept] = int64_t(step) + more;
-      if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
-    } else {
-      move(step + more, extents);
-    }
-  }
-
   MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
 #pragma unroll
     for (int a = Work::kRank - 1; a > Work::kKept; --a) {
@@ -332,23 +322,21 @@ struct HeldSteps {
   Piece* of;
   uint32_t count;
 
-  MUCC_DEVICE void put(uint32_t step, int more, Loads const& loads) const {
+  MUCC_DEVICE void put(uint32_t step, Loads const& loads) const {
     auto const* from = reinterpret_cast<float const*>(&loads);
-    Piece* const at = of + step;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       Piece piece;
 #pragma unroll
       for (int w = 0; w < kWidth; ++w) piece.of[w] = from[i * kWidth + w];
-      at[int64_t(i) * count + more] = piece;
+      of[i * count + step] = piece;
     }
   }
-  MUCC_DEVICE void get(uint32_t step, int more, Loads& loads) const {
+  MUCC_DEVICE void get(uint32_t step, Loads& loads) const {
     auto* to = reinterpret_cast<float*>(&loads);
-    Piece const* const at = of + step;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      Piece const piece = at[int64_t(i) * count + more];
+      Piece const piece = of[i * count + step];
 #pragma unroll
       for (int w = 0; w < kWidth; ++w) to[i * kWidth + w] = piece.of[w];
     }
@@ -475,120 +463,79 @@ struct TeamThread {
   First first;
 
   MUCC_DEVICE uint32_t step_of(uint32_t base, int i) const { return base + threadIdx.x + i * kTeamThreads; }
-
-  // Goes to a step of a round. Of a whole round all steps exist; of others, those that do not are the last one.
-  template <bool kWhole>
-  MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t base, int i) const {
-    if constexpr (kWhole) {
-      to.move(begin + base + threadIdx.x, i * kTeamThreads, extents);
-    } else {
-      uint32_t const step = step_of(base, i);
-      to.move(begin + (step < count ? step : count - 1), extents);
-    }
+  MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
+    to.move(begin + (step < count ? step : count - 1), extents);
   }
-  template <bool kWhole>
-  MUCC_DEVICE bool is_before(uint32_t end, uint32_t base, int i) const {
-    return kWhole || step_of(base, i) < end;
-  }
-
-  // Calls `whole(base)` for whole rounds of the steps that are held, and `rest(base)` for what is left.
-  template <class Each, class Rest>
-  MUCC_DEVICE void for_rounds(Each const& whole, Rest const& rest) const {
-    uint32_t base = 0;
-#pragma unroll 1
-    for (; base + kRound <= kept; base += kRound) whole(base);
-    if (base < kept) rest(base);
-  }
-
-  template <bool kWhole>
   MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      go<kWhole>(from, base, i);
+      go(from, step_of(base, i));
       work.template load<V>(from.p, to[i]);
     }
   }
 
   // What the first phase takes of steps below `end`.
-  template <bool kWhole>
   MUCC_DEVICE void add_first(RowPlace<V, Work>& at, Row const& of, uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
     RowValues<V, First::Kinds::kCount> values[kItems];
     bool exists[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      go<kWhole>(at, base, i);
+      go(at, step_of(base, i));
       values[i] = work.template values<V>(Phase<0>{}, at.p, of, loads[i]);
-      exists[i] = is_before<kWhole>(end, base, i);
+      exists[i] = step_of(base, i) < end;
     }
     first.add(values, exists);
   }
 
   // Stores results of steps below `end`. All are computed before the first one is stored: what else they need is in flight
   // together.
-  template <bool kWhole>
   MUCC_DEVICE void store(uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
     if constexpr (Work::kFills) {
       typename Work::template Results<V> results[kItems];
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        go<kWhole>(place, base, i);
+        go(place, step_of(base, i));
         results[i] = work.template results<V>(place.p, row, loads[i]);
       }
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        go<kWhole>(place, base, i);
-        work.store(place.p, results[i], is_before<kWhole>(end, base, i));
+        go(place, step_of(base, i));
+        work.store(place.p, results[i], step_of(base, i) < end);
       }
     }
   }
 
-  // The same for the steps that are not held, with what is loaded: `whole(base, loads)`.
-  template <int kPass, class Each, class Rest>
-  MUCC_DEVICE void load_again(Each const& whole, Rest const& rest) {
+  // Calls `each(base, loads)` for rounds of the steps that are not held.
+  template <int kPass, class Each>
+  MUCC_DEVICE void load_again(Each const& each) {
     uint32_t const rounds = (count - kept + kRound - 1) / kRound;
 #pragma unroll 1
     for (uint32_t r = 0; r < rounds; ++r) {
       uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
       Loads loads[kItems];
-      if (base + kRound <= count) {
-        load<true>(place, base, loads);
-        whole(base, loads);
-      } else {
-        load<false>(place, base, loads);
-        rest(base, loads);
-      }
+      load(place, base, loads);
+      each(base, loads);
     }
   }
 
-  template <bool kWhole>
   MUCC_DEVICE void get(uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       uint32_t const step = step_of(base, i);
-      if constexpr (kWhole)
-        held.get(base + threadIdx.x, i * kTeamThreads, to[i]);
-      else
-        held.get(step < kept ? step : kept - 1, 0, to[i]);
+      held.get(step < kept ? step : kept - 1, to[i]);
     }
   }
 
-  template <int k, bool kWhole>
+  template <int k>
   MUCC_DEVICE void add(typename KindsOf<Work, k>::Totals (&acc)[V], uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      go<kWhole>(place, base, i);
+      go(place, step_of(base, i));
       auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads[i]);
-      if (!is_before<kWhole>(end, base, i)) continue;
+      if (step_of(base, i) >= end) continue;
 #pragma unroll
       for (int v = 0; v < V; ++v) KindsOf<Work, k>::add(acc[v], values, v);
     }
-  }
-
-  template <int k, bool kWhole>
-  MUCC_DEVICE void add_held(typename KindsOf<Work, k>::Totals (&acc)[V], uint32_t base) {
-    Loads loads[kItems];
-    get<kWhole>(base, loads);
-    add<k, kWhole>(acc, base, kept, loads);
   }
 
   template <int k, class Sharing>
@@ -598,11 +545,13 @@ struct TeamThread {
       typename Kinds::Totals acc[V];
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-      load_again<k - kSecond + 1>(
-          [&](uint32_t base, Loads const(&loads)[kItems]) { add<k, true>(acc, base, count, loads); },
-          [&](uint32_t base, Loads const(&loads)[kItems]) { add<k, false>(acc, base, count, loads); });
-      for_rounds([&](uint32_t base) { add_held<k, true>(acc, base); },
-                 [&](uint32_t base) { add_held<k, false>(acc, base); });
+      load_again<k - kSecond + 1>([&](uint32_t base, Loads const(&loads)[kItems]) { add<k>(acc, base, count, loads); });
+#pragma unroll 1
+      for (uint32_t base = 0; base < kept; base += kRound) {
+        Loads loads[kItems];
+        get(base, loads);
+        add<k>(acc, base, kept, loads);
+      }
       combine_vector<V, Kinds>(acc);
       sharing.template combine<Kinds>(acc);
       RowValues<V, Kinds::kCount> results;
@@ -619,27 +568,25 @@ struct TeamThread {
     work.template begin<V>(at.p, of);
   }
 
-  // A round of steps that are held: stores results of this row, and loads the next one.
-  template <bool kThis, bool kNext, bool kWhole>
-  MUCC_DEVICE void pass_round(RowPlace<V, Work>& next, Row const& of_next, uint32_t base) {
-    Loads fresh[kItems];
-    if constexpr (kNext) load<kWhole>(next, base, fresh);
-    if constexpr (kThis && Work::kFills) {
-      Loads loads[kItems];
-      get<kWhole>(base, loads);
-      store<kWhole>(base, kept, loads);
-    }
-    if constexpr (kNext) {
-#pragma unroll
-      for (int i = 0; i < kItems; ++i)
-        if (is_before<kWhole>(kept, base, i)) held.put(base + threadIdx.x, i * kTeamThreads, fresh[i]);
-      add_first<kWhole>(next, of_next, base, kept, fresh);
-    }
-  }
+  // The steps that are held: stores those of this row, and loads those of the next one.
   template <bool kThis, bool kNext>
   MUCC_DEVICE void pass(RowPlace<V, Work>& next, Row const& of_next) {
-    for_rounds([&](uint32_t base) { pass_round<kThis, kNext, true>(next, of_next, base); },
-               [&](uint32_t base) { pass_round<kThis, kNext, false>(next, of_next, base); });
+#pragma unroll 1
+    for (uint32_t base = 0; base < kept; base += kRound) {
+      Loads fresh[kItems];
+      if constexpr (kNext) load(next, base, fresh);
+      if constexpr (kThis && Work::kFills) {
+        Loads loads[kItems];
+        get(base, loads);
+        store(base, kept, loads);
+      }
+      if constexpr (kNext) {
+#pragma unroll
+        for (int i = 0; i < kItems; ++i)
+          if (step_of(base, i) < kept) held.put(step_of(base, i), fresh[i]);
+        add_first(next, of_next, base, kept, fresh);
+      }
+    }
   }
 
   // Rows from `number` on, `stride` apart, to below `rows`.
@@ -649,15 +596,12 @@ struct TeamThread {
     first.start();
     pass<false, true>(place, row);
     while (true) {
-      load_again<0>(
-          [&](uint32_t base, Loads const(&loads)[kItems]) { add_first<true>(place, row, base, count, loads); },
-          [&](uint32_t base, Loads const(&loads)[kItems]) { add_first<false>(place, row, base, count, loads); });
+      load_again<0>([&](uint32_t base, Loads const(&loads)[kItems]) { add_first(place, row, base, count, loads); });
       first.end(work, row, sharing);
       reduce<kSecond>(sharing);
       if constexpr (Work::kFills)
         load_again<Work::kPhases - kSecond + 1>(
-            [&](uint32_t base, Loads const(&loads)[kItems]) { store<true>(base, count, loads); },
-            [&](uint32_t base, Loads const(&loads)[kItems]) { store<false>(base, count, loads); });
+            [&](uint32_t base, Loads const(&loads)[kItems]) { store(base, count, loads); });
       number += stride;
       first.start();
       RowPlace<V, Work> next = place;

@@ -46,9 +46,9 @@ inline int64_t team_bytes(Call const& c) { return c.sm_shared / kTeamBlocks - 10
 template <class Op>
 RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int items) {
   int64_t const blocks = at_most(at_least(1, c.sm_count) * kTeamBlocks, kTeamThreads);
-  int64_t const round = items * kTeamThreads, room = at_least(0, team_bytes(c) - totals_bytes(team_widest<Op>));
-  int64_t const held = Op::kLoads ? room / (Op::kLoads * v * int64_t(sizeof(float))) / round * round : length;
-  int64_t const needed = held > 0 ? blocks_of(length, held) : blocks, most = blocks_of(length, round);
+  int64_t const room = at_least(0, team_bytes(c) - totals_bytes(team_widest<Op>));
+  int64_t const held = Op::kLoads ? room / (Op::kLoads * v * int64_t(sizeof(float))) / kTeamThreads * kTeamThreads : length;
+  int64_t const needed = held > 0 ? blocks_of(length, held) : blocks, most = blocks_of(length, items * kTeamThreads);
   int64_t teams = at_least(1, blocks / at_most(needed, blocks));
   // Teams in turn: while one waits for its blocks, another one loads or stores.
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
