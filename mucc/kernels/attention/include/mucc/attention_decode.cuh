@@ -27,13 +27,13 @@ MUCC_DEVICE Pack<float, 4> read_part(float const* at) {
 
 // A tile's position without its row: the leading indices along which keys differ.
 template <class Work>
-MUCC_DEVICE Position<Work::kRank, int> position_of_keys(Extents<Work::kRank> const& extents, int64_t index) {
+MUCC_DEVICE Position<Work::kRank, int> position_of_keys(Extents<Work::kRank> const& extents, unsigned index) {
   Position<Work::kRank, int> p{};
 #pragma unroll
   for (int a = Work::kBatch - 1; a >= 0; --a) {
     if (is_shared<Work>(a)) continue;
-    int64_t const rest = index / extents.of[a];
-    p.at[a] = int(index - rest * extents.of[a]);
+    unsigned const extent = unsigned(extents.of[a]), rest = index / extent;
+    p.at[a] = int(index - rest * extent);
     index = rest;
   }
   return p;
@@ -63,11 +63,22 @@ MUCC_DEVICE float relative(float own, float most) {
 // Copies a step's rows of a matrix to shared memory by one warp; `from` is the first of them, zeros from row `count` on.
 template <bool kWhole, int kWidth, class T>
 MUCC_DEVICE void copy_keys(T* to, T const* from, int64_t row, int64_t step, int count) {
-  constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8, kUnrolled = kWhole ? 64 : 1;
+  constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8;
   int const lane = threadIdx.x % 32;
-#pragma unroll kUnrolled
-  for (int i = 0; i < kDecodeKeys * kPieces; i += 32) {
-    int const r = (i + lane) / kPieces, e = (i + lane) % kPieces * 8;
+  if constexpr (kWhole && kPadded == kWidth && 32 % kPieces == 0) {
+    // Each lane has the same piece of every so many rows, so that addresses are one sum each.
+    if (count >= kDecodeKeys) {
+      constexpr int kRows = 32 / kPieces;
+      T const* at = from + lane / kPieces * row + lane % kPieces * 8;
+      to += lane / kPieces * kPitch + lane % kPieces * 8;
+#pragma unroll
+      for (int r = 0; r < kDecodeKeys; r += kRows, at += kRows * row) copy_piece(to + r * kPitch, at, true);
+      return;
+    }
+  }
+#pragma unroll 1
+  for (int i = lane; i < kDecodeKeys * kPieces; i += 32) {
+    int const r = i / kPieces, e = i % kPieces * 8;
     copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, r < count ? from + r * row : from, step, e, r < count);
   }
 }
@@ -87,12 +98,12 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   T* const places = query + kRows * kPitch;
 
   int const thread = threadIdx.x, lane = thread % 32, warp = thread / 32, parts = split.tickets.parts;
-  int64_t index = blockIdx.x;
-  int const tile = int(index % split.tiles);
-  index /= split.tiles;
-  int const part = int(index % parts);
-  index /= parts;
-  int64_t const unit = index * split.tiles + tile;
+  unsigned index = blockIdx.x;
+  int const tile = int(index % unsigned(split.tiles));
+  index /= unsigned(split.tiles);
+  int const part = int(index % unsigned(parts));
+  index /= unsigned(parts);
+  int64_t const unit = int64_t(index) * split.tiles + tile;
   int const first_row = tile * kRows;
   int const rows = split.rows - first_row < kRows ? split.rows - first_row : kRows;
   auto const at_keys = position_of_keys<Work>(extents, index);
@@ -102,23 +113,17 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     return p;
   };
 
-  constexpr int kPieces = 2 * kSteps;
-  for (int i = thread; i < kRows * kPieces; i += kThreads) {
-    int const r = i / kPieces, e = i % kPieces * 8;
-    auto const p = position_of(r);
-    T const* const from = matrix_of(work.query, p) + p.at[kRow] * work.query.row;
-    copy_row_piece<kWhole, Work::kWidth>(query + r * kPitch + e, from, work.query.step, e, r < rows);
-  }
-  commit_copies();
-
   // The keys that any of the rows sees, and this block's.
-  Columns seen = columns_of_row(work, position_of(lane % kRows));
-  int all_first = seen.first, all_end = seen.end;
+  int all_first = 0, all_end = int(work.key.count);
+  if constexpr (kTakesTiles<Work>) {
+    Columns const seen = columns_of_row(work, position_of(lane % kRows));
+    all_first = seen.first, all_end = seen.end;
 #pragma unroll
-  for (int bits = 1; bits < kRows; bits *= 2) {
-    int const first = __shfl_xor_sync(~0u, all_first, bits), end = __shfl_xor_sync(~0u, all_end, bits);
-    all_first = first < all_first ? first : all_first;
-    all_end = end > all_end ? end : all_end;
+    for (int bits = 1; bits < kRows; bits *= 2) {
+      int const first = __shfl_xor_sync(~0u, all_first, bits), end = __shfl_xor_sync(~0u, all_end, bits);
+      all_first = first < all_first ? first : all_first;
+      all_end = end > all_end ? end : all_end;
+    }
   }
   int const chunk = all_end > all_first ? rounded((all_end - all_first + parts - 1) / parts, kKeys * kWarps) : 0;
   int64_t const begin = all_first + int64_t(part) * chunk;
@@ -134,13 +139,25 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       copy_keys<kWhole, Work::kResultWidth>(keys + kKeys * kPitch, value_rows + column * work.value.row, work.value.row,
                                             work.value.step, int(end - column));
     }
-    commit_copies();
   };
   int64_t column = begin + warp * kKeys;
   constexpr int kStride = kKeys * kWarps;
+  copy_step(column, 0);
+  // Queries come with the keys of the first step.
+  constexpr int kPieces = 2 * kSteps;
+  for (int i = thread; i < kRows * kPieces; i += kThreads) {
+    int const r = i / kPieces, e = i % kPieces * 8;
+    auto const p = position_of(r);
+    T const* const from = matrix_of(work.query, p) + p.at[kRow] * work.query.row;
+    copy_row_piece<kWhole, Work::kWidth>(query + r * kPitch + e, from, work.query.step, e, r < rows);
+  }
+  commit_copies();
 #pragma unroll
-  for (int s = 0; s < kStages - 1; ++s) copy_step(column + s * kStride, s);
-  wait_copies<kStages - 1>();
+  for (int s = 1; s < kStages - 1; ++s) {
+    copy_step(column + s * kStride, s);
+    commit_copies();
+  }
+  wait_copies<kStages - 2>();
   __syncthreads();
 
   T const* const own = query + lane % 16 * kPitch + lane / 16 * 8;
@@ -166,16 +183,21 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     wait_copies<kStages - 2>();
     __syncwarp();
     copy_step(column + (kStages - 1) * kStride, place == 0 ? kStages - 1 : place - 1);
+    commit_copies();
     T const* const keys = places + (warp * kStages + place) * kPlace;
     float c[4 * kBlocks] = {};
     T const* const key = keys + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
-      uint32_t a[4], b[4];
+      uint32_t a[4];
       if constexpr (!kHeld) load_matrices(a, own + 16 * s);
-      load_matrices(b, key + 16 * s);
-      multiply(T{}, reinterpret_cast<float(&)[4]>(c[0]), kHeld ? held[kHeld ? s : 0] : a, b[0], b[1]);
-      multiply(T{}, reinterpret_cast<float(&)[4]>(c[4]), kHeld ? held[kHeld ? s : 0] : a, b[2], b[3]);
+#pragma unroll
+      for (int n = 0; n < kBlocks; n += 2) {
+        uint32_t b[4];
+        load_matrices(b, key + 8 * n * kPitch + 16 * s);
+        multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * n]), kHeld ? held[kHeld ? s : 0] : a, b[0], b[1]);
+        multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * n + 4]), kHeld ? held[kHeld ? s : 0] : a, b[2], b[3]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < 4 * kBlocks; ++i) {
@@ -192,15 +214,18 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
     for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
     T const* const value = keys + kKeys * kPitch + lane % 16 * kResultPitch + lane / 16 * 8;
-    uint32_t a[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[i] = packed(T{}, c[2 * i], c[2 * i + 1]);
+    for (int n = 0; n < kBlocks; n += 2) {
+      uint32_t a[4];
 #pragma unroll
-    for (int j = 0; j < kResults; j += 2) {
-      uint32_t b[4];
-      load_turned(b, value + 8 * j);
-      multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
-      multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+      for (int i = 0; i < 4; ++i) a[i] = packed(T{}, c[4 * n + 2 * i], c[4 * n + 2 * i + 1]);
+#pragma unroll
+      for (int j = 0; j < kResults; j += 2) {
+        uint32_t b[4];
+        load_turned(b, value + 8 * n * kResultPitch + 8 * j);
+        multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
+        multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+      }
     }
   }
   wait_copies<0>();
