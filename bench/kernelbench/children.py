@@ -168,9 +168,9 @@ def _serve(task: Any, work: Any, log: Path, limits: Limits, ours: Any, pipe: Any
     except BaseException as error:
         first = (str(error).strip() or "no message").splitlines()[0]
         answer = {"error": f"{type(error).__name__}: {first}"[:300]}
-    pipe.send(answer)
     with contextlib.suppress(Exception):
         sys.stdout.flush()
+    pipe.send(answer)  # whoever reads it ends this process
     os._exit(0)  # whatever threads the problem file has left
 
 
