@@ -145,6 +145,24 @@ Fewer jobs (`-j`) take less memory.
 """,
         status=ExitStatus.TOOLCHAIN,
     ),
+    "MU7213": CodeInfo(
+        "this machine does not allow to confine processes",
+        """
+With `--isolation required` candidates run only where namespaces, Landlock and seccomp all hold: without
+network, with no file of the user and no other process in sight. This machine lacks one of them, most often
+because a container forbids namespaces.
+
+```
+$ mucc-agent audit mlp.py candidate.py --isolation required
+error[MU7213]: this machine does not allow to confine processes by namespaces
+```
+
+`--isolation best`, which is the default, takes the layers that there are; every verdict names them, and
+`mucc doctor` shows them. In a container, `--security-opt seccomp=unconfined` or a newer runtime allows
+namespaces.
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
     "MU7230": CodeInfo(
         "there is no such proposer",
         """

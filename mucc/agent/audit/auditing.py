@@ -33,16 +33,18 @@ from mucc.agent.audit.observations import (
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.shares import kernels, own_share
-from mucc.agent.audit.solutions import Solution, open_solution
+from mucc.agent.audit.solutions import Solution, open_solution, sources_beside
 from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.isolation.server import SHARED
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import files, processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import Request, error_from_json, parse_problem
 from mucc.api.json_types import Json
 from mucc.api.machine import exclusive_gpu, shared_gpu
+from mucc.api.sandbox import Isolation
 
 PRELOADED = ("mucc.agent.audit.candidate", "mucc.agent.audit.referee", "torch._dynamo")
 """What the processes of audits need: modules of ours, torch, and what its profiler loads at its first use."""
@@ -61,7 +63,7 @@ FEW = 3
 
 
 class Entry(NamedTuple):
-    """A case, what the candidate's process said of it, and the folder with the results. `replay` has the
+    """A case, what the candidate's process said of it, and where its results lie. `replay` has the
     series of calls before that of a timed one, and the cases of their inputs."""
 
     case: Case
@@ -75,6 +77,8 @@ class Run:
     """What came out of the candidate's process, to be compared when it has ended."""
 
     card: str = ""
+    results: int | None = None
+    """A descriptor of the folder of results, where that was in memory of the candidate's process."""
     answers: list[Entry] = field(default_factory=list["Entry"])
     timed: list[Entry] = field(default_factory=list["Entry"])
     timing: Timing = field(default_factory=Timing)
@@ -103,7 +107,7 @@ def audit(problem: str, solution: str, options: Options | None = None) -> Verdic
     MU7010 to MU7015 for the problem file, MU7101 without a GPU, MU7110 and MU7111 for a library that does
     not fit the problem.
     """
-    with Auditor() as auditor:
+    with Auditor(isolation=(options or Options()).isolation) as auditor:
         return auditor.audit(problem, solution, options)
 
 
@@ -111,11 +115,12 @@ class Auditor:
     """Judges many solutions, one after another or side by side.
 
     All that is kept from one audit to the next are a process that has loaded torch, from which those of
-    audits are forked, and what the reference of a problem is like whatever the solution.
+    audits are forked, and what the reference of a problem is like whatever the solution. `isolation` is that
+    of the processes; a zygote that is given has its own.
     """
 
-    def __init__(self, zygote: Zygote | None = None):
-        self.zygote = zygote or Zygote(PRELOADED)
+    def __init__(self, zygote: Zygote | None = None, isolation: Isolation = Isolation.BEST):
+        self.zygote = zygote or Zygote(PRELOADED, isolation=isolation)
         self._owned = zygote is None
         self._known: dict[tuple[str, ...], Known] = {}
 
@@ -179,8 +184,16 @@ class _Audit:
         self.made: list[tuple[str, int]] = []
 
     def verdict(self) -> Verdict:
+        run = Run()
+        try:
+            return self._verdict(run)
+        finally:
+            if run.results is not None:
+                os.close(run.results)
+
+    def _verdict(self, run: Run) -> Verdict:
         started = time.monotonic()
-        run = self._candidate()
+        self._candidate(run)
         self.seconds["candidate"] = time.monotonic() - started
         base = Verdict(
             self.request.shown,
@@ -190,6 +203,8 @@ class _Audit:
             self.options.precision,
             self.seed,
             failure=run.failure,
+            isolation=self.auditor.zygote.isolation.value,
+            layers=tuple(layer.value for layer in self.auditor.zygote.layers()),
         )
         if run.failure is not None:
             return replace(base, seconds=self.seconds)
@@ -247,11 +262,12 @@ class _Audit:
 
     # The candidate
 
-    def _candidate(self) -> Run:
-        run = Run()
+    def _candidate(self, run: Run) -> None:
+        """Call the candidate in a process of its own, and keep what came."""
         with self._phase("start"):
-            started = self._child("candidate")
+            started = self._child("candidate", readable=sources_beside(self.solution.path))
         with started as child:
+            run.results = child.detach_folder()
             try:
                 first, *others = plan(self.rng)
                 # A solution may compile for long, and the GPU is not to wait for that.
@@ -275,7 +291,6 @@ class _Audit:
                 printed = failed.printed if isinstance(failed, ChildFailed) else child.printed()
                 what = f"its process {failed}" if isinstance(failed, ChildFailed) else str(failed)
                 run.failure = Failure(what, printed)
-        return run
 
     def _answer(self, child: Child, run: Run, case: Case) -> None:
         said = self._ask(child, do="call", case=case.to_json())
@@ -305,10 +320,17 @@ class _Audit:
         key = f"{self.process}.{name}"
         self.seconds[key] = self.seconds.get(key, 0.0) + seconds
 
-    def _child(self, module: str) -> Child:
+    def _child(self, module: str, readable: Sequence[str] = (), shared: int | None = None) -> Child:
         memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
-        module = f"mucc.agent.audit.{module}"
-        return Child(self.auditor.zygote, module, self.folder, self.options.time_limit, memory)
+        return Child(
+            self.auditor.zygote,
+            f"mucc.agent.audit.{module}",
+            self.folder,
+            self.options.time_limit,
+            memory,
+            readable=readable,
+            shared=shared,
+        )
 
     def _problem(self) -> Json:
         return {
@@ -354,11 +376,10 @@ class _Audit:
         return answer
 
     def _give(self, child: Child, case: Case) -> str:
-        """Have the last results written; where."""
-        folder = os.path.join(self.folder, f"results-{case.name.replace(' ', '-')}")
-        os.makedirs(folder)
-        self._ask(child, do="give", folder=folder, sample=case.sample)
-        return folder
+        """Have the last results written; where, within the folder of results."""
+        name = f"results-{case.name.replace(' ', '-')}"
+        self._ask(child, do="give", folder=os.path.join(self.folder, name), sample=case.sample)
+        return name
 
     def _time(self, child: Child, run: Run) -> None:
         """Time calls; the candidate's process does not know how many come, and which are compared.
@@ -424,15 +445,16 @@ class _Audit:
         known = self.auditor.known(*key)
         self.process = "reference"
         with self._phase("start"):
-            started = self._child("referee")
+            started = self._child("referee", shared=run.results)
+        folder = self.folder if run.results is None else f"/proc/self/fd/{SHARED}"
         with started as child:
             try:
                 with self._turn(child, shared_gpu):
                     with self._phase("load"):
                         self._ask(child, do="load", **self._problem())
                     with self._phase("judge"):
-                        calls = [self._call(child, entry) for entry in run.answers]
-                        timed = [self._call(child, entry) for entry in run.timed]
+                        calls = [self._call(child, entry, folder) for entry in run.answers]
+                        timed = [self._call(child, entry, folder) for entry in run.timed]
                     with self._phase("facts"):
                         facts = self._ask(child, do="facts", known=known is not None)
                 if known is None:
@@ -444,9 +466,10 @@ class _Audit:
                 raise self._problem_error(failed) from None
         return calls, timed, _reference(facts, known)
 
-    def _call(self, child: Child, entry: Entry) -> Call:
-        case, said, folder, replay = entry
-        asked: Json = {"case": case.to_json(), "folder": folder, "outputs": said["outputs"]}
+    def _call(self, child: Child, entry: Entry, folder: str) -> Call:
+        case, said, name, replay = entry
+        where = os.path.join(folder, name)
+        asked: Json = {"case": case.to_json(), "folder": where, "outputs": said["outputs"]}
         found = self._ask(child, do="judge", replay=replay, **asked)
         return call_from(case, said, Comparison(**found))
 

@@ -173,6 +173,7 @@ class Session:
             if isinstance(value, torch.Tensor):
                 flat = sampled(value.reshape(-1).to(self.device), sample).cpu().contiguous()
                 data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+            os.makedirs(folder, exist_ok=True)
             with open(os.path.join(folder, str(n)), "wb") as file:
                 file.write(data)
             sizes.append(len(data))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mucc.api.sandbox import Isolation
+
 PRECISIONS = ("declared", "tf32", "f16", "bf16")
 
 
@@ -16,7 +18,8 @@ class Options:
     `seed` makes an audit repeatable. `time_limit` is in seconds for each of the two processes, `memory_limit`
     in MiB of main memory beside torch. At most `runs` calls are timed. `bound_us` is a bound that is known
     already, `bound_whole` whether it is that of all of the work; without `bound` there is none. `shapes`
-    audits at smaller sizes as well, where the problem has some.
+    audits at smaller sizes as well, where the problem has some. `isolation` says which layers confine the
+    processes.
     """
 
     device: str = "auto"
@@ -30,3 +33,4 @@ class Options:
     bound_us: float | None = None
     bound_whole: bool = True
     shapes: bool = False
+    isolation: Isolation = Isolation.BEST

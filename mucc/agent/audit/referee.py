@@ -368,11 +368,14 @@ def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
 
 
 def _read(path: str, like: Any, device: Any) -> Any:
-    """Return the elements that the candidate's process wrote."""
-    count = min(like.numel(), WHOLE)
-    with open(path, "rb") as file:
-        data = file.read()
-    if len(data) != count * like.element_size():
+    """Return the elements that the candidate's process wrote; None for any other file."""
+    size = min(like.numel(), WHOLE) * like.element_size()
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
+            data = file.read(size + 1)
+    except OSError:
+        return None
+    if len(data) != size:
         return None
     if not data:
         return torch.empty(0, dtype=like.dtype, device=device)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import files
+
+SOURCES = (".py", ".so", ".mcu", ".cu", ".cuh", ".cpp", ".h", ".hpp")
+"""Endings of files that a solution may load from its own folder."""
 
 
 @dataclass(frozen=True)
@@ -37,3 +41,15 @@ def open_solution(path: str, problem: str, folder: str, zygote: Zygote, device: 
     except (SyntaxError, ValueError):
         tree = None  # loading it says what is wrong
     return Solution(os.path.abspath(path), path, tree)
+
+
+def sources_beside(path: str) -> list[str]:
+    """Return the files that a solution may read beside itself: sources and libraries, and packages."""
+    folder = os.path.dirname(path)
+    found = [path]
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            package = entry.is_dir() and os.path.exists(os.path.join(entry.path, "__init__.py"))
+            if package or (entry.is_file() and entry.name.endswith(SOURCES)):
+                found.append(entry.path)
+    return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from mucc.agent.audit.findings import GRAVEST_FIRST, Finding, Label, Severity
 from mucc.agent.audit.observations import Bound, Call, Work
 from mucc.agent.core.attempts import CaseJson, FailureJson, VerdictJson
+from mucc.api.sandbox import Isolation
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class Verdict:
     """What one call ran, each with whether it is the solution's own."""
     failure: Failure | None = None
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    isolation: str = Isolation.NONE.value
+    layers: Sequence[str] = ()
+    """The layers that confined its process."""
 
     @property
     def correct(self) -> bool:
@@ -97,6 +101,7 @@ class Verdict:
             "failure": self.failure
             and FailureJson(message=self.failure.message, printed=self.failure.printed),
             "seconds": {name: round(s, 3) for name, s in self.seconds.items()},
+            "isolation": {"asked": self.isolation, "layers": [*self.layers]},
         }
 
     def as_text(self) -> str:
@@ -111,6 +116,7 @@ class Verdict:
         lines += self._results()
         lines += self._times()
         lines.append(f"  seed {self.seed}, precision {self.precision}, on {self.card or self.device}")
+        lines.append(f"  isolation {self.isolation}: {', '.join(self.layers) or 'no layer'}")
         return "\n".join(lines) + "\n"
 
     def _results(self) -> list[str]:

@@ -10,6 +10,7 @@ from mucc.agent.cli import options as agent_options
 from mucc.api.commands import Reporter, argument, candidates, command, flag, option, options
 from mucc.api.diagnostics import ExitStatus, usage_error
 from mucc.api.files import json_text
+from mucc.api.sandbox import Isolation
 
 DESCRIPTION = """\
 Judge a solution that claims to replace the Model of a problem: results on fresh and hidden
@@ -36,6 +37,7 @@ class Arguments:
     )
     precision: str = agent_options.precision()
     card: str | None = agent_options.bound_card()
+    isolation: str = agent_options.isolation()
     seed: int | None = option(None, type=int, metavar="N", help="repeat an audit (default: a fresh seed)")
     runs: int = option(30, metavar="N", help="timed calls at the most")
     no_bound: bool = flag(help="do not compute the speed of light")
@@ -75,6 +77,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
             runs=args.runs,
             bound=not args.no_bound,
             shapes=args.shapes,
+            isolation=Isolation(args.isolation),
         ),
     )
     if args.json:

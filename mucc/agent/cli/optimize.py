@@ -80,6 +80,7 @@ class Arguments(ModelArguments):
     proposer: str | None = option(
         None, choices=NAMES, metavar="NAME", help="offline, openai, anthropic or command (default: offline)"
     )
+    isolation: str | None = agent_options.isolation_if_named()
     jobs: int | None = options.jobs("what is done side by side (default: cores)")
     quiet: bool = flag("-q", "--quiet", help="no progress")
     json: bool = options.json("print the table as one JSON object")
@@ -139,7 +140,7 @@ def asked_for(args: Arguments) -> Json:
         raise usage_error("--cost is not negative")
     asked: Json = {
         name: value
-        for name in ("precision", "card", "strategy", "seed", "total", "proposer", "jobs")
+        for name in ("precision", "card", "strategy", "seed", "total", "proposer", "isolation", "jobs")
         if (value := getattr(args, name)) is not None
     }
     if args.memory:

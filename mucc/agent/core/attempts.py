@@ -48,6 +48,13 @@ class FailureJson(TypedDict):
     printed: str
 
 
+class IsolationJson(TypedDict):
+    """How the processes of an audit were confined: what was asked for, and the layers that hold."""
+
+    asked: str
+    layers: list[str]
+
+
 class VerdictJson(TypedDict, total=False):
     """The verdict of an audit, as `mucc-agent audit --json` prints it. Times in ms; see docs/audit.md."""
 
@@ -74,6 +81,7 @@ class VerdictJson(TypedDict, total=False):
     cases: list[CaseJson]
     failure: FailureJson | None
     seconds: dict[str, float]
+    isolation: IsolationJson
 
 
 class Status(StrEnum):

@@ -9,7 +9,7 @@ from mucc.agent.core.strategy import Budget
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.json_types import Json, from_json, to_json
 
-FREE = ("jobs", "device")
+FREE = ("jobs", "device", "isolation")
 """Options that do not change the search, and may differ when a run goes on."""
 
 RESOURCES = ("seconds", "tokens", "cost")
@@ -21,7 +21,8 @@ class Options:
     """The options of a run. Nothing in it is secret.
 
     `constants` are of the strategy, `settings` of the proposer. `total` is the budget of attempts that all
-    tasks share, `memory` the runs whose lessons are read, `jobs` how much is done side by side.
+    tasks share, `memory` the runs whose lessons are read, `isolation` which layers confine processes, `jobs`
+    how much is done side by side.
     """
 
     precision: str = "declared"
@@ -36,6 +37,7 @@ class Options:
     proposer: str = "offline"
     settings: Json = field(default_factory=Json)
     memory: list[str] = field(default_factory=list[str])
+    isolation: str = "best"
     jobs: int = 1
 
     def to_json(self) -> Json:

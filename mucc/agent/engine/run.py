@@ -24,6 +24,7 @@ from mucc.agent.report import live
 from mucc.agent.store import TaskRecord
 from mucc.api.json_types import Json
 from mucc.api.machine import cores, get_card
+from mucc.api.sandbox import Isolation
 
 EPSILON, WINDOW = 0.25, 8
 """The default stop rules. Of the policies that `mucc-agent replay` tried on a run over our own problems
@@ -65,7 +66,7 @@ def optimize(request: RunRequest, stream: TextIO) -> Ending:
         options = opened.options
         strategy, proposer = _made(options)
         progress: Progress = live.make(stream, quiet=request.quiet)
-        with evaluate.make_zygote(*PRELOADED) as zygote:
+        with evaluate.make_zygote(*PRELOADED, isolation=Isolation(options.isolation)) as zygote:
             evaluator = evaluate.make(
                 device=options.device,
                 jobs=options.jobs,

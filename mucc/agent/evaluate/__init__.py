@@ -14,6 +14,7 @@ from mucc.agent.evaluate.settings import Settings
 if TYPE_CHECKING:
     from mucc.agent.core.evaluator import Evaluator
     from mucc.agent.isolation.zygote import Zygote
+    from mucc.api.sandbox import Isolation
 
 __all__ = ["Settings", "make", "make_zygote"]
 
@@ -37,9 +38,12 @@ def make(
     return LocalEvaluator(device, jobs, folder, settings or Settings(), zygote or make_zygote())
 
 
-def make_zygote(*modules: str) -> Zygote:
-    """Make the zygote of evaluations, which also loads `modules`."""
+def make_zygote(*modules: str, isolation: Isolation | None = None) -> Zygote:
+    """Make the zygote of evaluations, which also loads `modules`; `isolation` says which layers confine its
+    children, by default those that the machine allows."""
     from mucc.agent.evaluate.evaluator import PRELOADED
     from mucc.agent.isolation.zygote import Zygote
+    from mucc.api.sandbox import Isolation
 
-    return Zygote((*modules, *PRELOADED), {"TORCHINDUCTOR_COMPILE_THREADS": "1"})
+    threads = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return Zygote((*modules, *PRELOADED), threads, isolation or Isolation.BEST)

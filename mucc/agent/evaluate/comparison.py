@@ -59,7 +59,10 @@ class Comparer:
         module = "mucc.agent.evaluate.comparison_child"
         with processes.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program or "", library)
-            with Child(self.zygote, module, folder, settings.compare_seconds, memory, self.env) as child:
+            for cache in self.env.values():
+                os.makedirs(cache, exist_ok=True)
+            seconds, caches = settings.compare_seconds, [*self.env.values()]
+            with Child(self.zygote, module, folder, seconds, memory, self.env, writable=caches) as child:
                 asked: Json = {
                     "problem": os.path.join(folder, PROBLEM_FILE),
                     "driver": driver if program is not None else None,

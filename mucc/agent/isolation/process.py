@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from mucc.agent.isolation.server import MARK
@@ -54,8 +54,11 @@ class Child:
     """One process with bounded time and memory, forked from a zygote; ends with all its descendants.
 
     It runs `serve(line)` of a module. `memory` is in bytes of main memory, `seconds` is for all requests
-    together. It works in `folder`, and its temporary files go there. Raises DiagnosticError where it cannot
-    be started: MU7001 without torch, else MU7212.
+    together. It works in `folder`, and its temporary files go there: where the machine allows it, in a copy
+    in memory that nobody else sees (`detach_folder`). Of private folders, as home is, it sees the files of
+    `readable` only; it may write in the folders of `writable`, which are the machine's. `shared` is a folder,
+    by a descriptor, that it finds at `SHARED`. Raises DiagnosticError
+    where it cannot be started: MU7001 without torch, MU7213 where it cannot be confined, else MU7212.
     """
 
     def __init__(
@@ -66,6 +69,10 @@ class Child:
         seconds: float,
         memory: int,
         env: Mapping[str, str] | None = None,
+        *,
+        readable: Sequence[str] = (),
+        writable: Sequence[str] = (),
+        shared: int | None = None,
     ):
         self.folder, self.seconds, self.memory = os.path.abspath(folder), seconds, memory
         self._mark = new_mark()
@@ -75,8 +82,9 @@ class Child:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
         try:
-            pipes = (theirs_in, theirs_out, self._printed.fileno())
-            self._server, self._pid = zygote.fork(module, self.folder, self._mark, env or {}, pipes)
+            pipes = [theirs_in, theirs_out, self._printed.fileno(), *([] if shared is None else [shared])]
+            forked = zygote.fork(module, self.folder, self._mark, env or {}, pipes, readable, writable)
+            self._server, self._pid, self._own = forked
         except BaseException as error:
             os.close(self._in)
             os.close(self._out)
@@ -90,6 +98,12 @@ class Child:
         self._until = time.monotonic() + seconds
         self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
         processes.watch(self._pid)
+
+    def detach_folder(self) -> int | None:
+        """Return a descriptor of the folder that only this process has, for the caller to close; None where
+        it works in `folder` itself."""
+        own, self._own = self._own, None
+        return own
 
     def allow(self, seconds: float) -> None:
         """Set the time limit anew, from now on."""
@@ -179,8 +193,9 @@ class Child:
         """End the process and its descendants; its status."""
         if self._status is None:
             self._status, _ = self._family.end()
-            for end in (self._in, self._out):
-                os.close(end)
+            for end in (self._in, self._out, self._own):
+                if end is not None:
+                    os.close(end)
             end_strays(f"{MARK}={self._mark}", self.folder)
         return self._status
 
@@ -205,7 +220,7 @@ def _buried(server: Server, pid: int) -> tuple[int, int]:
     until, pause = time.monotonic() + BURIED, 0.0005
     while True:
         try:
-            found = server.ask({"reap": pid})
+            found, _ = server.ask({"reap": pid})
         except ZygoteFailed:
             break
         if found["status"] is not None:

@@ -1,12 +1,17 @@
 """The zygote: a process that has loaded torch, and forks one child for each request. Nothing of what children
 do happens in it; it never computes with torch, nor touches a GPU, since neither survives a fork.
 
-    python -m mucc.agent.isolation.server SOCKET MODULE...
+    python -m mucc.agent.isolation.server SOCKET ISOLATION MODULE...
 
-Requests and answers are JSON in packets:
+It first says which layers confine children: {"layers": ["namespaces", …]}. Requests and answers are JSON in
+packets:
 
-    {"fork": "mucc.agent.audit.candidate", "folder": …, "env": …, "mark": …}, with pipes  -> {"pid": 17}
-    {"reap": 17}    -> {"status": 0, "peak": 123}, its peak in KiB; {"status": null} while it has not ended
+    {"fork": "mucc.agent.audit.candidate", "folder": …, "readable": […], "writable": […], "env": …,
+    "mark": …}, with pipes and perhaps a folder
+                        -> {"pid": 17}, in namespaces with a descriptor of the child's own folder
+    {"reap": 17}        -> {"status": 0, "peak": 123}, its peak in KiB; {"status": null} before its end
+
+In namespaces a child is the second process of its own; the first, which waits for it, ends all others.
 """
 
 from __future__ import annotations
@@ -20,13 +25,17 @@ import os
 import random
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
+from typing import NoReturn
 
 from mucc.agent.isolation.line import Line
 from mucc.api.json_types import Json
+from mucc.api.sandbox import QUOTA, Isolation, Layer, Places, available, enter, leave_namespaces, places
 
 MARK = "MUCC_CHILD_MARK"
 """The variable by which descendants of a child are found that have left its process group."""
@@ -37,13 +46,27 @@ PACKET = 1 << 16
 PR_SET_DUMPABLE = 4
 """Of prctl: whether other processes of this user may read the memory of the process."""
 
+PR_SET_CHILD_SUBREAPER = 36
+"""Of prctl: whether children of children that ended become its own."""
+
+SHARED = 5
+"""The descriptor at which a child finds a folder that it shares with another."""
+
+CREDENTIALS = struct.Struct("3i")
+"""What the kernel says of the sender of a message: its process, user and group."""
+
+
+class NotForked(Exception):
+    """No child could be made; the message says why."""
+
 
 class Server:
     """Forks children and waits for their ends."""
 
-    def __init__(self, control: socket.socket):
+    def __init__(self, control: socket.socket, layers: Sequence[Layer]):
         self.control = control
-        self.children: set[int] = set()
+        self.layers = layers
+        self.children: dict[int, int | None] = {}  # with the pipe that tells the end of those in namespaces
         # Where the system finds the mark of this process, and of those that it forks.
         libc = ctypes.CDLL(None)
         libc.getenv.restype = ctypes.c_void_p
@@ -52,52 +75,147 @@ class Server:
     def serve(self) -> None:
         """Answer requests until the pipe closes; then end all children."""
         while True:
-            data, pipes, _, _ = socket.recv_fds(self.control, PACKET, 3)
+            data, given, _, _ = socket.recv_fds(self.control, PACKET, 4)
             if not data:
                 break
             request = json.loads(data)
-            answer = self.reap(request["reap"]) if "reap" in request else self.fork(request, pipes)
-            self.control.send(json.dumps(answer).encode())
+            folder = None
+            if "reap" in request:
+                answer = self.reap(request["reap"])
+            else:
+                answer, folder = self.fork(request, given)
+            socket.send_fds(self.control, [json.dumps(answer).encode()], [] if folder is None else [folder])
+            if folder is not None:
+                os.close(folder)
         for pid in self.children:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
 
-    def fork(self, request: Json, pipes: list[int]) -> Json:
-        """Fork a child that answers requests on its pipes."""
+    def fork(self, request: Json, given: list[int]) -> tuple[Json, int | None]:
+        """Fork a child that answers requests on the pipes that were given; return the answer, and the child's
+        folder where that is its own."""
+        try:
+            place = places(request["folder"], QUOTA, request["readable"], request["writable"])
+            if Layer.NAMESPACES in self.layers:
+                pid, folder, end = self._in_namespaces(request, place, given)
+            else:
+                pid, folder, end = self._beside(request, place, given), None, None
+        except (OSError, NotForked) as error:
+            return {"error": getattr(error, "strerror", None) or str(error)}, None
+        finally:
+            for fd in given:
+                os.close(fd)
+        self.children[pid] = end
+        return {"pid": pid}, folder
+
+    def _beside(self, request: Json, place: Places, given: list[int]) -> int:
+        """Fork a child that shares the namespaces of this process."""
         ready, leads = os.pipe()
         try:
             pid = os.fork()
-        except OSError as error:
-            for fd in (ready, leads, *pipes):
-                os.close(fd)
-            return {"error": error.strerror}
+        except OSError:
+            os.close(ready)
+            os.close(leads)
+            raise
         if not pid:
             try:
                 os.setsid()
                 os.close(leads)
-                self._live(request, pipes)
+                self._confine(place, given)
+                self._live(request, given)
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
         os.close(leads)
         os.read(ready, 1)  # now it leads a process group
-        for fd in (ready, *pipes):
-            os.close(fd)
-        self.children.add(pid)
-        return {"pid": pid}
+        os.close(ready)
+        return pid
 
-    def _live(self, request: Json, pipes: list[int]) -> None:
+    def _in_namespaces(self, request: Json, place: Places, given: list[int]) -> tuple[int, int, int]:
+        """Fork a child into namespaces of its own: its number here, its folder, and where its end is told."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ended, told = os.pipe()
+        try:
+            with ours, theirs:
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                first = os.fork()
+                if not first:
+                    ours.close()
+                    self._leave(request, place, given, theirs, told)
+                theirs.close()
+                os.waitpid(first, 0)
+                room = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(4)
+                data, extra, _, _ = ours.recvmsg(1 << 10, room)
+        except BaseException:
+            os.close(ended)
+            raise
+        finally:
+            os.close(told)
+        found = {kind: value for _, kind, value in extra}
+        if socket.SCM_RIGHTS not in found or socket.SCM_CREDENTIALS not in found:
+            os.close(ended)
+            raise NotForked(data.decode(errors="replace") or "it ended before it was confined")
+        pid, _, _ = CREDENTIALS.unpack(found[socket.SCM_CREDENTIALS][: CREDENTIALS.size])
+        (folder,) = struct.unpack("i", found[socket.SCM_RIGHTS][:4])
+        os.set_blocking(ended, False)
+        return pid, folder, ended
+
+    def _leave(
+        self, request: Json, place: Places, given: list[int], line: socket.socket, told: int
+    ) -> NoReturn:
+        """Leave the old namespaces, and fork the first process of the new ones."""
+        try:
+            leave_namespaces()
+            if not os.fork():
+                worker = os.fork()
+                if worker:
+                    line.close()
+                    _wait_for(worker, told)
+                os.close(told)
+                os.setsid()
+                self._worker(request, place, given, line)
+        except BaseException as error:
+            line.send(str(error).encode()[:500])
+        os._exit(0)
+
+    def _worker(self, request: Json, place: Places, given: list[int], line: socket.socket) -> NoReturn:
+        """Confine this process, tell its folder, and run the child."""
+        try:
+            folder = self._confine(place, given)
+            assert folder is not None
+            socket.send_fds(line, [b"."], [folder])
+            os.close(folder)
+        except BaseException as error:
+            line.send(str(error).encode()[:500])
+            os._exit(1)
+        line.close()
+        try:
+            self._live(request, given)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)
+
+    def _confine(self, place: Places, given: list[int]) -> int | None:
+        """Enter the layers; return the folder of the process where that is its own."""
+        if not self.layers:
+            return None
+        return enter(place, self.layers, [f"/proc/self/fd/{fd}" for fd in given[3:]])
+
+    def _live(self, request: Json, given: list[int]) -> None:
         """Run a child."""
         _dumpable(True)
-        kept = [os.dup(fd) for fd in pipes]  # so that none lies where it is about to go
+        kept = [os.dup(fd) for fd in given]  # so that none lies where it is about to go
         self.control.detach()
-        for place, fd in zip((3, 4, 1, 2), (*kept, kept[2]), strict=True):
+        for place, fd in zip((3, 4, 1, 2), (*kept[:3], kept[2]), strict=True):
             os.dup2(fd, place)
-        os.closerange(5, os.sysconf("SC_OPEN_MAX"))
+        if kept[3:]:
+            os.dup2(kept[3], SHARED)
+        os.closerange(SHARED + len(kept[3:]), os.sysconf("SC_OPEN_MAX"))
         folder, mark = request["folder"], request["mark"]
         if self.mark_at:
             ctypes.memmove(self.mark_at, mark.encode(), len(mark))
-        os.environ.update({**request["env"], MARK: mark, "TMPDIR": folder})
+        home = {"HOME": folder} if self.layers else {}
+        os.environ.update({**request["env"], **home, MARK: mark, "TMPDIR": folder})
         tempfile.tempdir = None
         os.chdir(folder)
         sys.path[0] = folder
@@ -114,30 +232,66 @@ class Server:
         """Return the status of a child, if it has ended."""
         if pid not in self.children:
             return {"status": 0, "peak": 0}
+        end = self.children[pid]
+        if end is not None:
+            return self._told(pid, end)
         found, status, usage = os.wait4(pid, os.WNOHANG)
         if not found:
             return {"status": None}
-        self.children.discard(pid)
+        del self.children[pid]
         return {"status": os.waitstatus_to_exitcode(status), "peak": usage.ru_maxrss}
+
+    def _told(self, pid: int, end: int) -> Json:
+        """Return the status of a child in namespaces, as the first process there tells it."""
+        try:
+            data = os.read(end, PACKET)
+        except BlockingIOError:
+            return {"status": None}
+        os.close(end)
+        del self.children[pid]
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        return json.loads(data) if data else {"status": -signal.SIGKILL, "peak": 0}
+
+
+def _wait_for(worker: int, told: int) -> NoReturn:
+    """Be the first process of namespaces: wait for all, and end with the worker, which ends all others."""
+    _dumpable(False)
+    os.dup2(told, 3)
+    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    while True:
+        pid, status, usage = os.wait4(-1, 0)
+        if pid == worker:
+            answer = {"status": os.waitstatus_to_exitcode(status), "peak": usage.ru_maxrss}
+            os.write(3, json.dumps(answer).encode())
+            os._exit(0)
 
 
 def _dumpable(allowed: bool) -> None:
     """Set whether children, which run as the same user, may read the memory of this process."""
+    _prctl(PR_SET_DUMPABLE, allowed)
+
+
+def _prctl(what: int, value: bool) -> None:
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, int(allowed), 0, 0, 0)
+        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
 
 
 def main() -> None:
     """Load what children need, and serve."""
     control = socket.socket(fileno=int(sys.argv[1]))
+    layers = () if Isolation(sys.argv[2]) is Isolation.NONE else available()
     started = time.monotonic()
-    for name in sys.argv[2:]:
+    for name in sys.argv[3:]:
         importlib.import_module(name)
-    server = Server(control)
+    server = Server(control, layers)
     _dumpable(False)
+    _prctl(PR_SET_CHILD_SUBREAPER, Layer.NAMESPACES in layers)
     gc.collect()
     gc.freeze()  # so that children share the pages
-    control.send(json.dumps({"seconds": time.monotonic() - started}).encode())
+    said = {"seconds": time.monotonic() - started, "layers": [layer.value for layer in layers]}
+    control.send(json.dumps(said).encode())
     server.serve()
 
 

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mucc.agent.isolation.server import MARK
 from mucc.api import processes
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.json_types import Json
 from mucc.api.processes import Printed
+from mucc.api.sandbox import GUARDS, Isolation, Layer
 
 START = 300.0
 """Seconds that loading torch may take."""
@@ -39,16 +41,24 @@ class ZygoteFailed(Exception):
 class Server:
     """One process that forks children."""
 
-    def __init__(self, modules: Sequence[str], env: Mapping[str, str]):
+    def __init__(self, modules: Sequence[str], env: Mapping[str, str], isolation: Isolation):
         self._lock = threading.Lock()
-        self._ready = False
+        self._isolation = isolation
+        self._layers: tuple[Layer, ...] | None = None
         self._printed = Printed()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "mucc.agent.isolation.server", str(theirs.fileno()), *modules],
+                    [
+                        sys.executable,
+                        "-m",
+                        "mucc.agent.isolation.server",
+                        str(theirs.fileno()),
+                        isolation.value,
+                        *modules,
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=self._printed.fileno(),
                     stderr=self._printed.fileno(),
@@ -68,26 +78,42 @@ class Server:
             raise
         processes.watch(self._process.pid)
 
-    def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> Json:
-        """Send a request, and return its answer. Raises ZygoteFailed if the process has ended, or hangs."""
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the layers that confine children, once the process has loaded its modules. Raises
+        ZygoteFailed."""
         with self._lock:
+            return self._started()
+
+    def ask(self, request: Mapping[str, Any], pipes: Sequence[int] = ()) -> tuple[Json, int | None]:
+        """Send a request, and return its answer and a descriptor that may come with it. Raises ZygoteFailed
+        if the process has ended, or hangs."""
+        with self._lock:
+            self._started()
             try:
-                if not self._ready:
-                    self._control.settimeout(START)
-                    self._heard()
-                    self._ready = True
-                    self._control.settimeout(ANSWER)
                 socket.send_fds(self._control, [json.dumps(request).encode()], pipes)
                 return self._heard()
             except OSError as error:
-                said = self._printed.last_lines()
-                raise ZygoteFailed(f"the process that forks others {_how(error)}", said) from None
+                raise self._failed(error) from None
 
-    def _heard(self) -> Json:
-        data = self._control.recv(1 << 16)
+    def _started(self) -> tuple[Layer, ...]:
+        if self._layers is None:
+            try:
+                self._control.settimeout(START)
+                said, _ = self._heard()
+                self._control.settimeout(ANSWER)
+            except OSError as error:
+                raise self._failed(error) from None
+            self._layers = tuple(map(Layer, said["layers"]))
+        return self._layers
+
+    def _failed(self, error: OSError) -> ZygoteFailed:
+        return ZygoteFailed(f"the process that forks others {_how(error)}", self._printed.last_lines())
+
+    def _heard(self) -> tuple[Json, int | None]:
+        data, given, _, _ = socket.recv_fds(self._control, 1 << 16, 1)
         if not data:
             raise ConnectionResetError
-        return json.loads(data)
+        return json.loads(data), given[0] if given else None
 
     def close(self) -> None:
         """End the process and its children."""
@@ -95,7 +121,7 @@ class Server:
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
         try:
-            self._process.wait(1.0 if self._ready else 0.0)
+            self._process.wait(0.0 if self._layers is None else 1.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -103,16 +129,30 @@ class Server:
         self._printed.close()
 
 
+class Forked(NamedTuple):
+    """A child: who forked it, its number, and its folder where that is a file system of its own."""
+
+    server: Server
+    pid: int
+    folder: int | None
+
+
 class Zygote:
     """A process that has loaded modules, from which children fork within milliseconds; its start takes
     seconds, and goes on beside the caller.
 
-    Children have the variables of this process without secrets, and those of `env`. All methods may be called
-    from any thread.
+    Children have the variables of this process without secrets, and those of `env`; `isolation` says which
+    layers confine them. All methods may be called from any thread.
     """
 
-    def __init__(self, modules: Sequence[str] = TORCH, env: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        modules: Sequence[str] = TORCH,
+        env: Mapping[str, str] | None = None,
+        isolation: Isolation = Isolation.BEST,
+    ):
         self._modules, self._env = (*modules, "msgspec"), dict(env or {})
+        self.isolation = isolation
         self._lock = threading.Lock()
         self._server: Server | None = None
         self._closed = False
@@ -123,29 +163,63 @@ class Zygote:
             if self._closed:
                 raise ZygoteFailed("it was closed", "")
             if self._server is None:
-                self._server = Server(self._modules, self._env)
+                self._server = Server(self._modules, self._env, self.isolation)
             return self._server
 
-    def fork(
-        self, module: str, folder: str, mark: str, env: Mapping[str, str], pipes: Sequence[int]
-    ) -> tuple[Server, int]:
-        """Fork a child in a process group of its own, which runs `serve(line)` of a module; return who forked
-        it, and its number.
+    def layers(self) -> tuple[Layer, ...]:
+        """Return the layers that confine children, once modules are loaded. Raises ZygoteFailed, and
+        DiagnosticError (MU7213) where all are required and some are missing."""
+        found = self.start().layers()
+        missing = [layer.value for layer in GUARDS if layer not in found]
+        if self.isolation is Isolation.REQUIRED and missing:
+            raise DiagnosticError(
+                Diagnostic(
+                    "MU7213",
+                    f"this machine does not allow to confine processes by {', '.join(missing)}",
+                    notes=tuple(
+                        f"{layer.value} ensures {layer.meaning}" for layer in GUARDS if layer not in found
+                    ),
+                    helps=("`--isolation best` takes the layers that it allows; `mucc doctor` shows them",),
+                )
+            )
+        return found
 
-        `pipes` are where it hears, where it answers, and where it prints. Raises ZygoteFailed.
+    def fork(
+        self,
+        module: str,
+        folder: str,
+        mark: str,
+        env: Mapping[str, str],
+        pipes: Sequence[int],
+        readable: Sequence[str] = (),
+        writable: Sequence[str] = (),
+    ) -> Forked:
+        """Fork a child in a process group of its own, which runs `serve(line)` of a module.
+
+        `pipes` are where it hears, where it answers, where it prints, and perhaps a folder that it shares. Of
+        private folders it sees the files of `readable` only, and beside its own folder it writes in those of
+        `writable`. Raises ZygoteFailed; DiagnosticError as `layers`.
         """
-        request = {"fork": module, "folder": folder, "mark": mark, "env": dict(env)}
+        request = {
+            "fork": module,
+            "folder": folder,
+            "mark": mark,
+            "env": dict(env),
+            "readable": [*map(os.path.abspath, readable)],
+            "writable": [*map(os.path.abspath, writable)],
+        }
         for last in (False, True):
             server = self.start()
             try:
-                answer = server.ask(request, pipes)
+                self.layers()
+                answer, own = server.ask(request, pipes)
             except ZygoteFailed:
                 self._drop(server)
                 if last:
                     raise
                 continue
             if "pid" in answer:
-                return server, int(answer["pid"])
+                return Forked(server, int(answer["pid"]), own)
             raise ZygoteFailed(f"no process can be started: {answer['error']}", "")
         raise AssertionError
 

@@ -45,6 +45,7 @@ def examine(nvcc: str | None = None) -> list[Finding]:
         _tool("CUTLASS", discover.find_cutlass, discover.cutlass_version, INSTALL_NVCC),
         _memory(),
         _cache(),
+        _isolation(),
         gpu(),
         _package("tvm-ffi", "apache-tvm-ffi", "run", "pip install apache-tvm-ffi"),
         _package("torch", "torch", "comfort", "pip install torch"),
@@ -146,6 +147,21 @@ def _cache() -> Finding:
     ok = os.path.isdir(existing) and os.access(existing, os.W_OK | os.X_OK)
     detail = directory if ok else f"cannot write {directory}"
     return Finding("cache", ok, detail, "comfort", "set MUCC_CACHE_DIR to a directory that can be written")
+
+
+def _isolation() -> Finding:
+    """Check which layers can confine the processes that run problem files and candidates."""
+    from mucc.process.sandbox.layers import available
+    from mucc.process.sandbox.modes import GUARDS
+
+    found = available()
+    missing = [layer for layer in GUARDS if layer not in found]
+    detail = ", ".join(layer.value for layer in found)
+    if not missing:
+        return Finding("isolation", True, detail, "comfort")
+    lacks = "; ".join(f"no {layer.value}, which ensures {layer.meaning}" for layer in missing)
+    mend = "use Linux 5.13 or newer, and allow user namespaces; containers often forbid them"
+    return Finding("isolation", False, f"{detail}; {lacks}", "comfort", mend)
 
 
 def gpu() -> Finding:

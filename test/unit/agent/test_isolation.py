@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import HANG, gone
+from processes import HANG, descendants, gone, wait_for
 
 from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.process import Child, ChildFailed
+from mucc.agent.isolation.server import SHARED
 from mucc.agent.isolation.zygote import Zygote, ZygoteFailed
 from mucc.diagnostics.core import DiagnosticError
+from mucc.process.sandbox.modes import Isolation, Layer
 
 SERVANT = """
 import ctypes, os, random, time
@@ -30,17 +32,31 @@ def serve(line):
             line.say({"names": sorted(os.environ), "folder": os.getcwd(), "temporary": os.environ["TMPDIR"]})
         elif word == "files":
             line.say({"open": sorted(map(int, os.listdir("/proc/self/fd")))})
-        elif word == "confine":
-            from mucc.agent.isolation.confine import landlock
-            done = landlock([os.getcwd()])
+        elif word == "write":
             libc = ctypes.CDLL(None)
             made = [libc.creat(name.encode(), 0o600) for name in ("inside", request["outside"])]
-            line.say({"confined": done, "made": [fd >= 0 for fd in made]})
+            line.say({"made": [fd >= 0 for fd in made]})
+        elif word == "read":
+            try:
+                line.say({"text": open(request["path"]).read()})
+            except OSError as error:
+                line.say({"error": error.errno})
+        elif word == "leave":
+            if not os.fork():
+                os.setsid()
+                if not os.fork():
+                    os.environ.clear()
+                    time.sleep(600)
+                os._exit(0)
+            time.sleep(0.2)
+            line.say({})
+        elif word == "die":
+            os.kill(os.getpid(), request["signal"])
+        elif word == "abort":
+            os.abort()
         elif word == "grow":
             kept = bytearray(1 << 30)
             time.sleep(600)
-        elif word == "pids":
-            line.say({"own": os.getpid(), "parent": os.getppid()})
 
 def doubled(number):
     return 2 * number
@@ -88,13 +104,103 @@ def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
     assert len(values) == 2
 
 
+def confined(zygote: Zygote) -> tuple[Layer, ...]:
+    """The layers of a zygote's children; the test is skipped where neither can guard files."""
+    layers = zygote.layers()
+    if not {Layer.NAMESPACES, Layer.LANDLOCK} & {*layers}:
+        pytest.skip("this kernel has neither namespaces nor Landlock for us")
+    return layers
+
+
 def test_machine_code_writes_in_the_folder_only(zygote: Zygote, tmp_path: Path):
+    confined(zygote)
     (tmp_path / "own").mkdir()
     with Child(zygote, "servant", str(tmp_path / "own"), HANG, MEMORY) as child:
-        said = child.ask(do="confine", outside=str(tmp_path / "outside"))
-    if not said["confined"]:
-        pytest.skip("this kernel has no Landlock")
-    assert said["made"] == [True, False] and sorted(os.listdir(tmp_path)) == ["own"]
+        assert child.ask(do="write", outside=str(tmp_path / "outside"))["made"][0]
+    assert sorted(os.listdir(tmp_path)) == ["own"]
+
+
+def test_private_files_are_read_only_where_they_are_named(zygote: Zygote, tmp_path: Path):
+    confined(zygote)
+    (tmp_path / "own").mkdir()
+    key, named = tmp_path / "key", tmp_path / "named.py"
+    key.write_text("secret")
+    named.write_text("print()")
+    with Child(zygote, "servant", str(tmp_path / "own"), HANG, MEMORY, readable=[str(named)]) as child:
+        assert child.ask(do="read", path=str(named)) == {"text": "print()"}
+        assert child.ask(do="read", path=str(key)).keys() == {"error"}
+
+
+def test_files_that_were_there_are_there_and_results_outlive_the_process(zygote: Zygote, tmp_path: Path):
+    (tmp_path / "given").write_text("as given")
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child:
+        folder = child.detach_folder()
+        assert child.ask(do="read", path="given") == {"text": "as given"}
+        child.ask(do="write", outside="")
+    if folder is None:
+        assert (tmp_path / "inside").exists()
+        return
+    assert not (tmp_path / "inside").exists()
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY, shared=folder) as child:
+        assert child.ask(do="read", path=f"/proc/self/fd/{SHARED}/inside") == {"text": ""}
+    os.close(folder)
+
+
+def test_folders_that_may_be_written_are_the_machines(zygote: Zygote, tmp_path: Path):
+    confined(zygote)
+    for name in ("own", "cache"):
+        (tmp_path / name).mkdir()
+    cache = [str(tmp_path / "cache")]
+    with Child(zygote, "servant", str(tmp_path / "own"), HANG, MEMORY, writable=cache) as child:
+        assert child.ask(do="write", outside=str(tmp_path / "cache" / "made"))["made"] == [True, True]
+    assert (tmp_path / "cache" / "made").exists()
+
+
+def test_nobody_outlives_a_child(zygote: Zygote, tmp_path: Path):
+    if Layer.NAMESPACES not in zygote.layers():
+        pytest.skip("this machine does not allow namespaces")
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child:
+        server = zygote.start()._process.pid  # pyright: ignore[reportPrivateUsage]
+        before = len(descendants(server))
+        child.ask(do="leave")
+        assert len(descendants(server)) == before + 1
+    wait_for(lambda: not descendants(server))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_signals_to_itself_end_a_child(zygote: Zygote, tmp_path: Path, number: int):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+        child.ask(do="die", signal=number)
+    assert caught.value.status == -number
+
+
+def test_an_abort_is_told_as_one(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+        child.ask(do="abort")
+    assert caught.value.status == -signal.SIGABRT
+
+
+def test_without_isolation_the_folder_is_the_machines(zygote: Zygote, tmp_path: Path):
+    with (
+        Zygote(("servant",), isolation=Isolation.NONE) as free,
+        Child(free, "servant", str(tmp_path), HANG, MEMORY) as child,
+    ):
+        assert free.layers() == () and child.detach_folder() is None
+        assert child.ask(do="write", outside=str(tmp_path / "outside"))["made"] == [True, True]
+    assert sorted(os.listdir(tmp_path)) == ["inside", "outside"]
+
+
+def test_required_isolation_names_what_is_missing(zygote: Zygote, monkeypatch: pytest.MonkeyPatch):
+    with Zygote(("servant",), isolation=Isolation.REQUIRED) as strict:
+        server = strict.start()
+        missing = {Layer.LANDLOCK, Layer.SECCOMP, Layer.NAMESPACES} - {*server.layers()}
+        if not missing:
+            assert strict.layers() == server.layers()
+        monkeypatch.setattr(server, "_layers", (Layer.LANDLOCK, Layer.LIMITS))
+        with pytest.raises(DiagnosticError) as caught:
+            strict.layers()
+    found = caught.value.diagnostics[0]
+    assert found.code == "MU7213" and "by namespaces, seccomp" in found.message
 
 
 def test_memory_is_looked_at_while_an_answer_is_awaited(zygote: Zygote, tmp_path: Path):
@@ -146,7 +252,7 @@ from mucc.agent.isolation.process import Child
 from mucc.agent.isolation.zygote import Zygote
 zygote = Zygote(("servant",))
 child = Child(zygote, "servant", sys.argv[1], 100, 1 << 30)
-print(*child.ask(do="pids").values(), flush=True)
+print(child._pid, zygote.start()._process.pid, flush=True)
 child.ask(do="nothing")
 """
 

@@ -1,0 +1,99 @@
+"""What a confined process may read and write, as all layers see it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import site
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+PRIVATE = ("/home", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm", "/mnt", "/media", "/srv")
+"""Folders with files of users, of other processes, and sockets of services."""
+
+SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
+"""Those of them that programs expect to be able to write."""
+
+TOOLS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "MUCC_NVCC", "CPATH")
+"""Variables that name folders of programs and libraries."""
+
+DRIVERS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
+"""Sockets that the driver of a GPU looks for."""
+
+DEVICES = ("/dev", "/proc")
+"""What a process with a GPU has to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files of a confined process: it writes in `folder`, and of `hidden` folders it sees only `kept`.
+
+    `quota` is in bytes, of `folder`. `open` are folders of the machine that it may write as well.
+    """
+
+    folder: str
+    hidden: tuple[str, ...]
+    kept: tuple[str, ...]
+    quota: int
+    open: tuple[str, ...] = ()
+
+    def readable(self) -> list[str]:
+        """Return the largest trees outside of hidden folders, and what is kept of these."""
+        return [*_outside("/", self.hidden), *self.kept, *self.open, self.folder]
+
+    def writable(self, scratch: bool) -> list[str]:
+        """Return the trees that may be written, `scratch` folders among them where they are private."""
+        return [self.folder, *self.open, *(SCRATCH if scratch else ()), *DEVICES]
+
+
+def places(folder: str, quota: int, extra: Sequence[str] = (), writable: Sequence[str] = ()) -> Places:
+    """Find what a process needs that works in `folder`, reads the files and folders of `extra`, and may write
+    in the folders of `writable`."""
+    hidden = {os.path.realpath(path) for path in (*PRIVATE, *_homes()) if os.path.isdir(path)}
+    hidden = {path for path in hidden if path != "/" and not _beneath(path, hidden - {path})}
+    kept = {path for path in map(os.path.realpath, (*_programs(), *DRIVERS, *extra)) if os.path.exists(path)}
+    # Where a hidden folder as a whole would be kept, the programs that were named lie beside private files.
+    needed = {path for path in kept if _beneath(path, hidden) and not any(_within(h, path) for h in _homes())}
+    needed = {path for path in needed if not _beneath(path, needed - {path})}
+    shared = tuple(os.path.realpath(path) for path in writable if os.path.isdir(path))
+    return Places(os.path.realpath(folder), tuple(sorted(hidden)), tuple(sorted(needed)), quota, shared)
+
+
+def _homes() -> list[str]:
+    """Return the home folders of the user, by the variable and by the list of users."""
+    found = [os.path.expanduser("~")]
+    with suppress(KeyError):
+        found.append(pwd.getpwuid(os.getuid()).pw_dir)
+    return [os.path.realpath(home) for home in found if os.path.isabs(home) and home != "/"]
+
+
+def _programs() -> list[str]:
+    """Return where Python, its packages, this program and its tools lie."""
+    named = [part for name in TOOLS for part in os.environ.get(name, "").split(os.pathsep)]
+    python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path]
+    return [path for path in (*python, site.getusersitepackages(), *named) if os.path.isabs(path)]
+
+
+def _outside(root: str, hidden: Iterable[str]) -> list[str]:
+    """Return the largest trees beneath `root` that hold nothing hidden."""
+    if root in hidden:
+        return []
+    if not any(_within(path, root) for path in hidden):
+        return [root]
+    found: list[str] = []
+    with suppress(OSError):
+        for name in sorted(os.listdir(root)):
+            path = os.path.join(root, name)
+            if not os.path.islink(path):
+                found += _outside(path, hidden)
+    return found
+
+
+def _beneath(path: str, folders: Iterable[str]) -> bool:
+    return any(_within(path, folder) for folder in folders)
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
