@@ -31,7 +31,7 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kTeams kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown Results
+        kTeams kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce Results
         """
     )
 
@@ -94,10 +94,14 @@ class NormalizeWork(AcrossWork):
         ]
 
     @property
-    def _late(self) -> int:
-        """The number of loads that only the stores of all elements need."""
-        is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
-        return sum(op not in self.kept and op not in self.of_rows for op in is_load)
+    def _late(self) -> list[Operation]:
+        """The loads that only the stores of all elements need."""
+        loads = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
+        return [op for op in loads if op not in self.kept and op not in self.of_rows]
+
+    def _varies_along(self, load: Operation, axes: Sequence[int]) -> bool:
+        """Whether a load gets different elements along the axes that a merged axis is made of."""
+        return any(o.bounds or o.rows or not o.strides[a].is_zero for o in self.read[load] for a in axes)
 
     def _moments(self) -> int:
         """Return which value of the first phase the second one sums the squared distances from the mean of.
@@ -135,7 +139,11 @@ class NormalizeWork(AcrossWork):
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
-        late = self._late
+        late = len(self._late)
+        # What all lanes share takes a register for all of them.
+        wide = sum(
+            self._varies_along(op, [*kept, *gone][rank - 1 if inner else len(kept) - 1]) for op in self._late
+        )
         # Fewer where a thread loads more at the end: its registers must do.
         many = max((_REGISTERS if late == 0 else _REGISTERS - 8) // loads // 8 * 8, 8)
         some = min(many, 16)
@@ -152,8 +160,8 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kManyBlocks = {1 if late else 2};",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
                     f"static constexpr int kLoads = {len(self.kept)};",
-                    f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
-                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
+                    f"static constexpr int kTeamItems = {min(max(12 // (loads + wide), 1), 8)};",
+                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + wide), 1), 4)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
                     f"kExponentials = {self._exponentials()};",
                     f"static constexpr uint32_t kKnown[] = {{{self._known([*kept, *gone])}}};",
@@ -174,7 +182,15 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
+            *_function(
+                "load",
+                "P const& p, Loads<V>& loads",
+                [
+                    line.replace("mucc::load<V>(", "mucc::load<V, kOnce>(")
+                    for line in self._loading(self.kept, "loads")
+                ],
+                "int V, bool kOnce = false, class P",
+            ),
         ]
         given = "P const& p, Row<V> const& row, Loads<V> const& loads"
         for k, (phase, wanted) in enumerate(zip(self.phases, self.wanted, strict=False)):
@@ -201,7 +217,8 @@ class NormalizeWork(AcrossWork):
         )
         lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
         text += _function("results", given, lines, returns="Results<V>")
-        text += _function("store", "P const& p, Results<V> const& results, bool is_inside", full)
+        given = "P const& p, Results<V> const& results, bool is_inside"
+        text += _function("store", given, full, "bool kOnce = false, int V, class P")
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
@@ -235,7 +252,7 @@ class NormalizeWork(AcrossWork):
             if not isinstance(node, RowStoreOp)
         ]
         return [
-            f"    if (is_inside) mucc::store({output.member}, p, results.of{i});"
+            f"    if (is_inside) mucc::store_hinted<kOnce>({output.member}, p, results.of{i});"
             for i, output in enumerate(outputs)
         ]
 
