@@ -94,14 +94,10 @@ class NormalizeWork(AcrossWork):
         ]
 
     @property
-    def _late(self) -> list[Operation]:
-        """The loads that only the stores of all elements need."""
-        loads = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
-        return [op for op in loads if op not in self.kept and op not in self.of_rows]
-
-    def _varies_along(self, load: Operation, axes: Sequence[int]) -> bool:
-        """Whether a load gets different elements along the axes that a merged axis is made of."""
-        return any(o.bounds or o.rows or not o.strides[a].is_zero for o in self.read[load] for a in axes)
+    def _late(self) -> int:
+        """The number of loads that only the stores of all elements need."""
+        is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
+        return sum(op not in self.kept and op not in self.of_rows for op in is_load)
 
     def _moments(self) -> int:
         """Return which value of the first phase the second one sums the squared distances from the mean of.
@@ -139,13 +135,8 @@ class NormalizeWork(AcrossWork):
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
-        late = len(self._late)
-        # What all lanes share takes a register for all of them.
-        wide = sum(
-            self._varies_along(op, [*kept, *gone][rank - 1 if inner else len(kept) - 1]) for op in self._late
-        )
-        # Fewer where a thread loads more at the end: its registers must do.
-        many = max((_REGISTERS if late == 0 else _REGISTERS - 8) // loads // 8 * 8, 8)
+        late = self._late
+        many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
         short = max(vector, 16 // loads)
         return self.assemble(
@@ -156,12 +147,12 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
                     f"kWidest = {widest};",
                     f"static constexpr int kFew = 8, kShort = {short}, kSome = {some}, kMany = {many};",
-                    f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
-                    f"static constexpr int kManyBlocks = {1 if late else 2};",
+                    "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
+                    "static constexpr int kManyBlocks = 2;",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
                     f"static constexpr int kLoads = {len(self.kept)};",
-                    f"static constexpr int kTeamItems = {min(max(12 // (loads + wide), 1), 8)};",
-                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + wide), 1), 4)};",
+                    f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
+                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
                     f"kExponentials = {self._exponentials()};",
                     f"static constexpr uint32_t kKnown[] = {{{self._known([*kept, *gone])}}};",
@@ -182,15 +173,7 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function(
-                "load",
-                "P const& p, Loads<V>& loads",
-                [
-                    line.replace("mucc::load<V>(", "mucc::load<V, kOnce>(")
-                    for line in self._loading(self.kept, "loads")
-                ],
-                "int V, bool kOnce = false, class P",
-            ),
+            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
         ]
         given = "P const& p, Row<V> const& row, Loads<V> const& loads"
         for k, (phase, wanted) in enumerate(zip(self.phases, self.wanted, strict=False)):

@@ -240,7 +240,7 @@ def _is_small(window: Window) -> bool:
 
 
 def _pays(windows: Sequence[Window], vector: int, outputs: int, run: int) -> bool:
-    """Whether strips access L1 and shared memory less often than blocks that share the rows they have reduced.
+    """Whether strips access L1 and shared memory less often than blocks that share reduced rows.
 
     Counts accesses of 128 bytes for each 32 results. A load of vectors makes four of them.
     """

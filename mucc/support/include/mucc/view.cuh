@@ -95,11 +95,6 @@ MUCC_DEVICE typename View::Element* place(View const& view, P const& p) {
   return view.data + index_of(view, p);
 }
 
-template <class View>
-inline constexpr bool is_view = false;
-template <class T, int R, Along kHow, int Axis>
-inline constexpr bool is_view<View<T, R, kHow, Axis>> = true;
-
 template <class T>
 inline constexpr bool shares_bytes = false;
 template <>
@@ -164,31 +159,12 @@ MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   return result;
 }
 
-// Copies 4 or 16 bytes that are not needed again soon: L2 keeps other lines rather than theirs.
-template <class T>
-inline constexpr bool has_hints = sizeof(T) == 4 || sizeof(T) == 16;
-
-template <class T>
-MUCC_DEVICE T read_once(T const* from) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(T) == 16) {
-    float4 const bits = __ldcs(reinterpret_cast<float4 const*>(from));
-    return reinterpret_cast<T const&>(bits);
-  } else {
-    float const bits = __ldcs(reinterpret_cast<float const*>(from));
-    return reinterpret_cast<T const&>(bits);
-  }
-#else
-  return *from;
-#endif
-}
+// Writes 16 bytes that are not needed again soon: L2 keeps other lines rather than theirs.
 template <class T>
 MUCC_DEVICE void write_once(T* to, T const& value) {
+  static_assert(sizeof(T) == 16);
 #if defined(__CUDA_ARCH__)
-  if constexpr (sizeof(T) == 16)
-    __stcs(reinterpret_cast<float4*>(to), reinterpret_cast<float4 const&>(value));
-  else
-    __stcs(reinterpret_cast<float*>(to), reinterpret_cast<float const&>(value));
+  __stcs(reinterpret_cast<float4*>(to), reinterpret_cast<float4 const&>(value));
 #else
   *to = value;
 #endif
@@ -246,22 +222,6 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     return load_packed<V>(view, p);
   else
     return load_whole<V>(view, p);
-}
-
-// The same of elements that are not needed again soon, where `kOnce`.
-template <int V, bool kOnce, class View, class P>
-MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
-  if constexpr (kOnce && is_view<View>) {
-    using T = typename View::Element;
-    if constexpr (!shares_bytes<T> && (V == 1 || View::kAlong == Along::kUnit) && has_hints<Pack<T, V>>) {
-      Pack<T, V> const pack = read_once(reinterpret_cast<Pack<T, V> const*>(place(view, p)));
-      return load_pack<V>(pack.of);
-    } else {
-      return load<V>(view, p);
-    }
-  } else {
-    return load<V>(view, p);
-  }
 }
 
 MUCC_DEVICE bool contains(Range const& range, int64_t index) {
@@ -362,7 +322,7 @@ MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
 template <bool kOnce, int V, class View, class P>
 MUCC_DEVICE void store_hinted(View const& view, P const& p, Lanes<V> const& value) {
   using T = typename View::Element;
-  if constexpr (kOnce && (V == 1 || View::kAlong == Along::kUnit) && has_hints<Pack<T, V>>) {
+  if constexpr (kOnce && View::kAlong == Along::kUnit && sizeof(Pack<T, V>) == 16) {
     Pack<T, V> pack;
 #pragma unroll
     for (int v = 0; v < V; ++v) narrow(value.of[v], pack.of[v]);

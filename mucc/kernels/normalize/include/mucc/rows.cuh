@@ -295,18 +295,20 @@ struct TeamRows {
       for (int k = 0; k < Kinds::kCount; ++k) write_slot(set + k * parts + part, exchange, acc[0][k]);
     }
     Kinds::start(acc[0]);
-    if (int(threadIdx.x) < parts) {
+    for (int i = threadIdx.x; i < parts; i += kTeamThreads) {
       uint64_t both[Kinds::kCount];
       bool all;
       do {
         all = true;
 #pragma unroll
-        for (int k = 0; k < Kinds::kCount; ++k) both[k] = read_slot(set + k * parts + threadIdx.x);
+        for (int k = 0; k < Kinds::kCount; ++k) both[k] = read_slot(set + k * parts + i);
 #pragma unroll
         for (int k = 0; k < Kinds::kCount; ++k) all = all && uint32_t(both[k] >> 32) == exchange;
       } while (!all);
+      typename Kinds::Totals other;
 #pragma unroll
-      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = __uint_as_float(uint32_t(both[k]));
+      for (int k = 0; k < Kinds::kCount; ++k) other[k] = __uint_as_float(uint32_t(both[k]));
+      Kinds::combine(acc[0], other);
     }
     __syncwarp();
     block.template combine<Kinds>(acc);
@@ -523,12 +525,11 @@ struct TeamThread {
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
-  template <bool kOnce>
   MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(from, step_of(base, i));
-      work.template load<V, kOnce>(from.p, to[i]);
+      work.template load<V>(from.p, to[i]);
     }
   }
 
@@ -571,7 +572,7 @@ struct TeamThread {
     for (uint32_t r = 0; r < rounds; ++r) {
       uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
       Loads loads[kItems];
-      load<team_reads_once<Work>>(place, base, loads);
+      load(place, base, loads);
       each(base, loads);
     }
   }
@@ -632,7 +633,7 @@ struct TeamThread {
 #pragma unroll 1
     for (uint32_t base = 0; base < kept; base += kRound) {
       Loads fresh[kItems];
-      if constexpr (kNext) load<true>(next, base, fresh);
+      if constexpr (kNext) load(next, base, fresh);
       if constexpr (kThis && Work::kFills) {
         Loads loads[kItems];
         get(base, loads);

@@ -53,7 +53,7 @@ inline int64_t team_bytes(Call const& c) { return c.sm_shared / kTeamBlocks - 10
 // loads at least.
 template <class Op>
 RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int items) {
-  int64_t const blocks = at_most(at_least(1, c.sm_count) * kTeamBlocks, kTeamThreads);
+  int64_t const blocks = at_least(1, c.sm_count) * kTeamBlocks;
   int64_t const room = at_least(0, team_bytes(c) - totals_bytes(team_widest<Op>));
   int64_t held = Op::kLoads ? room / (Op::kLoads * v * int64_t(sizeof(float))) / kTeamThreads * kTeamThreads : length;
   if (team_reads_once<Op>) held = 0;
