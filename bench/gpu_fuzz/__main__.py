@@ -3,7 +3,8 @@
     python -m bench.gpu_fuzz --programs 300 --seconds 540 -j 16
 
 Draws programs until so many were accepted by the compiler, builds them, calls each with fresh random
-inputs (those with open dims at several sizes), and compares. `--stage interpret` needs neither compiler
+inputs (those with open dims at several sizes), and compares. `--forms 'norms|pools'` draws programs of those
+forms alone; `bench/gpu_fuzz/forms.py` lists them. `--stage interpret` needs neither compiler
 nor GPU, `--stage build` no GPU. What is found is shrunk with `--reduce SECONDS`. Each outcome is a line of
 the file `-o`, to which later runs add; the result in bench/results counts all of its lines. `--replay
 NUMBERS` tries the one program that the `choices` of such a line stand for.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -26,6 +28,7 @@ from typing import Any
 
 from bench.common import at_least_one, cpu_label, write_result
 from bench.gpu_fuzz.choices import Choices
+from bench.gpu_fuzz.programs import generate
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
 from bench.gpu_fuzz.workers import Crew, Task, try_on
@@ -79,8 +82,11 @@ class Run:
             return Task(seed=self._again.pop(0))
         if self._accepted >= self._args.programs:
             return None
-        self._next += 1
-        return Task(seed=f"{self._args.seed}:{self._next - 1}")
+        while True:
+            self._next += 1
+            task = Task(seed=f"{self._args.seed}:{self._next - 1}")
+            if not self._args.forms or re.fullmatch(self._args.forms, generate(task.choices).form):
+                return task
 
     def take(self, task: Task, outcome: Outcome) -> None:
         """Keep an outcome, and show it if it is a finding."""
@@ -118,6 +124,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=540, help="begin nothing new after so long")
     parser.add_argument("--seed", default="0")
     parser.add_argument("--first", type=int, default=0, help="the first program's number")
+    parser.add_argument("--forms", default="", metavar="REGEX", help="draw programs of these forms alone")
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
     parser.add_argument("--stage", choices=("interpret", "build", "run"), default="run")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))

@@ -24,6 +24,13 @@ SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-9, 9), "u8": (0, 9), "s32": (-10
 """The smallest and the largest random integer of each dtype."""
 
 
+FACTORS, OFFSETS = (1.0, 1.0, 3.0, 0.01, -1.0), (0.0, 0.0, 0.0, 1e4)
+"""By what normal numbers are multiplied, and what is added to them in f32."""
+
+SHIFTED = ("norms", "pools")
+"""Forms whose inputs have other scales and offsets: a variance and a softmax must not cancel."""
+
+
 def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
     """Sizes of open dims that keep all promises; None where there seem to be none."""
     for attempt in range(4000):
@@ -58,7 +65,10 @@ def draw(
             arguments.append(number)
             values[arg.name] = exact(torch.tensor(number, dtype=torch.float32).to(device))
             continue
-        argument, held = _tensor(arg, param, env, dims, rng, generator, device)
+        shift = (1.0, 0.0)
+        if program.form in SHIFTED and param.kind == "normal":
+            shift = rng.choice(FACTORS), rng.choice(OFFSETS) if arg.dtype == "f32" else 0.0
+        argument, held = _tensor(arg, param, env, dims, rng, generator, device, shift)
         arguments.append(argument)
         values[arg.name] = exact(held)
     return arguments, values
@@ -72,8 +82,10 @@ def _tensor(
     rng: random.Random,
     generator: Any,
     device: Any,
+    shift: tuple[float, float],
 ) -> tuple[Any, Any]:
     """Draw a tensor argument: the tensor, and its values as float64."""
+    factor, offset = shift
     shape = arg.extents(dims)
     if arg.indices:
         flat = draw_indices(arg, dims, rng)
@@ -84,7 +96,7 @@ def _tensor(
     elif param.kind == "positive":
         numbers = (torch.rand(shape, generator=generator) + 0.5) * param.scale(env)
     else:
-        numbers = torch.randn(shape, generator=generator) * param.scale(env)
+        numbers = torch.randn(shape, generator=generator) * (param.scale(env) * factor) + offset
     if arg.dtype in PACKED:
         packed = (pack_s4 if arg.dtype == "s4" else pack_u4)(numbers.to(torch.int8))
         return place(packed.to(device), arg, rng), numbers.to(device)

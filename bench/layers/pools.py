@@ -15,8 +15,8 @@ class Pool(NamedTuple):
     """Pooling of `[N, C, ...]`, by windows that are alike along all spatial axes.
 
     The stride is that of windows side by side where none is given. With `channels_last` the tensor in memory
-    is `[N, ..., C]`. `around` is what is computed of the result, as source of the language and of PyTorch,
-    with `{}` for the pool.
+    is `[N, ..., C]`, that of the result too. `around` is what is computed of the result, as source of the
+    language and of PyTorch, with `{}` for the pool.
     """
 
     kind: str
@@ -34,24 +34,27 @@ class Pool(NamedTuple):
         window = Window(self.size, self.stride or self.size, self.pad, self.dilation)
         places = [window.places(extent) for extent in extents]
         memory = (batch, *extents, channels) if self.channels_last else self.shape
-        result = tensor(dtype, batch, channels, *places)
+        result = tensor(dtype, batch, *((*places, channels) if self.channels_last else (channels, *places)))
         body, reference = self._sources()
         return Form(group, name, (Input("x", dtype, memory),), result, f"return {body}", reference)
 
     def _sources(self) -> tuple[str, str]:
         """Return the pool as source of the language, and of PyTorch."""
         spatial = len(self.shape) - 2
-        order = f"({', '.join(map(str, (0, spatial + 1, *range(1, spatial + 1))))})"
+        first = f"({', '.join(map(str, (0, spatial + 1, *range(1, spatial + 1))))})"
+        last = f"({', '.join(map(str, (0, *range(2, spatial + 2), 1)))})"
         ours, theirs = "x", "x"
         if self.channels_last:
-            ours, theirs = f"permute(x, {order})", f"x.permute{order}"
+            ours, theirs = f"permute(x, {first})", f"x.permute{first}"
         options = {"stride": (self.stride, None), "pad": (self.pad, 0), "dilation": (self.dilation, 1)}
         named = {name: given for name, (given, default) in options.items() if given != default}
         positions = [self.size, self.stride or self.size, self.pad, self.dilation]
-        last = max((i for i, name in enumerate(options, 1) if name in named), default=0)
-        keywords = "".join(f", {name}={given}" for name, given in named.items())
+        given = max((i for i, name in enumerate(options, 1) if name in named), default=0)
+        keywords = "".join(f", {name}={value}" for name, value in named.items())
         ours = f"{self.kind}_pool({ours}, {self.size}{keywords})"
-        theirs = f"F.{self.kind}_pool{spatial}d({theirs}, {', '.join(map(str, positions[: last + 1]))})"
+        theirs = f"F.{self.kind}_pool{spatial}d({theirs}, {', '.join(map(str, positions[: given + 1]))})"
+        if self.channels_last:
+            ours, theirs = f"permute({ours}, {last})", f"{theirs}.permute{last}"
         return self.around[0].format(ours), self.around[1].format(theirs)
 
 

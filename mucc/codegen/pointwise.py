@@ -138,7 +138,7 @@ class Parts:
 
     `constants` and `work` are members of `Op` and `Work`; `host` are functions before `run`, which calls
     `launcher` with further `arguments`. With `free_outputs` outputs are written one element at a time, and
-    `free_loads` are members that are read so.
+    `free_loads` are members that are read so; else `output_vector` elements are written at a time.
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument.
@@ -155,6 +155,7 @@ class Parts:
     host: Sequence[str] = ()
     free_outputs: bool = False
     free_loads: Collection[str] = ()
+    output_vector: str = "Op::kVector"
 
 
 class Pointwise(ABC):
@@ -469,7 +470,8 @@ class Pointwise(ABC):
             members.append(f"{view} {operand.member};  // {comment_text(described)}")
             values.append(value)
             if lanes == "kUnit":
-                fitting.append(f"mucc::fits(op.{operand.member}, Op::kVector)")
+                width = parts.output_vector if operand in self.outputs else "Op::kVector"
+                fitting.append(f"mucc::fits(op.{operand.member}, {width})")
         for member, bound in self.ranges:
             members.append(f"mucc::Range {member};")
             values.append(f"{{{bound.low}, {bound.count}}}")

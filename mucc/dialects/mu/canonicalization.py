@@ -190,6 +190,8 @@ class WholeWindow(RewritePattern):
         from mucc.dialects.mu.pooling_kinds import Pooling
 
         assert isinstance(op, PoolOp)
+        if op.channels_last is not None:
+            return
         dims = Shaped.of(op.operand.type).dims
         moving = {axis: w for axis, w in enumerate(op.windows, 2) if (w.size, w.stride, w.pad) != (1, 1, 0)}
         if not moving and op.divides_by not in (None, 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.kernels.normalize.moments import sums_squares
+from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
 _REGISTERS = 32
@@ -30,7 +31,7 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kTeams kLoads kTeamItems kTeamVectors kFirst kMoments Results
+        kTeams kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce Results
         """
     )
 
@@ -109,6 +110,23 @@ class NormalizeWork(AcrossWork):
         places = [i for i, op in enumerate(self.phases[0]) if sums_squares(second, op, length)]
         return places[0] if places else -1
 
+    def _exponentials(self) -> int:
+        """Return which value of the first phase, a maximum, the second one sums exp(value - maximum) of.
+
+        -1 if that is not all that the second phase does.
+        """
+        if len(self.phases) < 2 or len(self.phases[1]) != 1:
+            return -1
+        (second,) = self.phases[1]
+        places = [i for i, op in enumerate(self.phases[0]) if sums_exponentials(second, op)]
+        return places[0] if places else -1
+
+    def _known(self, axes: Sequence[Sequence[int]]) -> str:
+        """Return the extents of the merged axes as C++, 0 for those that a launch gives."""
+        extents = [[self.space[axis] for axis in run] for run in axes]
+        known = [math.prod(map(int, e)) if all(isinstance(n, int) for n in e) else 0 for e in extents]
+        return ", ".join(str(n if n < 1 << 31 else 0) for n in known)
+
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
@@ -118,8 +136,7 @@ class NormalizeWork(AcrossWork):
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
         late = self._late
-        # Fewer where a thread loads more at the end: its registers must do.
-        many = max((_REGISTERS if late == 0 else _REGISTERS - 8) // loads // 8 * 8, 8)
+        many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
         short = max(vector, 16 // loads)
         return self.assemble(
@@ -130,13 +147,15 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
                     f"kWidest = {widest};",
                     f"static constexpr int kFew = 8, kShort = {short}, kSome = {some}, kMany = {many};",
-                    f"static constexpr int kMostThreads = 1024, kManyThreads = {768 if late else 512};",
-                    f"static constexpr int kManyBlocks = {1 if late else 2};",
+                    "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
+                    "static constexpr int kManyBlocks = 2;",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
                     f"static constexpr int kLoads = {len(self.kept)};",
                     f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
                     f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
-                    f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()};",
+                    f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
+                    f"kExponentials = {self._exponentials()};",
+                    f"static constexpr uint32_t kKnown[] = {{{self._known([*kept, *gone])}}};",
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                 ],
@@ -181,7 +200,8 @@ class NormalizeWork(AcrossWork):
         )
         lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
         text += _function("results", given, lines, returns="Results<V>")
-        text += _function("store", "P const& p, Results<V> const& results, bool is_inside", full)
+        given = "P const& p, Results<V> const& results, bool is_inside"
+        text += _function("store", given, full, "bool kOnce = false, int V, class P")
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
@@ -215,7 +235,7 @@ class NormalizeWork(AcrossWork):
             if not isinstance(node, RowStoreOp)
         ]
         return [
-            f"    if (is_inside) mucc::store({output.member}, p, results.of{i});"
+            f"    if (is_inside) mucc::store_hinted<kOnce>({output.member}, p, results.of{i});"
             for i, output in enumerate(outputs)
         ]
 
@@ -259,6 +279,7 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
         ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
         ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector>", most),
         ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector>", many),
+        ("lane_vector", "warp<Op::kVector, 1>", "Op::kThreads"),
     )
     entries = [
         Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds)

@@ -1,4 +1,4 @@
-"""Which two sums over a row are those of a mean and of the squared distances from it."""
+"""Which two reductions over a row one pass finds: mean and squared distances, or maximum and exponentials."""
 
 from __future__ import annotations
 
@@ -33,6 +33,27 @@ def sums_squares(second: RowReduceOp, first: RowReduceOp, length: Dim) -> bool:
         return False
     x, mean = distance.operands
     return any(body.given(a) is first.value and body.is_mean(b) for a, b in ((x, mean), (mean, x)))
+
+
+def sums_exponentials(second: RowReduceOp, first: RowReduceOp) -> bool:
+    """Whether `second` sums `exp(x - max)` where `first` is the maximum of `x`.
+
+    Then one pass finds both: with m the maximum of a part of a row and s its sum of exp(x - m), that of a row
+    with maximum M is the sum of s exp(m - M).
+    """
+    compute = second.value.owner
+    if not isinstance(compute, ComputeOp) or are_bits(first.value):
+        return False
+    if (first.kind.data, second.kind.data) != (Reduction.MAX, Reduction.SUM):
+        return False
+    body = _Body(compute, first, 0)
+    last = compute.body.block.last_op
+    assert isinstance(last, YieldOp)
+    power = last.value.owner
+    if not isinstance(power, e.ExpOp) or not isinstance(distance := power.operands[0].owner, e.SubOp):
+        return False
+    x, most = distance.operands
+    return body.given(x) is first.value and body.given(most) is first.result
 
 
 class _Body:

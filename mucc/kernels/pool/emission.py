@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
@@ -11,6 +12,8 @@ from mucc.codegen.memory import Places
 from mucc.codegen.pointwise import THREADS, Operand, Parts, Space
 from mucc.codegen.texts import INDICES, Entry, Texts
 from mucc.dialects.mu.pooling_kinds import Pooling
+from mucc.dialects.mu.types import Dim
+from mucc.dialects.mu.windows import Window
 from mucc.kernels.pool.op import PoolKernelOp
 
 TILE = 4096
@@ -46,7 +49,7 @@ class PoolWork(AcrossWork):
 
     def __init__(self, op: PoolKernelOp, places: Places):
         self.pool = op
-        last = self.last = len(op.extents) - 1
+        last = self.last = max(op.windows)
         # An axis whose windows are single elements is like one without.
         moving = {axis: w for axis, w in op.windows.items() if (w.size, w.stride, w.pad) != (1, 1, 0)}
         self.windows = moving or {last: op.windows[last]}
@@ -68,8 +71,18 @@ class PoolWork(AcrossWork):
         kept, *_ = self.merged()
         rank = len(kept) + len(self.windows)
         source = ", ".join(str(self.places.extent(self.pool.source_extents[axis])) for axis in self.windows)
-        is_row = self._is_row(kept[-1])
-        vector = self._vector(kept[-1], is_row)
+        along_row = not self._are_adjacent(kept[-1])
+        strips = self._strips() if along_row else None
+        if strips:
+            form, vector = "strips", strips.vector
+            more, entries = strips.constants(), _strips(entry, vector > 1)
+        elif is_row := along_row and self._fits():
+            form, vector = "rows", self._vector(kept[-1], is_row)
+            more, entries = self._tile(), _rows(entry)
+        else:
+            form, vector = "columns", self._vector(kept[-1], is_row)
+            more, entries = self._run(len(kept), vector > 1), _columns(entry, vector > 1)
+        is_row = form != "columns"
         return self.assemble(
             Parts(
                 fast=rank - 1 if is_row or vector == 1 else len(kept) - 1,
@@ -77,16 +90,38 @@ class PoolWork(AcrossWork):
                     f"static constexpr int kRank = {rank}, kVector = {vector}, kThreads = {THREADS};",
                     f"static constexpr int kKept = {len(kept)}, kPooled = {len(self.windows)};",
                     *self._windows(),
-                    *(self._tile() if is_row else self._run(len(kept), vector > 1)),
+                    *more,
                 ],
                 work=self._work(),
-                entries=_rows(entry) if is_row else _columns(entry, vector > 1),
-                launcher=f"launch_pool_{'rows' if is_row else 'columns'}",
+                entries=entries,
+                launcher=f"launch_pool_{form}",
                 arguments=[f"{{{{{source}}}}}"],
-                free_outputs=is_row,
+                free_outputs=strips.is_loose if strips else is_row,
                 free_loads=self._behind() if is_row else (),
+                output_vector="Op::kOutputs" if strips else "Op::kVector",
             )
         )
+
+    def _strips(self) -> Strips | None:
+        """Return how threads compute neighbouring results of several rows; None if windows are too large."""
+        windows = [*self.windows.values()]
+        *before, last = windows
+        if self.last not in self.windows or not all(_is_small(w) for w in windows):
+            return None
+        columns, places = self.pool.source_extents[self.last], self.space[self.last]
+        vector = self.widest
+        while vector > 1 and isinstance(columns, int) and columns % vector:
+            vector //= 2
+        if vector > 1 and vector % last.stride:
+            return None
+        outputs = vector // last.stride if vector > 1 else 1
+        rows = self.space[list(self.windows)[-2]] if before else 1
+        run = _run_of(before[-1], rows, outputs) if before else 1
+        has_tail = not (isinstance(rows, int) and rows % run == 0)
+        if vector > 1 and not _pays(windows, vector, outputs, run):
+            return None
+        is_loose = outputs > 1 and not (isinstance(places, int) and places % outputs == 0)
+        return Strips(vector, outputs, run, is_loose, has_tail)
 
     # How tensors lie in memory
 
@@ -112,11 +147,10 @@ class PoolWork(AcrossWork):
                 return here > 0 and here >= last
         return False
 
-    def _is_row(self, kept: Sequence[int]) -> bool:
-        """Whether neighbouring threads compute along the last axis, whose windows fit into shared memory."""
+    def _fits(self) -> bool:
+        """Whether the windows of neighbouring results along the last axis fit into shared memory."""
         window = self.windows.get(self.last)
-        fits = window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
-        return fits and not self._are_adjacent(kept)
+        return window is not None and window.reach + self.widest * (window.stride + 2) <= TILE
 
     def _vector(self, kept: Sequence[int], is_row: bool) -> int:
         """Return the elements per vector, which divide the extent that threads lie along if it is known."""
@@ -180,6 +214,66 @@ class PoolWork(AcrossWork):
         return [f"  using Kind = mucc::{kind};", "", *self.values_and_store(node.value, [node.result])]
 
 
+class Strips(NamedTuple):
+    """What a thread of a kernel of strips computes: `outputs` neighbouring results of each of `run` rows.
+
+    It reads vectors of `vector` elements. Strips are loose if rows of results may not be multiples of them,
+    and have a tail if the number of rows may not be a multiple of `run`.
+    """
+
+    vector: int
+    outputs: int
+    run: int
+    is_loose: bool
+    has_tail: bool
+
+    def constants(self) -> list[str]:
+        return [
+            f"static constexpr int kOutputs = {self.outputs}, kRun = {self.run};",
+            f"static constexpr bool kLoose = {_text(self.is_loose)}, kTail = {_text(self.has_tail)};",
+        ]
+
+
+def _is_small(window: Window) -> bool:
+    """Whether a thread can keep what the windows of neighbouring results take along an axis."""
+    return window.size <= 8 and window.stride <= 4 and window.reach <= 24
+
+
+def _pays(windows: Sequence[Window], vector: int, outputs: int, run: int) -> bool:
+    """Whether strips access L1 and shared memory less often than blocks that share reduced rows.
+
+    Counts accesses of 128 bytes for each 32 results. A load of vectors makes four of them.
+    """
+    *before, last = windows
+    planes = math.prod(w.size for w in before[:-1])
+    size = before[-1].size if before else 1
+    rows = _taken(before[-1], run) if before else 1
+    ahead = -last.pad % vector
+    vectors = -(-(ahead + (outputs - 1) * last.stride + last.reach) // vector)
+    strips = 4 * planes * rows * vectors / (run * outputs)
+    shared = 4 * planes * size * last.stride / vector + last.size * last.stride
+    return vectors <= 4 and strips <= shared
+
+
+def _taken(window: Window, run: int) -> int:
+    """Return how many elements along an axis the windows of neighbouring results have together."""
+    return len({r * window.stride + t * window.dilation for r in range(run) for t in range(window.size)})
+
+
+def _run_of(window: Window, places: Dim, outputs: int) -> int:
+    """Return the rows of results of a thread: as many as share what they read, and leave few threads idle."""
+    if window.stride >= window.size or window.dilation > 1:
+        return 2 if window.size <= 4 else 1
+    most = max(min(8, 24 // outputs, 24 // window.size), 1)
+    if not isinstance(places, int) or places <= 0:
+        return min(most, 4)
+
+    def read(run: int) -> int:
+        return -(-places // run) * ((run - 1) * window.stride + window.size)
+
+    return min(range(1, most + 1), key=lambda run: (read(run), -run))
+
+
 def _list(values: Sequence[int | bool]) -> str:
     return ", ".join(_text(v) if isinstance(v, bool) else str(v) for v in values)
 
@@ -196,6 +290,24 @@ def _rows(entry: str) -> list[Entry]:
     return [
         Entry(f"{entry}_rows{width}", given, f"mucc::pool_rows<{vector}>(op, extents, source, shape)")
         for width, vector in (("", "1"), ("_vector", "Op::kVector"))
+    ]
+
+
+def _strips(entry: str, has_vectors: bool) -> list[Entry]:
+    given = (
+        "Work const op, mucc::Extents<Op::kRank> const extents, mucc::Extents<Op::kPooled> const source, "
+        "mucc::PoolStrips const shape, {} total"
+    )
+    widths = (("", "1, 1, false"), ("_vector", "Op::kVector, Op::kOutputs, Op::kLoose"))
+    return [
+        Entry(
+            f"{entry}_strips{width}{suffix}",
+            given.format(index),
+            f"mucc::pool_strips<{sizes}>(op, extents, source, shape, total)",
+            "Op::kThreads, 3",
+        )
+        for width, sizes in widths[: 2 if has_vectors else 1]
+        for suffix, index in INDICES
     ]
 
 

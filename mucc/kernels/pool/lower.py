@@ -19,7 +19,10 @@ class PoolBody(Body):
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         assert isinstance(op, PoolOp)
-        value = self.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
+        order = identity(Shaped.of(op.operand.type).dims)
+        if op.channels_last is not None:
+            order = (0, len(order) - 1, *range(1, len(order) - 1))
+        value = self.scalar(op.operand, order)
         self.add(pooled := PooledOp(value), op)
         return pooled.result
 
@@ -30,15 +33,18 @@ def lower_pool(builder: ProgramBuilder, stage: StageOp) -> None:
     assert isinstance(anchor, PoolOp)
     body = PoolBody(builder, stage)
     body.store_results()
+    batch, channels, *extents = Shaped.of(anchor.operand.type).dims
+    last = anchor.channels_last is not None
     builder.block.add_op(
         PoolKernelOp(
             stage.stage_name.data,
             anchor.kind.data,
             stage.space,
-            Shaped.of(anchor.operand.type).dims,
+            (batch, *extents, channels) if last else (batch, channels, *extents),
             anchor.windows,
             Region(body.block),
             count_pad=anchor.count_pad is not None,
             divisor=anchor.divides_by,
+            channels_last=last,
         )
     )

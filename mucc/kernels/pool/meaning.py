@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mucc.dialects.mu.meanings.windows import pooled_windows
+from mucc.dialects.mu.meanings.windows import channels_last, pooled_windows
 from mucc.kernels.interpreter import CutlassFunctions, Launch
 from mucc.kernels.pool.op import PooledOp, PoolKernelOp
 
@@ -14,14 +14,22 @@ def pooled(functions: CutlassFunctions, op: PooledOp, args: tuple[Any, ...]) -> 
     kernel = op.parent_op()
     assert isinstance(kernel, PoolKernelOp)
     space = functions.extents(kernel.extents)
+    arrays, x, shape = functions.arrays, functions.over_space(args[0]), list(space)
+    channels_are_last = kernel.channels_last is not None
+    if channels_are_last:
+        order = (0, len(space) - 1, *range(1, len(space) - 1))
+        x, shape = arrays.permute(x, order), [space[axis] for axis in order]
+    windows = list(kernel.windows.values())
     value = pooled_windows(
-        functions.arrays,
+        arrays,
         kernel.kind.data,
-        functions.over_space(args[0]),
-        kernel.windows,
-        space,
+        x,
+        dict(enumerate(windows, len(shape) - len(windows))),
+        shape,
         count_pad=kernel.count_pad is not None,
         divisor=kernel.divides_by,
     )
+    if channels_are_last:
+        value = channels_last(arrays, value)
     functions.launch = Launch(space)
     return (value,)

@@ -38,7 +38,8 @@ class PooledOp(ValueNode):
 class PoolKernelOp(SpaceKernelOp):
     """Pooling with windows along the last axes, with pointwise work before and behind it.
 
-    `space` are the extents of what is stored, `source` those of what is pooled. A mean divides by the number
+    `space` are the extents of what is stored, `source` those of what is pooled. With `channels_last` the axis
+    without windows that comes before them is behind them. A mean divides by the number
     of elements in the window, with `count_pad` by that of elements and paddings, else by `divisor`.
     """
 
@@ -52,10 +53,12 @@ class PoolKernelOp(SpaceKernelOp):
     dilation = prop_def(Ints)
     count_pad = opt_prop_def(UnitAttr)
     divisor = opt_prop_def(IntegerAttr)
+    channels_last = opt_prop_def(UnitAttr)
 
     FORMAT: ClassVar[str] = (
         "$stage $kind `space` $space `source` $source `size` $size `stride` $stride `pad` $pad "
-        "`dilation` $dilation (`count_pad` $count_pad^)? (`divisor` $divisor^)? $body attr-dict"
+        "`dilation` $dilation (`count_pad` $count_pad^)? (`divisor` $divisor^)? "
+        "(`channels_last` $channels_last^)? $body attr-dict"
     )
 
     def __init__(
@@ -69,6 +72,7 @@ class PoolKernelOp(SpaceKernelOp):
         *,
         count_pad: bool = False,
         divisor: int | None = None,
+        channels_last: bool = False,
     ):
         super().__init__(
             properties={
@@ -82,6 +86,7 @@ class PoolKernelOp(SpaceKernelOp):
                 "dilation": ints([w.dilation for w in windows]),
                 "count_pad": UnitAttr() if count_pad else None,
                 "divisor": None if divisor is None else integer(divisor),
+                "channels_last": UnitAttr() if channels_last else None,
             },
             regions=[body],
         )
@@ -93,10 +98,11 @@ class PoolKernelOp(SpaceKernelOp):
 
     @property
     def windows(self) -> dict[int, Window]:
-        """The window along each of the last axes of the space."""
+        """The window along each axis of the space that has windows."""
         numbers = (self.size, self.stride, self.pad, self.dilation)
         found = windows(*(n.get_values() for n in numbers))
-        return dict(enumerate(found, len(self.extents) - len(found)))
+        end = len(self.extents) - (self.channels_last is not None)
+        return dict(enumerate(found, end - len(found)))
 
     @property
     def divides_by(self) -> int | None:
@@ -116,8 +122,8 @@ class PoolKernelOp(SpaceKernelOp):
             raise VerifyException(f"{len(self.space)} axes of {len(self.source)}")
         if len({len(n) for n in (self.size, self.stride, self.pad, self.dilation)}) != 1:
             raise VerifyException("size, stride, pad and dilation need one number for each window")
-        if len(self.size) > len(self.space):
+        if len(self.size) > len(self.space) - (self.channels_last is not None):
             raise VerifyException(f"{len(self.size)} windows along {len(self.space)} axes")
-        for axis in range(len(self.space) - len(self.size)):
-            if self.extents[axis] != self.source_extents[axis]:
+        for axis in range(len(self.space)):
+            if axis not in self.windows and self.extents[axis] != self.source_extents[axis]:
                 raise VerifyException(f"axis {axis} has no window, but other extents before it")

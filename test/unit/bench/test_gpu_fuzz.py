@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ torch = pytest.importorskip("torch")  # which what follows imports
 
 from trials import trial  # noqa: E402
 
-from bench.gpu_fuzz.__main__ import summary  # noqa: E402
+from bench.gpu_fuzz.__main__ import Run, options, summary  # noqa: E402
 from bench.gpu_fuzz.choices import Choices  # noqa: E402
 from bench.gpu_fuzz.drafts import Env  # noqa: E402
 from bench.gpu_fuzz.forms import FORMS  # noqa: E402
@@ -45,6 +46,26 @@ def test_choices_make_a_program_again() -> None:
         again = generate(Choices(given=program.choices))
         assert (again.text, again.target, again.hints) == (program.text, program.target, program.hints)
     assert forms == set(FORMS)
+
+
+def test_programs_of_some_forms_alone_are_drawn(tmp_path: Path) -> None:
+    run = Run(options().parse_args(["--forms", "norms|pools", "--programs", "5"]), tmp_path / "lines.jsonl")
+    tasks = [run.task() for _ in range(5)]
+    assert {generate(task.choices).form for task in tasks if task} <= {"norms", "pools"}
+    assert len({task.seed for task in tasks if task}) == 5
+
+
+def test_norms_get_inputs_with_offsets() -> None:
+    program = next(p for n in range(200) if (p := generate(Choices(f"shift:{n}"))).form == "norms")
+    info = Manifest.parse(compile_text(Source("f.mcu", program.text)).manifest).kernels[0]
+    largest = 0.0
+    for seed in range(40):
+        rng = random.Random(seed)
+        dims = draw_dims(program, info, rng)
+        assert dims is not None
+        _, values = draw(program, info, dims, rng, "cpu")
+        largest = max(largest, *(float(v.value.abs().max()) for v in values.values()))
+    assert any(a.dtype == "f32" for a in info.inputs) == (largest > 5000)
 
 
 def test_the_simplest_program_compiles() -> None:

@@ -88,8 +88,8 @@ def spread(
     return result[(..., *kept)]
 
 
-def _ordered(machine: Machine, op: ConvOp | ConvTransposeOp, result: Any) -> Any:
-    """Return a result `[N, O, ...]` in the order of the operation's."""
+def _ordered(machine: Machine, op: ConvOp | ConvTransposeOp | PoolOp, result: Any) -> Any:
+    """Return a result `[N, C, ...]` in the order of the operation's."""
     return result if op.channels_last is None else channels_last(machine.arrays, result)
 
 
@@ -142,9 +142,10 @@ def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
     places = [w.places(int(x.shape[axis]), op.ceil is not None) for axis, w in windows.items()]
     shape = [*map(int, x.shape[:2]), *places]
     count_pad = op.count_pad is not None
-    return pooled_windows(
+    result = pooled_windows(
         machine.arrays, op.kind.data, x, windows, shape, count_pad=count_pad, divisor=op.divides_by
     )
+    return _ordered(machine, op, result)
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

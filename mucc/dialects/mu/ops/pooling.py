@@ -28,6 +28,7 @@ class PoolOp(InferredOp, AnchorOp):
 
     With `ceil`, the last window may extend past the padding. A mean divides by the number of elements and
     paddings in the window, without `count_pad` by the number of elements alone, and with `divisor` by that.
+    With `channels_last`, which only the compiler sets, the result is `[N, ..., C]`.
     """
 
     name = "mu.pool"
@@ -40,12 +41,13 @@ class PoolOp(InferredOp, AnchorOp):
     ceil = opt_prop_def(UnitAttr)
     count_pad = opt_prop_def(UnitAttr)
     divisor = opt_prop_def(IntegerAttr)
+    channels_last = opt_prop_def(UnitAttr)
     operand = operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
         "$kind $operand `size` $size `stride` $stride `pad` $pad `dilation` $dilation "
         "(`ceil` $ceil^)? (`count_pad` $count_pad^)? (`divisor` $divisor^)? "
-        "attr-dict `:` functional-type(operands, results)"
+        "(`channels_last` $channels_last^)? attr-dict `:` functional-type(operands, results)"
     )
 
     @property
@@ -114,9 +116,13 @@ class PoolOp(InferredOp, AnchorOp):
             raise VerifyException("mu.pool: a mean is taken of neighbours, without dilation")
         if self.divisor is not None and (self.kind.data is Pooling.MAX or self.divisor.value.data < 1):
             raise VerifyException("mu.pool: a divisor is that of a mean, and at least 1")
-        return window_rules.pool(
+        result = window_rules.pool(
             self.operand.type, *(n.get_values() for n in given.values()), ceil=self.ceil is not None
         )
+        if self.channels_last is None:
+            return result
+        batch, channels, *places = result.dims
+        return TensorType.of((batch, *places, channels), result.element_type)
 
 
 OPERATIONS = (PoolOp,)

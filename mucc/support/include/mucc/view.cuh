@@ -159,6 +159,17 @@ MUCC_DEVICE Lanes<V> load_whole(View const& view, P const& p) {
   return result;
 }
 
+// Writes 16 bytes that are not needed again soon: L2 keeps other lines rather than theirs.
+template <class T>
+MUCC_DEVICE void write_once(T* to, T const& value) {
+  static_assert(sizeof(T) == 16);
+#if defined(__CUDA_ARCH__)
+  __stcs(reinterpret_cast<float4*>(to), reinterpret_cast<float4 const&>(value));
+#else
+  *to = value;
+#endif
+}
+
 // Lanes of two tensors whose elements alternate.
 template <int V>
 struct TwoLanes {
@@ -304,6 +315,20 @@ MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
   } else {
 #pragma unroll
     for (int v = 0; v < V; ++v) narrow(value.of[v], at[v * view.stride[View::kAxis]]);
+  }
+}
+
+// The same of elements that are not needed again soon, where `kOnce`.
+template <bool kOnce, int V, class View, class P>
+MUCC_DEVICE void store_hinted(View const& view, P const& p, Lanes<V> const& value) {
+  using T = typename View::Element;
+  if constexpr (kOnce && View::kAlong == Along::kUnit && sizeof(Pack<T, V>) == 16) {
+    Pack<T, V> pack;
+#pragma unroll
+    for (int v = 0; v < V; ++v) narrow(value.of[v], pack.of[v]);
+    write_once(reinterpret_cast<Pack<T, V>*>(place(view, p)), pack);
+  } else {
+    store(view, p, value);
   }
 }
 

@@ -54,6 +54,22 @@ kernel channels[N](x: f32[N, 7, 9, 8]) -> f32[N, 8, 4, 5] {
 kernel last[N](x: bf16[N, 12, 16]) -> bf16[N, 16, 12] {
   return avg_pool(permute(x, (0, 2, 1)), 3, stride=1, pad=1)
 }
+kernel stays_last[N](x: bf16[N, 9, 10, 16], r: bf16[N, 5, 5, 16]) -> bf16[N, 5, 5, 16] {
+  m = max_pool(permute(x, (0, 3, 1, 2)), 3, stride=2, pad=1)
+  return relu(permute(m, (0, 2, 3, 1)) * 0.5) + r
+}
+kernel becomes_last[N](x: f32[N, 8, 9, 12]) -> (y: f32[N, 5, 6, 8], z: f32[N, 3, 3, 8]) {
+  m = permute(max_pool(x, 3, stride=2, pad=1), (0, 2, 3, 1))
+  return m, permute(avg_pool(permute(m, (0, 3, 1, 2)), 2, ceil=on), (0, 2, 3, 1))
+}
+kernel one_axis_last[N](x: f32[N, 40, 6]) -> f32[N, 40, 6] {
+  return permute(avg_pool(permute(x, (0, 2, 1)), 3, stride=1, pad=1), (0, 2, 1))
+}
+kernel loose[N](x: f32[N, 2, 7, 260]) -> f32[N, 2, 6, 257] { return max_pool(x, (2, 4), stride=1) }
+kernel loose_mean[N](x: bf16[N, 2, 5, 264]) -> bf16[N, 2, 5, 265] {
+  return avg_pool(x, (3, 4), stride=1, pad=(1, 2))
+}
+kernel loose_lines[N](x: f32[N, 2, 512]) -> f32[N, 2, 513] { return avg_pool(x, 8, stride=1, pad=4) }
 kernel numbered[N](x: s8[N, 4, 9, 8]) -> f32[N, 4, 4, 4] {
   return cast(max_pool(x, (3, 2), stride=2), f32) + 1
 }
@@ -106,13 +122,16 @@ def kernels(draw: st.DrawFn) -> str:
     order = [0, len(found) + 1, *range(1, len(found) + 1)]
     shape = ["N", *extents, channels] if behind else ["N", channels, *extents]
     x = f"permute(x, {numbers(tuple(order))})" if behind else "x"
+    back = (0, *range(2, len(found) + 2), 1) if draw(st.booleans()) else None
     more = f"dilation={dilation}" if is_max else f"count_pad={'on' if count_pad else 'off'}"
-    result = ", ".join(map(str, ["N", channels, *places]))
-    return (
-        f"kernel NAME[N](x: {dtype}[{', '.join(map(str, shape))}]) -> {dtype}[{result}] {{ return "
+    result = ", ".join(map(str, ["N", *places, channels] if back else ["N", channels, *places]))
+    pool = (
         f"{'max' if is_max else 'avg'}_pool({x}, size={size}, stride={stride}, pad={pad}, "
-        f"ceil={'on' if ceil else 'off'}, {more}) }}"
+        f"ceil={'on' if ceil else 'off'}, {more})"
     )
+    body = f"permute({pool}, {numbers(back)})" if back else pool
+    given = ", ".join(map(str, shape))
+    return f"kernel NAME[N](x: {dtype}[{given}]) -> {dtype}[{result}] {{ return {body} }}"
 
 
 @settings(max_examples=3)

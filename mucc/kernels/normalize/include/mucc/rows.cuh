@@ -74,30 +74,30 @@ MUCC_DEVICE void combine_vector(typename Kinds::Totals (&acc)[V]) {
   }
 }
 
-// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced.
+// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced. Those that the
+// compiler knows are constants: dividing by a constant takes a fifth of the instructions.
 template <int V, class Work>
 struct RowPlace {
+  static constexpr int kFast = Work::kInner ? Work::kRank - 1 : Work::kKept - 1;
   Position<Work::kRank, int64_t> p;
 
-  MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
-#pragma unroll
-    for (int a = Work::kKept - 1; a > 0; --a) {
-      uint32_t const extent = uint32_t(extents.of[a]), rest = row / extent;
-      p.at[a] = row - rest * extent;
-      row = rest;
+  template <int a, int kFirst>
+  MUCC_DEVICE void split(uint32_t linear, Extents<Work::kRank> const& extents) {
+    if constexpr (a == kFirst) {
+      p.at[a] = linear;
+    } else {
+      constexpr uint32_t kKnown = Work::kKnown[a] / (a == kFast ? V : 1);
+      uint32_t const extent = kKnown ? kKnown : uint32_t(extents.of[a]), rest = linear / extent;
+      p.at[a] = linear - rest * extent;
+      split<a - 1, kFirst>(rest, extents);
     }
-    p.at[0] = row;
+  }
+  MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
+    split<Work::kKept - 1, 0>(row, extents);
     if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
   }
-
   MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
-#pragma unroll
-    for (int a = Work::kRank - 1; a > Work::kKept; --a) {
-      uint32_t const extent = uint32_t(extents.of[a]), rest = step / extent;
-      p.at[a] = step - rest * extent;
-      step = rest;
-    }
-    p.at[Work::kKept] = step;
+    split<Work::kRank - 1, Work::kKept>(step, extents);
     if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
   }
 };
@@ -295,18 +295,20 @@ struct TeamRows {
       for (int k = 0; k < Kinds::kCount; ++k) write_slot(set + k * parts + part, exchange, acc[0][k]);
     }
     Kinds::start(acc[0]);
-    if (int(threadIdx.x) < parts) {
+    for (int i = threadIdx.x; i < parts; i += kTeamThreads) {
       uint64_t both[Kinds::kCount];
       bool all;
       do {
         all = true;
 #pragma unroll
-        for (int k = 0; k < Kinds::kCount; ++k) both[k] = read_slot(set + k * parts + threadIdx.x);
+        for (int k = 0; k < Kinds::kCount; ++k) both[k] = read_slot(set + k * parts + i);
 #pragma unroll
         for (int k = 0; k < Kinds::kCount; ++k) all = all && uint32_t(both[k] >> 32) == exchange;
       } while (!all);
+      typename Kinds::Totals other;
 #pragma unroll
-      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = __uint_as_float(uint32_t(both[k]));
+      for (int k = 0; k < Kinds::kCount; ++k) other[k] = __uint_as_float(uint32_t(both[k]));
+      Kinds::combine(acc[0], other);
     }
     __syncwarp();
     block.template combine<Kinds>(acc);
@@ -377,18 +379,44 @@ struct WithMoments {
   }
 };
 
+// Reductions together with the sum of exp(x - the largest x) of the values x of one of them, a maximum.
+template <class Kinds, int kMost>
+struct WithExponentials {
+  static constexpr int kCount = Kinds::kCount + 1, kOwn = Kinds::kCount;
+  using Totals = float[kCount];
+  using Own = typename Kinds::Totals;
+
+  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
+  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
+  static MUCC_DEVICE void start(Totals& acc) {
+    Kinds::start(own(acc));
+    acc[kOwn] = 0;
+  }
+  // A sum as one of distances from another maximum. Without elements it is 0, whatever the maxima are.
+  static MUCC_DEVICE float moved(float sum, float from, float to) {
+    return from == to ? sum : sum * fast_exp(from - to);
+  }
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    float const mine = acc[kMost], theirs = other[kMost];
+    Kinds::combine(own(acc), own(other));
+    acc[kOwn] = moved(acc[kOwn], mine, acc[kMost]) + moved(other[kOwn], theirs, acc[kMost]);
+  }
+};
+
 // What a thread of a team finds in the first phase, in rounds of steps that were loaded together.
 template <int V, int kItems, class Work>
 struct FirstPhase {
   using Kinds = KindsOf<Work, 0>;
-  static constexpr bool kHasMoments = Work::kMoments >= 0;
+  static constexpr bool kHasMoments = Work::kMoments >= 0, kHasSum = Work::kExponentials >= 0;
   typename Kinds::Totals acc[V];
   Moments moments;
+  float most, sum;  // the largest x, and the sum of exp(x - most)
 
   MUCC_DEVICE void start() {
 #pragma unroll
     for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
     moments = {};
+    most = Max::identity, sum = 0;
   }
   MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&exists)[kItems]) {
 #pragma unroll
@@ -396,6 +424,24 @@ struct FirstPhase {
       if (!exists[i]) continue;
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::add(acc[v], values[i], v);
+    }
+    if constexpr (kHasSum) {
+      float const before = most;
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+          most = Max::combine(most, exists[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity);
+      }
+      // -inf has no distance from itself.
+      float const from = most == Max::identity ? 0.0f : most;
+      sum *= fast_exp(before - from);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+          sum += fast_exp((exists[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
+      }
     }
     if constexpr (kHasMoments) {
       Moments round;
@@ -418,7 +464,7 @@ struct FirstPhase {
       moments.combine(round);
     }
   }
-  // Takes the results of the phase, and of the next one too if that sums the squares of distances from the mean.
+  // Takes the results of the phase, and of the next one too if the first one has found those.
   template <class Row, class Sharing>
   MUCC_DEVICE void end(Work const& work, Row& row, Sharing& sharing) {
     combine_vector<V, Kinds>(acc);
@@ -434,6 +480,19 @@ struct FirstPhase {
       for (int k = 0; k < Kinds::kCount; ++k) results.of[k] = Lanes<V>(all[0][k]);
       work.template end<V>(Phase<0>{}, row, results);
       work.template end<V>(Phase<1>{}, row, RowValues<V, 1>{{Lanes<V>(all[0][All::kOwn + 2])}});
+    } else if constexpr (kHasSum) {
+      using All = WithExponentials<Kinds, Work::kExponentials>;
+      typename All::Totals all[1];
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) all[0][k] = acc[0][k];
+      all[0][All::kOwn] = sum;
+      sharing.template combine<All>(all);
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) results.of[k] = Lanes<V>(all[0][k]);
+      work.template end<V>(Phase<0>{}, row, results);
+      bool const is_empty = all[0][Work::kExponentials] == Max::identity;
+      float const total = is_empty ? __uint_as_float(0x7fc00000u) : all[0][All::kOwn];
+      work.template end<V>(Phase<1>{}, row, RowValues<V, 1>{{Lanes<V>(total)}});
     } else {
       sharing.template combine<Kinds>(acc);
 #pragma unroll
@@ -452,7 +511,7 @@ struct TeamThread {
   using Loads = typename Work::template Loads<V>;
   using First = FirstPhase<V, kItems, Work>;
   static constexpr uint32_t kRound = kItems * kTeamThreads;
-  static constexpr int kSecond = First::kHasMoments ? 2 : 1;  // the phase after the first ones
+  static constexpr int kSecond = First::kHasMoments || First::kHasSum ? 2 : 1;  // the phase after the first ones
 
   Work const& work;
   Extents<Work::kRank> const& extents;
@@ -500,7 +559,7 @@ struct TeamThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         go(place, step_of(base, i));
-        work.store(place.p, results[i], step_of(base, i) < end);
+        work.template store<true>(place.p, results[i], step_of(base, i) < end);
       }
     }
   }

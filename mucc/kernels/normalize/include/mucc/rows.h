@@ -12,6 +12,9 @@ struct RowShape {
   int lanes, threads;
 };
 
+// The most lanes that share a row with one vector each.
+constexpr int kMostLanes = 16;
+
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
 // a team tell each other, 0 before the launch.
@@ -24,9 +27,18 @@ struct RowTeams {
 // The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
 constexpr int kTeamThreads = 512, kTeamBlocks = 2;
 
-// The most totals at once of a team: those of a phase, in the first one with count, mean and squares of its moments.
+// The totals of the first phase of a team: besides its own count, mean and squares of moments, or a sum of exponentials.
 template <class Op>
-inline constexpr int team_widest = Op::kMoments < 0 || Op::kWidest > Op::kFirst + 3 ? Op::kWidest : Op::kFirst + 3;
+inline constexpr int team_first = Op::kFirst + (Op::kMoments >= 0 ? 3 : Op::kExponentials >= 0 ? 1 : 0);
+
+// The most totals at once of a team: those of a phase.
+template <class Op>
+inline constexpr int team_widest = Op::kWidest > team_first<Op> ? Op::kWidest : team_first<Op>;
+
+// Whether a team reads its row once: all of its phases are found in one pass, and nothing of the row's shape is stored.
+template <class Op>
+inline constexpr bool team_reads_once =
+    !Op::kFills && Op::kPhases == (Op::kMoments >= 0 || Op::kExponentials >= 0 ? 2 : 1);
 
 // The shared memory of a block for `widest` totals at once, besides steps of its row.
 MUCC_BOTH constexpr int totals_bytes(int widest) { return 2 * widest * 32 * int(sizeof(float)); }

@@ -12,17 +12,25 @@ struct RowPlan {
   int code;
 };
 
-// The first of the codes of teams.
-enum : int { kTeamCode = 6 };
+// The code of rows with a vector for each lane, and the first of the codes of teams.
+enum : int { kLaneCode = 6, kTeamCode = 7 };
 
 // Rows whose elements are neighbours. `codes` are those of single elements: lanes of a warp, a block; then of vectors: a few
-// lanes, a warp, a block with a short and a long part of the row in each thread; then those of teams of blocks.
+// lanes, a warp, a block with a short and a long part of the row in each thread, as many lanes as vectors; then those of
+// teams of blocks.
 template <class Op>
 RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   bool const vector = v > 1;
   RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, 0};
   auto& shape = plan.shape;
   int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
+  if (vector && length <= kMostLanes) {
+    // Neighbouring lanes have neighbouring vectors: what a warp loads and stores at a time are whole lines of memory.
+    plan.code = kLaneCode;
+    while (shape.lanes / 2 >= length) shape.lanes /= 2;
+    plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
+    return plan;
+  }
   if (length <= 32 * few || (vector && length <= 32 * many)) {
     plan.code = vector ? 2 + (length > 32 * few) : 0;
     while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
@@ -45,10 +53,11 @@ inline int64_t team_bytes(Call const& c) { return c.sm_shared / kTeamBlocks - 10
 // loads at least.
 template <class Op>
 RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int items) {
-  int64_t const blocks = at_most(at_least(1, c.sm_count) * kTeamBlocks, kTeamThreads);
+  int64_t const blocks = at_least(1, c.sm_count) * kTeamBlocks;
   int64_t const room = at_least(0, team_bytes(c) - totals_bytes(team_widest<Op>));
-  int64_t const held = Op::kLoads ? room / (Op::kLoads * v * int64_t(sizeof(float))) / kTeamThreads * kTeamThreads : length;
-  int64_t const needed = held > 0 ? blocks_of(length, held) : blocks, most = blocks_of(length, items * kTeamThreads);
+  int64_t held = Op::kLoads ? room / (Op::kLoads * v * int64_t(sizeof(float))) / kTeamThreads * kTeamThreads : length;
+  if (team_reads_once<Op>) held = 0;
+  int64_t const needed = team_reads_once<Op> ? 1 : held > 0 ? blocks_of(length, held) : blocks, most = blocks_of(length, items * kTeamThreads);
   int64_t teams = at_least(1, blocks / at_most(needed, blocks));
   // Teams in turn: while one waits for its blocks, another one loads or stores.
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;

@@ -177,6 +177,175 @@ MUCC_DEVICE void pool_rows(Work const& work, Extents<Work::kRank> const& extents
   }
 }
 
+// ---- strips: the last axis is contiguous, and windows are small ---------------------------------------------------
+
+// Where the vectors of V columns lie from which a thread computes K neighbouring results. The first result's window
+// begins kAhead columns into the first of kVectors vectors, which is kFirst vectors from the strip.
+template <int V, int K, class Work>
+struct PoolStrip {
+  static constexpr int kLast = Work::kPooled - 1, kSize = Work::kSize[kLast], kStride = Work::kStride[kLast];
+  static constexpr int kPad = Work::kPad[kLast], kDilation = Work::kDilation[kLast];
+  static constexpr int kFirst = -((kPad + V - 1) / V), kAhead = -kPad - kFirst * V;
+  static constexpr int kReach = kAhead + (K - 1) * kStride + kDilation * (kSize - 1) + 1;
+  static constexpr int kVectors = (kReach + V - 1) / V;
+
+  // Whether a window has an element of a vector.
+  static MUCC_DEVICE constexpr bool wants(int vector) {
+    for (int k = 0; k < K; ++k)
+      for (int t = 0; t < kSize; ++t)
+        if ((kAhead + k * kStride + t * kDilation) / V == vector) return true;
+    return false;
+  }
+};
+
+// Whether the window of one of `kRun` neighbouring results has the element `ahead` after the first one's begin.
+template <int a, int kRun, class Work>
+MUCC_DEVICE constexpr bool pool_wants(int ahead) {
+  constexpr int kSize = Work::kSize[a], kStride = Work::kStride[a], kDilation = Work::kDilation[a];
+  for (int r = 0; r < kRun; ++r) {
+    int const tap = ahead - r * kStride;
+    if (tap >= 0 && tap < kDilation * (kSize - 1) + 1 && tap % kDilation == 0) return true;
+  }
+  return false;
+}
+
+// How many elements along an axis a mean divides by, of a window that may be behind the last one.
+template <int a, class Work>
+MUCC_DEVICE float pool_count_at(int64_t result, Extents<Work::kPooled> const& source) {
+  Position<Work::kRank, int64_t> p;
+  p.at[Work::kKept + a] = result;
+  return pool_count<a, Work>(p, source);
+}
+
+// A thread has K neighbouring results of each of kRun rows. It reads each row of the source once, in vectors, reduces the
+// windows along it in registers, and combines them down the rows. Results whose rows are no multiples of K are exchanged
+// within a warp, so that neighbouring lanes store neighbouring ones.
+template <int V, int K, bool kLoose, class Index, class Work>
+MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& extents,
+                             Extents<Work::kPooled> const& source, PoolStrips const& shape, Index total) {
+  using Kind = typename Work::Kind;
+  using Strip = PoolStrip<V, K, Work>;
+  constexpr int kRank = Work::kRank, kKept = Work::kKept, kLast = Work::kPooled - 1, kColumn = kRank - 1;
+  constexpr int kDown = kLast > 0 ? kLast - 1 : 0, kRow = kKept + kDown, kRun = Work::kRun;
+  constexpr int kVectors = Strip::kVectors, kStride = Strip::kStride, kDilation = Strip::kDilation;
+  constexpr int kRowStride = kLast > 0 ? Work::kStride[kDown] : 1, kRowDilation = kLast > 0 ? Work::kDilation[kDown] : 1;
+  constexpr int kRowReach = kLast > 0 ? kRowDilation * (Work::kSize[kDown] - 1) + 1 : 1;
+  constexpr int kRows = (kRun - 1) * kRowStride + kRowReach, kPlanes = kLast > 1 ? Work::kSize[0] : 1;
+  constexpr bool kBeside = Work::kOutside[kLast] || kLoose;
+  __shared__ float exchanged[kLoose ? Work::kThreads / 32 : 1][kLoose ? 32 * K : 1];
+
+  Index const i = Index(blockIdx.x) * Work::kThreads + threadIdx.x;
+  bool const exists = i < total;
+  if (!kLoose && !exists) return;
+  Position<kRank, Index> p;
+  p.template split<0, kRank>(exists ? i : total - 1, extents.of);
+  p.at[kColumn] *= K;
+  if constexpr (kLast > 0) p.at[kRow] *= kRun;
+
+  int64_t const columns = source.of[kLast], strip = int64_t(p.at[kColumn]) * kStride;
+  Index column[kVectors];
+  bool has_columns[kVectors];
+#pragma unroll
+  for (int j = 0; j < kVectors; ++j) {
+    int64_t const at = strip + (Strip::kFirst + j) * V;
+    has_columns[j] = !kBeside || (at >= 0 && at < columns);
+    column[j] = Index(has_columns[j] ? at : at < 0 ? 0 : columns - V);
+  }
+  Lanes<K> y[kRun];
+#pragma unroll
+  for (int r = 0; r < kRun; ++r) y[r] = Lanes<K>(Kind::identity);
+  int64_t const first = kLast > 0 ? pool_first<kDown, Work>(p) : 0;
+#pragma unroll 1
+  for (int plane = 0; plane < kPlanes; ++plane) {
+    auto q = p;
+    bool const has_plane = pool_tap<0, (kLast > 1), Work>(p, q, plane, source);
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      if (kLast > 0 && !pool_wants<kDown, kRun, Work>(j)) continue;
+      bool has_row = has_plane;
+      if constexpr (kLast > 0) {
+        if constexpr (Work::kOutside[kDown] || Work::kTail) {
+          int64_t const row = first + j, rows = source.of[kDown];
+          bool const inside = row >= 0 && row < rows;
+          q.at[kRow] = Index(inside ? row : row < 0 ? 0 : rows - 1);
+          has_row = has_row && inside;
+        } else {
+          q.at[kRow] = Index(first + j);
+        }
+      }
+      float x[kVectors * V];
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (!Strip::wants(v)) continue;
+        q.at[kColumn] = column[v];
+        Lanes<V> const some = work.template values<V>(q);
+        bool const inside = has_row && has_columns[v];
+#pragma unroll
+        for (int e = 0; e < V; ++e) x[v * V + e] = inside ? some.of[e] : Kind::identity;
+      }
+      Lanes<K> along;
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        along.of[k] = x[Strip::kAhead + k * kStride];
+#pragma unroll
+        for (int t = 1; t < Strip::kSize; ++t)
+          along.of[k] = Kind::combine(along.of[k], x[Strip::kAhead + k * kStride + t * kDilation]);
+      }
+#pragma unroll
+      for (int r = 0; r < kRun; ++r) {
+        int const ahead = j - r * kRowStride;
+        if (ahead >= 0 && ahead < kRowReach && ahead % kRowDilation == 0) pool_combine<Kind>(y[r], along);
+      }
+    }
+  }
+
+  [[maybe_unused]] float counts[K];
+  if constexpr (Work::kMean && Work::kDivisor == 0) {
+    float before = 1;
+    if constexpr (kLast > 1) before = pool_count_at<0, Work>(p.at[kKept], source);
+#pragma unroll
+    for (int k = 0; k < K; ++k) counts[k] = before * pool_count_at<kLast, Work>(p.at[kColumn] + k, source);
+  }
+  [[maybe_unused]] int const lane = threadIdx.x % 32;
+  Index const begin = p.at[kColumn];
+#pragma unroll
+  for (int r = 0; r < kRun; ++r) {
+    if constexpr (kLast > 0) {
+      if (int64_t(p.at[kRow]) >= shape.rows) break;
+    }
+    if constexpr (Work::kMean) {
+      float down = float(Work::kDivisor == 0 ? 1 : Work::kDivisor);
+      if constexpr (kLast > 0 && Work::kDivisor == 0) down = pool_count_at<kDown, Work>(p.at[kRow], source);
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        y[r].of[k] = fast_div(y[r].of[k], Work::kDivisor == 0 ? down * counts[k] : down);
+      }
+    }
+    if constexpr (!kLoose) {
+      work.store(p, y[r]);
+    } else if (shape.warps) {
+      // A warp has strips of one row.
+      float(&mine)[32 * K] = exchanged[threadIdx.x / 32];
+      *reinterpret_cast<Pack<float, K>*>(mine + lane * K) = *reinterpret_cast<Pack<float, K> const*>(&y[r]);
+      __syncwarp();
+      Index const start = begin - Index(lane * K);
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        p.at[kColumn] = start + Index(k * 32 + lane);
+        if (exists && int64_t(p.at[kColumn]) < shape.columns) work.store(p, Lanes<1>(mine[k * 32 + lane]));
+      }
+      __syncwarp();
+    } else if (exists) {
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        p.at[kColumn] = begin + Index(k);
+        if (int64_t(p.at[kColumn]) < shape.columns) work.store(p, Lanes<1>(y[r].of[k]));
+      }
+    }
+    if constexpr (kLast > 0) ++p.at[kRow];
+  }
+}
+
 // ---- columns: an axis without a window is contiguous --------------------------------------------------------
 
 // Each thread has V columns and kRun neighbouring results along kSlide, whose windows share what they read.

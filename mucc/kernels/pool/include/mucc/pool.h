@@ -32,4 +32,11 @@ struct PoolShape {
   int width, height, pitch, ahead;
 };
 
+// Strips of neighbouring results: the rows and columns of results of a plane. With `warps`, the 32 strips of a warp are
+// neighbours along one row.
+struct PoolStrips {
+  int64_t rows, columns;
+  bool warps;
+};
+
 }  // namespace mucc

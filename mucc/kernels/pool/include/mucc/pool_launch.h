@@ -51,6 +51,33 @@ int launch_pool_rows(Call const& c, char const* stage, Code* codes, Op op, Exten
   return start(c, stage, codes[vector], geometry, parameters);
 }
 
+// Pools with the last axis contiguous and small windows. `codes` come by vectors and width of an index.
+template <class Op>
+int launch_pool_strips(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                       Extents<Op::kPooled> source) {
+  if (product(extents) == 0) return 0;
+  constexpr int kLast = Op::kRank - 1;
+  vector = vector && Op::kVector > 1 && source.of[Op::kPooled - 1] % Op::kVector == 0;
+  vector = vector && (Op::kLoose || extents.of[kLast] % Op::kOutputs == 0);
+  PoolStrips shape{Op::kPooled > 1 ? extents.of[kLast - 1] : 1, extents.of[kLast], false};
+  if (vector) {
+    int64_t const strips = blocks_of(extents.of[kLast], Op::kOutputs), whole = blocks_of(strips, 32) * 32;
+    shape.warps = Op::kLoose && 4 * (whole - strips) <= strips;
+    extents.of[kLast] = shape.warps ? whole : strips;
+  }
+  if (Op::kPooled > 1) extents.of[kLast - 1] = blocks_of(extents.of[kLast - 1], Op::kRun);
+  int64_t total = product(extents), widest = 0;
+  for (int64_t extent : source.of) widest = at_least(widest, extent);
+  bool const wide = at_least(total, widest) > INT32_MAX / 2;
+  int64_t const blocks = blocks_of(total, Op::kThreads);
+  if (blocks > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  auto narrow = uint32_t(total);
+  void* parameters[] = {&op, &extents, &source, &shape, wide ? static_cast<void*>(&total) : &narrow};
+  Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
+  return start(c, stage, codes[kVector * vector + kWide * wide], geometry, parameters);
+}
+
 // Pools with an axis contiguous that has no window. `codes` come by vectors and width of an index.
 template <class Op>
 int launch_pool_columns(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,

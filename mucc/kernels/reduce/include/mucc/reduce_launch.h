@@ -53,10 +53,15 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   }
   // Blocks share a result where there are few, as long as each has two rounds of loads: with many short blocks no
   // processor waits long for the last ones.
-  if (plan.blocks >= 8 * processors) return plan;
-  int64_t const parts = at_most(blocks_of(16 * processors, plan.blocks), length / (2 * items * side));
+  // Strips of long columns are shared anyway: short blocks end together.
+  bool const few = plan.blocks < 8 * processors;
+  if (!few && Op::kRows) return plan;
+  int64_t const wanted = blocks_of((few ? 16 : 128) * processors, plan.blocks);
+  int64_t const parts = at_most(wanted, length / ((few ? 2 : 16) * items * side));
   if (parts <= 1) return plan;
   plan.shape.chunk = blocks_of(length, parts);
+  // Chunks of rows begin with whole lines of memory.
+  if (Op::kRows) plan.shape.chunk = blocks_of(plan.shape.chunk, 32) * 32;
   plan.shape.tickets.parts = int(blocks_of(length, plan.shape.chunk));
   plan.tickets = plan.blocks;
   plan.blocks *= plan.shape.tickets.parts;

@@ -1,0 +1,38 @@
+"""Prepare pools: channels are last where results are read so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.rewriting import Pass, rewrite
+from mucc.kernels.channels import ChannelsLast
+
+
+class _Keep(ChannelsLast):
+    """`permute(max_pool(x), (0, 2, 3, 1))` -> `max_pool(x) channels_last`."""
+
+    def applies(self, op: Operation) -> bool:
+        return op.name == "mu.pool"
+
+
+@dataclass(frozen=True)
+class PreparePools(Pass):
+    """Let pools have results in the order that is read.
+
+    ```
+    %0 = mu.pool max %x : [N, C, P, Q]
+    %1 = mu.permute %0 order [0, 2, 3, 1]      ->      %1 = mu.pool max %x channels_last : [N, P, Q, C]
+    ```
+    """
+
+    name = "prepare-pools"
+
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
+        if any(inner.name == "mu.pool" for kernel in kernels for inner in kernel.body.block.ops):
+            rewrite(op, [_Keep()])
