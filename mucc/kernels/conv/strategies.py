@@ -22,12 +22,14 @@ LANES = 128
 """Instructions of threads that a multiprocessor issues in a cycle."""
 GATHERED = 80
 """Instructions in whose time a thread finds and loads an element by itself (measured on an H200)."""
-BLOCK_CYCLES = 900
+BLOCK_CYCLES = 2200
 """Cycles that a block of `tiles` takes besides, with three to a multiprocessor (likewise)."""
-COPIED_SHARE = 0.5
-"""What `tiles` reaches of the rate of mma.sync where x is whole pieces: 0.4 to 0.55 on an H200."""
-SUMMED, SPREAD = 3, 12
-"""Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one's
+COPIED_SHARE = 0.3
+"""What `tiles` reaches of the rate of mma.sync where x is whole pieces: 0.2 to 0.35 on an H200."""
+COPY_SHARE = 0.4
+"""What a copy of x to another order of axes reaches of the bandwidth (likewise)."""
+SUMMED, SPREAD = 9, 12
+"""Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
 
 FORMATS = ("bf16", "f16", "tf32")
@@ -152,7 +154,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
     bandwidth = card.datasheet["dram_bandwidth"]
     copied = layer.copied if way.by_pieces and layer.whole else 0
-    return max(computing, layer.moved / bandwidth) + copied / bandwidth
+    return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth)
 
 
 def choose(layer: Layer, facts: Facts) -> Strategy:

@@ -122,7 +122,7 @@ MUCC_DEVICE void stage_patch(Problem<typename Work::Element> const& problem, Pat
   using At = typename Patch<Work>::Shape;
   static constexpr int V = kVector ? 4 : 1, kLine = kVector ? At::kLine : At::extent(2);
   static constexpr int kSteps = kLine / V, kEach = At::extent(0) * At::extent(1) * kSteps, kCount = Of::kChunk * kEach;
-  static constexpr int kHeld = kVector ? 4 : 8;
+  static constexpr int kHeld = kVector || Work::kTogether > 2 ? 4 : 8;
   static constexpr bool kChannelsFirst = kVector || !Work::kChannelsInner;
   int const channels = int(problem.channels) - chunk * Of::kChunk;
   int first[3];
@@ -244,6 +244,13 @@ MUCC_DEVICE void add_step(float const* patch, int const (&base)[Patch<Work>::kBl
 #endif
 }
 
+// The greatest power of two that is no greater.
+MUCC_BOTH constexpr int power_within(int count) {
+  int power = 1;
+  while (power * 2 <= count) power *= 2;
+  return power;
+}
+
 // Computes and stores the results of a tile for one class along the first two axes.
 template <int V, class Work>
 MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, PatchPart const& at,
@@ -255,7 +262,7 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : kPlaces, kLines = Of::kAlongChannels ? kPlaces : Of::kN;
   static constexpr int kSteps = kAlong / V, kLane = V < 4 ? V : 4;
   // So many threads have neighbouring steps of a line; each stays at its steps, and goes from line to line.
-  static constexpr int kTogether = kSteps >= 256 ? 256 : kSteps >= 128 ? 128 : kSteps >= 64 ? 64 : kSteps >= 32 ? 32 : 8;
+  static constexpr int kTogether = power_within(kSteps < Of::kThreads ? kSteps : Of::kThreads);
   int64_t to[3];
   auto find = [&](int place) {
     int const w = place % (Of::kW * kLast), h = place / (Of::kW * kLast) % Of::kH, d = place / (Of::kW * kLast) / Of::kH;
@@ -266,7 +273,7 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
   };
   for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
     if (!Of::kAlongChannels && !find(step * V)) continue;
-#pragma unroll 4
+#pragma unroll(Work::kTogether > 2 ? 2 : 4)
     for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether) {
       int64_t const output = at.column + (Of::kAlongChannels ? step * V : line);
       if (output >= problem.outputs || (Of::kAlongChannels && !find(line))) continue;
