@@ -49,6 +49,8 @@ class PatchesWork(ConvWork):
                     f"static constexpr bool kAlongChannels = {along};",
                     *self.constants,
                     f"using Patches = mucc::conv::PatchTile<{numbers}, {flags}>;",
+                    f"static_assert(mucc::conv::PatchShape<Windows, Patches>::kShared == {tile.shared},",
+                    '              "as many bytes as the compiler counted");',
                 ],
                 work=self.work,
                 entries=self._entries(entry),
