@@ -46,8 +46,13 @@ def convolutions(d: Draft) -> None:
     reaches = [dilation * (size - 1) + 1 for size, dilation in zip(sizes, dilations, strict=True)]
     if transposed:
         pads = [min(p, (r - 1) // 2) for p, r in zip(pads, reaches, strict=True)]
-        places = [(e - 1) * s - 2 * p + r for e, s, p, r in zip(extents, strides, pads, reaches, strict=True)]
+        more = [min(d.c.pick((0, 0, 1, 2)), max(s, w) - 1) for s, w in zip(strides, dilations, strict=True)]
+        places = [
+            (e - 1) * s - 2 * p + r + m
+            for e, s, p, r, m in zip(extents, strides, pads, reaches, more, strict=True)
+        ]
     else:
+        more = [0] * axes
         extents = [max(e, r - 2 * p) for e, r, p in zip(extents, reaches, pads, strict=True)]
         places = [
             (e + 2 * p - r) // s + 1 for e, s, p, r in zip(extents, strides, pads, reaches, strict=True)
@@ -89,7 +94,7 @@ def convolutions(d: Draft) -> None:
             borders = [r - 1 - p for r, p in zip(reaches, pads, strict=True)]
         else:
             steps, borders = strides, pads
-        around = [p for border in reversed(borders) for p in (border, border)]
+        around = [p for b, m in zip(reversed(borders), reversed(more), strict=True) for p in (b, b + m)]
         seen = _seen(torch.nn.functional.pad(x, around), sizes, steps, dilations)
         seen = seen.unflatten(1, (groups, inputs)).movedim(2, 2 + axes).flatten(2, 1 + axes).flatten(3)
         return seen, w.unflatten(0, (groups, outputs)).flatten(2).mT
@@ -105,6 +110,8 @@ def convolutions(d: Draft) -> None:
         return str(numbers[0]) if axes == 1 else f"({', '.join(map(str, numbers))})"
 
     function = "conv_transpose" if transposed else "conv"
+    if any(more):
+        suffix = f", output_pad={text(more)}{suffix}"
     options = f"stride={text(strides)}, pad={text(pads)}, dilation={text(dilations)}, groups={groups}{suffix}"
     y = Expr(f"{function}({x.text}, {w.text}, {options})", dtype, (batch, groups * outputs, *places), compute)
     if last[2]:

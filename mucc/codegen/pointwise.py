@@ -50,7 +50,7 @@ _MEMBERS = words(
     Op Work Kind Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared
     result count extents total rows length chunk codes inside index
     kChannels kOutputs kChannelsInner kVectorX kVectorW kAlongChannels kVectors kRun kChannelAxis Element
-    Format Shape Windows problem
+    Format Shape Windows Wide Patches kTogether kLines kLineRun problem
     """
 )
 

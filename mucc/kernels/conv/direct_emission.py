@@ -8,6 +8,14 @@ from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
 
+LINE = 4
+"""Outputs of a thread along the last axis, where x is read by vectors: `kWide` of mucc/conv_direct.cuh."""
+
+MOST_TAPS, FEW_TAPS = 49, 21
+"""The most taps of a plane that leave registers for anything else, and for a long run."""
+
+LONG_RUN = 8
+
 RUN = 4
 """Outputs of a thread along the second spatial axis."""
 
@@ -24,6 +32,28 @@ class DirectWork(ConvWork):
         return 1 if self.geometry.transposed or rows == 1 or self.windows[1].size == 1 else RUN
 
     @property
+    def has_lines(self) -> bool:
+        """Whether x may be read by vectors along the last axis, where neighbouring results lie."""
+        extent, window = self.conv.x_dims[-1], self.windows[-1]
+        aligned = not (isinstance(extent, int) and extent % LINE)
+        adjacent = self.x.spatial[-1].is_one and not self.along_channels and self.fast == len(self.space) - 1
+        small = window.size * self.windows[1].size <= MOST_TAPS and window.dilation * window.size <= MOST_TAPS
+        return adjacent and aligned and small and not self.geometry.transposed
+
+    @property
+    def line_run(self) -> int:
+        """Rows of a thread that reads lines, of which it has LINE outputs each."""
+        rows = self.conv.places[-2] if len(self.space) > 3 else 1
+        size = self.windows[1].size
+        if rows == 1:
+            return 1
+        return LONG_RUN if size > 1 and size * self.windows[2].size <= FEW_TAPS else RUN
+
+    @property
+    def widest(self) -> int:
+        return min(super().widest, LINE) if self.has_lines else super().widest
+
+    @property
     def has_vectors(self) -> bool:
         """Whether channels are groups of their own, adjacent in all tensors."""
         adjacent = self.x.strides[1].is_one and self.w.strides[0].is_one and self.along_channels
@@ -37,9 +67,9 @@ class DirectWork(ConvWork):
                 fast=self.fast,
                 constants=[
                     f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
-                    f"static constexpr int kRun = {self.run};",
+                    f"static constexpr int kRun = {self.run}, kLineRun = {self.line_run};",
                     f"static constexpr bool kAlongChannels = {flag(along)}, "
-                    f"kVectors = {flag(self.has_vectors)};",
+                    f"kVectors = {flag(self.has_vectors)}, kLines = {flag(self.has_lines)};",
                     *self.constants,
                 ],
                 work=self.work,
@@ -52,8 +82,11 @@ class DirectWork(ConvWork):
     def _entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `launch_direct`."""
         given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
-        ways = [("", "1"), ("_vector", "Op::kVector")][: 1 + self.has_vectors]
+        ways = [("direct", "direct<1>")]
+        if self.has_lines:
+            ways += [("lines", "lines<1>"), ("lines_vector", "lines<Op::kVector>")]
+        if self.has_vectors:
+            ways.append(("direct_vector", "direct<Op::kVector>"))
         return [
-            Entry(f"{entry}_direct{name}", given, f"mucc::conv::direct<{lanes}>(op, problem)")
-            for name, lanes in ways
+            Entry(f"{entry}_{name}", given, f"mucc::conv::{function}(op, problem)") for name, function in ways
         ]

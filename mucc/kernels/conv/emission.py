@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -107,6 +108,12 @@ class ConvWork(AcrossWork):
         if self.along_channels or self.conv.channel_axis == 1:
             return self.conv.channel_axis if self.along_channels else len(self.space) - 1
         return len(self.space) - 2
+
+    @property
+    def widest(self) -> int:
+        """The results of a vector, as many as divide those that lie next to each other."""
+        extent = self.space[self.fast]
+        return math.gcd(super().widest, extent) if isinstance(extent, int) else super().widest
 
     @property
     def constants(self) -> list[str]:

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from mucc.dialects.mu import window_rules
 from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_bytes
+from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, Geometry
 from mucc.kernels.traffic import LARGE
 from mucc.library import extents
@@ -32,6 +34,16 @@ class Layer(NamedTuple):
     """Bytes of x, the weights and the result."""
     classes: int = 1
     """Classes of outputs that see different taps."""
+    windows: tuple[Window, ...] = ()
+    places: tuple[int, ...] = ()
+    """Extents of the result along its spatial axes."""
+    transposed: bool = False
+    channels_known: bool = True
+    """Whether channels are a number of the program."""
+    vectors: bool = False
+    """Whether x can be read four neighbours along the last spatial axis at a time."""
+    copied: int = 0
+    """Bytes that a copy of x to another order of axes moves, which strategies of whole pieces need."""
 
 
 def _layer(
@@ -63,6 +75,12 @@ def _layer(
         whole,
         moved,
         classes,
+        tuple(window_rules.windows([int(d) for d in w[2:]], *geometry[:3])),
+        tuple(map(size, result[2:])),
+        geometry.transposed,
+        isinstance(x[1], int),
+        isinstance(x[-1], int) and x[-1] % 4 == 0,
+        2 * element_bytes * math.prod(map(size, x)),
     )
 
 

@@ -47,8 +47,13 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     geometry = geometry_of(anchor)
     x = _readable(builder, stage, anchor.operand)
     w = _readable(builder, stage, anchor.weight)
-    strategy = choose(layer_of(anchor, geometry), get_target(builder.target).facts)
-    by_pieces = strategy is not Strategy.DIRECT
+    layer = layer_of(anchor, geometry)
+    layer = layer._replace(
+        copied=0 if x.unit_axis == 1 else layer.copied,
+        vectors=layer.vectors and x.unit_axis == len(stage.space) - 1,
+    )
+    strategy = choose(layer, get_target(builder.target).facts)
+    by_pieces = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
     inner = 1 if by_pieces and not geometry.transposed else 0
     if by_pieces and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
+from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
 from mucc.target import WARPGROUPS
@@ -19,12 +20,17 @@ from mucc.target.facts import Facts
 
 LANES = 128
 """Instructions of threads that a multiprocessor issues in a cycle."""
-GATHERED = 16
-"""Instructions for an element that a thread finds and loads by itself (counted in the code for sm_90a)."""
-COPIED_SHARE = 0.5
-"""What `tiles` reaches of the rate of mma.sync where x is whole pieces: 0.4 to 0.55 on an H200."""
-SUMMED = 3
-"""Instructions for a multiply-add of `direct`, with its share of loads and addresses (likewise)."""
+GATHERED = 80
+"""Instructions in whose time a thread finds and loads an element by itself (measured on an H200)."""
+BLOCK_CYCLES = 2200
+"""Cycles that a block of `tiles` takes besides, with three to a multiprocessor (likewise)."""
+COPIED_SHARE = 0.3
+"""What `tiles` reaches of the rate of mma.sync where x is whole pieces: 0.2 to 0.35 on an H200."""
+COPY_SHARE = 0.4
+"""What a copy of x to another order of axes reaches of the bandwidth (likewise)."""
+SUMMED, SPREAD = 9, 12
+"""Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
+(counted in the code for sm_90a)."""
 
 FORMATS = ("bf16", "f16", "tf32")
 """The formats that warpgroups multiply."""
@@ -37,6 +43,8 @@ class Way(ABC):
     """A strategy with its legality rule and its cost."""
 
     strategy: ClassVar[Strategy]
+    by_pieces: ClassVar[bool] = False
+    """Whether x is copied in pieces along its channels, which then have to be adjacent."""
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         """Return why the strategy is not legal, as a clause; None if it is."""
@@ -54,7 +62,7 @@ class Way(ABC):
 class Tiles(Way):
     """As a product of matrices: whole tiles are computed, whatever part of them the groups fill."""
 
-    strategy = Strategy.TILES
+    strategy, by_pieces = Strategy.TILES, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
@@ -70,7 +78,7 @@ class Tiles(Way):
         if compute in FORMATS and layer.whole:
             rate *= COPIED_SHARE
         found = 0.0 if layer.whole else elements * GATHERED / LANES
-        return 2 * elements * tile.columns / rate + found
+        return 2 * elements * tile.columns / rate + found + blocks * BLOCK_CYCLES
 
 
 class Warpgroups(Way):
@@ -79,7 +87,7 @@ class Warpgroups(Way):
     Calls whose tensors it cannot map are computed as by `Tiles`.
     """
 
-    strategy = Strategy.WARPGROUPS
+    strategy, by_pieces = Strategy.WARPGROUPS, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         if facts.name not in WARPGROUPS:
@@ -101,6 +109,28 @@ class Warpgroups(Way):
         return wide_cycles(best_tile(layer, facts), layer, facts)
 
 
+class Patches(Way):
+    """As a product whose left factor is read from a patch of x in shared memory, in any order of axes."""
+
+    strategy = Strategy.PATCHES
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        if layer.compute not in FORMATS:
+            return f"factors are multiplied as tf32, which holds {', '.join(FORMATS)}"
+        if best_patch(layer, facts, along=True) is None or best_patch(layer, facts, along=False) is None:
+            return "no tile of outputs fits"
+        return None
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        tile = best_patch(layer, facts, along=not layer.vectors)
+        return tile.text if tile else ""
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        tile = best_patch(layer, facts, along=False)
+        assert tile is not None, "the strategy is legal"
+        return patch_cycles(tile, layer, facts)
+
+
 class Direct(Way):
     """Multiply-adds of single outputs, and nothing else."""
 
@@ -108,10 +138,10 @@ class Direct(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows
-        return sums * layer.channels * layer.taps * SUMMED / LANES
+        return sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Tiles(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
@@ -122,7 +152,9 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     """Estimate the time of a strategy on the target's first card, no less than memory takes."""
     card = facts.devices[0]
     computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
-    return max(computing, layer.moved / card.datasheet["dram_bandwidth"])
+    bandwidth = card.datasheet["dram_bandwidth"]
+    copied = layer.copied if way.by_pieces and layer.whole else 0
+    return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth)
 
 
 def choose(layer: Layer, facts: Facts) -> Strategy:
@@ -134,6 +166,8 @@ def choose(layer: Layer, facts: Facts) -> Strategy:
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:
     """Say what each strategy would take for a kernel's convolution, the chosen one first."""
     layer = layer_of_kernel(op, sizes)
+    if op.strategy.data in {way.strategy for way in WAYS if way.by_pieces}:
+        layer = layer._replace(copied=0)
     lines: list[str] = []
     for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):
         refused = way.refused(layer, facts)

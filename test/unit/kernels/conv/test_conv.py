@@ -143,7 +143,9 @@ def program(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lower, "choose", forced(strategy))
         compilation = compile_text(Source("k.mcu", request.param))
-    return Program.of(compilation, tmp_path_factory.mktemp("conv"))
+    program = Program.of(compilation, tmp_path_factory.mktemp("conv"))
+    program.library.on_host_sm_count(1)  # so that blocks compute several tiles
+    return program
 
 
 def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
@@ -168,3 +170,78 @@ def test_tiles_of_warpgroups_agree_with_the_interpreter(
     for info in program.kernels:
         for seed, align in ((0, 16), (1, 2)):
             run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align)
+
+
+PATCHES = f"""
+kernel chunks(x: f32[2, 70, 6, 8], w: f32[9, 70, 3, 3], b: f32[9, 1, 1]) -> f32[2, 9, 6, 8] {{
+  return relu(conv(x, w, pad=1) + b)
+}}
+kernel kept(x: bf16[3, 9, 21, 5] {NHWC}, w: bf16[20, 9, 3, 2] {NHWC}) -> bf16[3, 10, 2, 20] {{
+  return permute(conv(x, w, stride=2), (0, 2, 3, 1))
+}}
+kernel pointwise[C](x: f32[2, C, 9, 16], w: f32[40, C, 1, 1]) -> f32[2, 40, 9, 16] {{ return conv(x, w) }}
+kernel moved(x: f16[1, 3, 12, 20], w: f16[16, 3, 5, 7], r: f16[1, 16, 6, 10]) -> f16[1, 16, 6, 10] {{
+  return conv(x, w, stride=2, pad=(2, 3)) + r
+}}
+kernel classes(x: f32[2, 24, 3, 4, 8], w: f32[24, 5, 3, 4, 5]) -> f32[2, 15, 6, 9, 15] {{
+  return conv_transpose(x, w, stride=2, pad=(1, 1, 2), groups=3, output_pad=(1, 1, 0))
+}}
+kernel sparse(x: f32[1, 4, 3, 4], w: f32[4, 6, 2, 3]) -> f32[1, 6, 11, 24] {{
+  return conv_transpose(x, w, stride=(4, 5), dilation=(2, 3), output_pad=(0, 2))
+}}
+kernel turned(x: bf16[2, 16, 5, 4] {NHWC}, w: bf16[16, 24, 3, 3]) -> bf16[2, 5, 4, 24] {{
+  return permute(conv_transpose(x, w, pad=1), (0, 2, 3, 1))
+}}
+kernel placed(x: f32[2, 2, 6, 8], w: f32[3, 2, 3, 3]) -> f32[2, 3, 7, 9] {{
+  return conv(pad(x, (2, 1), (1, 2)), w)
+}}
+kernel line(x: f32[2, 6, 300], w: f32[8, 3, 4]) -> f32[2, 8, 151] {{
+  return conv(x, w, stride=2, pad=2, groups=2)
+}}
+"""
+
+
+@pytest.mark.parametrize("align", [4, 16])
+def test_patches_agree_with_the_interpreter(
+    align: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lower, "choose", forced(Strategy.PATCHES))
+    compilation = compile_text(Source("k.mcu", PATCHES))
+    kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]
+    assert {op.strategy.data for op in kernels if isinstance(op, ConvKernelOp)} == {Strategy.PATCHES}
+    program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(2)
+    for info in program.kernels:
+        for seed in (0, 1):
+            run(program, info, dict.fromkeys(info.dims, 3 + seed * 61), seed, align=align)
+
+
+LINES = """
+kernel usual(x: f32[2, 6, 21, 12], w: f32[6, 1, 3, 3]) -> f32[2, 6, 21, 12] {
+  return conv(x, w, pad=1, groups=6)
+}
+kernel pairs(x: f32[2, 3, 9, 16], w: f32[6, 1, 3, 3], b: f32[6, 1, 1]) -> f32[2, 6, 7, 14] {
+  return conv(x, w, groups=3) + b
+}
+kernel odd(x: bf16[1, 4, 13, 20], w: bf16[4, 1, 7, 7]) -> bf16[1, 4, 7, 9] {
+  return conv(x, w, stride=2, pad=(3, 2), groups=4)
+}
+kernel tall(x: f32[2, 4, 30, 8], w: f32[4, 1, 3, 1]) -> f32[2, 4, 28, 8] { return conv(x, w, groups=4) }
+kernel dilated(x: f16[2, 4, 5, 6, 24], w: f16[8, 2, 2, 3, 3]) -> f16[2, 8, 4, 4, 22] {
+  return conv(x, w, pad=(0, 1, 2), dilation=(1, 2, 3), groups=2)
+}
+kernel line[N](x: f32[N, 4, 36], w: f32[4, 1, 4], y: f32[N, 4, 35]) -> f32[N, 4, 35] {
+  return conv(x, w, pad=1, groups=4) + y
+}
+"""
+
+
+@pytest.mark.parametrize("align", [4, 16])
+def test_lines_agree_with_the_interpreter(
+    align: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
+    program = Program.of(compile_text(Source("k.mcu", LINES)), tmp_path)
+    for info in program.kernels:
+        for seed in (0, 1):
+            run(program, info, dict.fromkeys(info.dims, 2), seed, align=align)

@@ -525,9 +525,10 @@ MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem) {
   };
   Part part;
   part.column = next(problem.column_tiles) * Shape::kN;
+  // Classes lie between each other in memory: L2 puts together what blocks of the same time store.
+  int rest = int(next(W::kClasses));
   part.row = next(problem.row_tiles) * Shape::kM;
-  part.group = next(problem.groups);
-  int rest = int(index);
+  part.group = index;
 #pragma unroll
   for (int a = 2; a >= 0; --a) {
     int const count = W::kTransposed ? W::stride(a) : 1;
@@ -584,12 +585,7 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
                         Part const& at, Row const* rows, float const* tile) {
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : Of::kM, kLines = Of::kAlongChannels ? Of::kM : Of::kN;
   static constexpr int kSteps = kAlong / V;
-  for (int i = int(threadIdx.x); i < kSteps * kLines; i += Of::kThreads) {
-    int const line = i / kSteps, first = i % kSteps * V;
-    int const r = Of::kAlongChannels ? line : first;
-    int64_t const output = at.column + (Of::kAlongChannels ? first : line);
-    Row const row = rows[r];
-    if (row.batch < 0 || output >= problem.outputs) continue;
+  auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
     Lanes<V> value;
 #pragma unroll
     for (int v = 0; v < V; v += V < 4 ? V : 4) {
@@ -598,6 +594,24 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
       for (int u = 0; u < (V < 4 ? V : 4); ++u) value.of[v + u] = some.of[u];
     }
     work.store(position<Work>(axes, row, at.group * problem.outputs + output), value);
+  };
+  if constexpr (Of::kAlongChannels) {
+    for (int i = int(threadIdx.x); i < kSteps * kLines; i += Of::kThreads) {
+      int const line = i / kSteps, first = i % kSteps * V;
+      Row const row = rows[line];
+      if (row.batch >= 0 && at.column + first < problem.outputs) finish_one(row, line, first, at.column + first);
+    }
+  } else {
+    // A thread stays at its positions, whose places are found once, and goes from channel to channel.
+    static constexpr int kTogether = kSteps < Of::kThreads ? kSteps : Of::kThreads;
+    static_assert(kSteps % kTogether == 0 && Of::kThreads % kTogether == 0, "equal shares");
+    for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
+      Row const row = rows[step * V];
+      if (row.batch < 0) continue;
+#pragma unroll 4
+      for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether)
+        if (at.column + line < problem.outputs) finish_one(row, line, step * V, at.column + line);
+    }
   }
 }
 

@@ -1,4 +1,5 @@
-// The geometry of convolutions: what the host fills in and kernels of conv.cuh, conv_wgmma.cuh and conv_direct.cuh follow.
+// The geometry of convolutions: what the host fills in and kernels of conv.cuh, conv_patches.cuh, conv_wgmma.cuh and
+// conv_direct.cuh follow.
 #pragma once
 
 #include <mucc/tensor_map.h>
@@ -104,6 +105,75 @@ struct WideShape {
   static constexpr int kAlignment = 1024;  // of stages, as the swizzle counts rows
   static constexpr int kShared = kAlignment + kTiles + kRows + kBarriers;
   static_assert(kM % (64 * kGroups) == 0 && kN % 8 == 0, "whole instructions and swizzles");
+};
+
+// How a block of conv_patches.cuh computes a tile of kD x kH x kW outputs of a class by kN channels: channels of x are staged
+// kChunk at a time, and weights all at once with kResident, else kPanel places along K at a time. `kWhole`: all channels of a
+// group are one chunk.
+template <int kD_, int kH_, int kW_, int kN_, int kWarpsN_, int kChunk_, int kPanel_, bool kResident_, bool kWhole_,
+          bool kAlongChannels_>
+struct PatchTile {
+  static constexpr int kD = kD_, kH = kH_, kW = kW_, kM = kD * kH * kW, kN = kN_, kWarpsN = kWarpsN_;
+  static constexpr int kChunk = kChunk_, kPanel = kPanel_, kThreads = 256;
+  static constexpr bool kResident = kResident_, kWhole = kWhole_, kAlongChannels = kAlongChannels_;
+  MUCC_BOTH static constexpr int tile(int a) { return a == 0 ? kD : a == 1 ? kH : kW; }
+};
+
+// The patch of x that such a tile reads, and what its block keeps in shared memory.
+template <class W, class Of>
+struct PatchShape {
+  static constexpr int kLast = W::kTransposed ? W::stride(2) : 1;  // classes along the last axis
+  static constexpr bool kWhole = Of::kWhole;
+  // The axis `a` of a class, whose outputs are not counted.
+  MUCC_BOTH static constexpr Axis axis_of(int a, int index) {
+    if (!W::kTransposed) return axis<W>(a, 0, 0);
+    int const residue = a == 2   ? index % W::stride(2)
+                        : a == 1 ? index / W::stride(2) % W::stride(1)
+                                 : index / W::stride(2) / W::stride(1);
+    return axis<W>(a, residue, 0);
+  }
+  MUCC_BOTH static constexpr int taps(int index) {
+    return axis_of(0, index).taps * axis_of(1, index).taps * axis_of(2, index).taps;
+  }
+  // The first place along K of a class among those of all, for a chunk; they begin at multiples of 8.
+  MUCC_BOTH static constexpr int first(int index) {
+    int sum = 0;
+    for (int i = 0; i < index; ++i) sum += (taps(i) * Of::kChunk + 7) / 8 * 8;
+    return sum;
+  }
+  // The lowest and the highest index of x that the first output of any class reads.
+  MUCC_BOTH static constexpr int reach(int a, bool highest) {
+    int low = 1 << 30, high = -(1 << 30);
+    for (int residue = 0; residue < (W::kTransposed ? W::stride(a) : 1); ++residue) {
+      Axis const at = axis<W>(a, residue, 0);
+      for (int i = 0; i < at.taps; ++i) {
+        int const in = at.first_in + i * at.in_move;
+        low = in < low ? in : low;
+        high = in > high ? in : high;
+      }
+    }
+    return highest ? high : low;
+  }
+  MUCC_BOTH static constexpr int lowest(int a) { return reach(a, false); }
+  MUCC_BOTH static constexpr int step(int a) { return W::kTransposed ? 1 : W::stride(a); }
+  MUCC_BOTH static constexpr int extent(int a) {
+    return (Of::tile(a) - 1) * step(a) + reach(a, true) - reach(a, false) + 1;
+  }
+  // A line begins at a multiple of four elements of x, as tiles do.
+  static constexpr int kShift = (reach(2, false) % 4 + 4) % 4;
+  static constexpr int kLine = (extent(2) + kShift + 3) / 4 * 4;
+  MUCC_BOTH static constexpr int pitch(int a) { return a == 2 ? 1 : a == 1 ? kLine : kLine * extent(1); }
+  // Of a channel, and of a place along K: eight banks apart.
+  static constexpr int kPitch = (kLine * extent(1) * extent(0) + 23) / 32 * 32 + 8;
+  static constexpr int kWeightPitch = (Of::kN + 23) / 32 * 32 + 8;
+  static constexpr int kPlaces = Of::kM * kLast;
+  static constexpr int kOutPitch = Of::kAlongChannels ? Of::kN + 8 : kPlaces + 4;
+  static constexpr int kOut = (Of::kAlongChannels ? kPlaces : Of::kN) * kOutPitch * 4;  // bytes
+  static constexpr int kStaged = Of::kChunk * kPitch * 4;
+  static constexpr int kFront = ((kStaged > kOut ? kStaged : kOut) + 127) / 128 * 128;
+  static constexpr int kDepths = first(W::kClasses);
+  static constexpr int kWeightBytes = (Of::kResident ? kDepths : Of::kPanel) * kWeightPitch * 4;
+  static constexpr int kShared = kFront + kWeightBytes + (kDepths + W::kClasses) * 8;
 };
 
 // How the copy engine sees the operands: x once for each class of outputs.

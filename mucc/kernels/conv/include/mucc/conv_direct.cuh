@@ -182,6 +182,86 @@ MUCC_DEVICE void gather(Problem<typename Work::Element> const& problem, Start<Wo
         }
 }
 
+static constexpr int kWide = 4;  // outputs of each row that a thread of `lines` has
+
+// How a line of x that kWide outputs see is read: `kShift` elements before it, so that vectors of kWide begin at multiples.
+template <class W>
+struct LineShape {
+  static constexpr int kShift = (kWide - W::pad(2) % kWide) % kWide;
+  static constexpr int kReach = (kWide - 1) * W::stride(2) + (W::size(2) - 1) * W::dilation(2) + 1;
+  static constexpr int kVectors = (kShift + kReach + kWide - 1) / kWide;
+};
+
+// The same as `direct` for x whose last axis is adjacent in memory, and read by vectors; a thread has kWide columns of each row.
+template <int V, class Work>
+MUCC_DEVICE void lines(Work const& work, Problem<typename Work::Element> const& problem) {
+  using T = typename Work::Element;
+  using W = typename Work::Windows;
+  using Of = LineShape<W>;
+  int64_t index = int64_t(blockIdx.x) * Work::kThreads + threadIdx.x;
+  if (index >= problem.row_tiles) return;
+  int const column = int(take(index, (problem.out[2] + kWide - 1) / kWide)) * kWide;
+  int const row = int(take(index, (problem.out[1] + Work::kLineRun - 1) / Work::kLineRun)) * Work::kLineRun;
+  int const plane = int(take(index, problem.out[0]));
+  int64_t const output = take(index, problem.groups * problem.outputs), batch = index;
+  int64_t group = output;
+  int64_t const within = Work::kOutputs == 1 ? 0 : take(group, problem.outputs);
+  T const* const x_group = problem.x + batch * problem.x_batch + group * problem.channels * problem.x_channel;
+  T const* const w_group = problem.w + group * problem.w_group + within * problem.w_output;
+  float sums[Work::kLineRun][kWide] = {};
+  int const first_row = row * W::stride(1) - W::pad(1), first_column = column * W::stride(2) - W::pad(2) - Of::kShift;
+  static constexpr int kRows = (Work::kLineRun - 1) * W::stride(1) + (W::size(1) - 1) * W::dilation(1) + 1;
+  for (int64_t c = 0; c < (Work::kChannels ? Work::kChannels : problem.channels); ++c) {
+    for (int p = 0; p < W::size(0); ++p) {
+      int const in_plane = plane * W::stride(0) - W::pad(0) + p * W::dilation(0);
+      if (!has(problem, 0, in_plane)) continue;
+      T const* const x = x_group + c * problem.x_channel + in_plane * problem.x_at[0];
+      T const* const w = w_group + c * problem.w_channel + p * problem.w_at[0];
+      float weights[W::size(1)][W::size(2)];
+#pragma unroll
+      for (int r = 0; r < W::size(1); ++r)
+#pragma unroll
+        for (int s = 0; s < W::size(2); ++s) weights[r][s] = widen(w[r * problem.w_at[1] + s * problem.w_at[2]]);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        float line[Of::kVectors * kWide];
+        bool const inside = has(problem, 1, first_row + i);
+        T const* const from = x + (first_row + i) * problem.x_at[1] + first_column;
+#pragma unroll
+        for (int v = 0; v < Of::kVectors; ++v) {
+          auto const some = lanes_if<kWide, true>(inside && has(problem, 2, first_column + v * kWide), from + v * kWide, 1);
+#pragma unroll
+          for (int u = 0; u < kWide; ++u) line[v * kWide + u] = some.of[u];
+        }
+#pragma unroll
+        for (int run = 0; run < Work::kLineRun; ++run)
+#pragma unroll
+          for (int r = 0; r < W::size(1); ++r) {
+            if (run * W::stride(1) + r * W::dilation(1) != i) continue;
+#pragma unroll
+            for (int s = 0; s < W::size(2); ++s)
+#pragma unroll
+              for (int u = 0; u < kWide; ++u)
+                sums[run][u] += line[Of::kShift + u * W::stride(2) + s * W::dilation(2)] * weights[r][s];
+          }
+      }
+    }
+  }
+#pragma unroll
+  for (int run = 0; run < Work::kLineRun; ++run) {
+    if (row + run >= problem.out[1]) break;
+#pragma unroll
+    for (int u = 0; u < kWide; u += V) {
+      if (column + u >= problem.out[2]) break;
+      Lanes<V> value;
+#pragma unroll
+      for (int v = 0; v < V; ++v) value.of[v] = sums[run][u + v];
+      int64_t const to[3] = {plane, row + run, column + u};
+      work.store(place_of<Work>(batch, output, to), value);
+    }
+  }
+}
+
 template <int V, class Work>
 MUCC_DEVICE void direct(Work const& work, Problem<typename Work::Element> const& problem) {
   int64_t const index = int64_t(blockIdx.x) * Work::kThreads + threadIdx.x;

@@ -4,6 +4,8 @@
 #include <mucc/conv.h>
 #include <mucc/pointwise.h>
 
+#include <cstdlib>
+
 namespace mucc::conv {
 
 constexpr int64_t kMostAlong = int64_t(1) << 30;  // what kernels count in 32 bits
@@ -191,8 +193,48 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }
 
+// Whether x can be read four neighbours along the last axis at a time.
+template <class T>
+bool lines_fit(Problem<T> const& p) {
+  bool fits = reinterpret_cast<uintptr_t>(p.x) % (4 * sizeof(T)) == 0 && p.x_at[2] == 1 && p.low[2] == 0 && p.count[2] % 4 == 0;
+  fits = fits && (p.batch == 1 || p.x_batch % 4 == 0) && (p.channels * p.groups == 1 || p.x_channel % 4 == 0);
+  for (int a = 0; a < 2; ++a) fits = fits && (p.low[a] + p.count[a] == 1 || p.x_at[a] % 4 == 0);
+  return fits;
+}
+
+// Launches as many blocks as run at the same time, of which each computes every so many tiles. `codes` has a kernel of single
+// elements, with kVectorX one that reads vectors of x, and last the best one that stores vectors.
+template <class Op>
+int launch_patches(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                   Problem<typename Op::Element> problem) {
+  using W = typename Op::Windows;
+  using Of = typename Op::Patches;
+  using Shape = PatchShape<W, Of>;
+  if (check<W>(c, stage, problem)) return 1;
+  problem.column_tiles = blocks_of(problem.outputs, Of::kN);
+  int64_t const alike = problem.column_tiles * problem.groups;  // tiles with the same positions
+  int64_t& tiles = problem.row_tiles;
+  tiles = alike * problem.batch;
+  for (int a = 0; a < 3; ++a)
+    tiles *= blocks_of(W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a], Of::tile(a));
+  int64_t weights = (problem.outputs - 1) * std::abs(problem.w_output) + (problem.channels - 1) * std::abs(problem.w_channel);
+  for (int a = 0; a < 3; ++a) weights += (W::size(a) - 1) * std::abs(problem.w_at[a]);
+  if (tiles > INT32_MAX || weights > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results or weights for one launch", c.kernel->name, stage);
+  bool const reads = Op::kVectorX && lines_fit(problem);
+  vector = vector && reads == Op::kVectorX &&
+           (Of::kAlongChannels ? problem.outputs % Op::kVector == 0 : problem.out[2] % Op::kVector == 0);
+  int64_t blocks = int64_t(c.sm_count) * Op::kTogether;
+  // A block keeps its weights where its tiles have the same columns.
+  if (blocks > alike) blocks -= blocks % alike;
+  void* parameters[] = {&op, &problem};
+  Geometry geometry{{unsigned(tiles < blocks ? tiles : blocks), 1, 1}, unsigned(Of::kThreads)};
+  geometry.shared = unsigned(Shape::kShared);
+  return start(c, stage, codes[reads + vector], geometry, parameters);
+}
+
 // Launches a thread for each run of outputs. `codes` has a kernel of single elements, and where results and x are adjacent
-// along channels one of vectors.
+// along channels one of vectors; with kLines two that read x by vectors along the last axis, and store elements and vectors.
 template <class Op>
 int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                   Problem<typename Op::Element> problem) {
@@ -202,6 +244,15 @@ int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<
   bool const wide = Op::kVectors && vector && outputs % Op::kVector == 0 && vectors_fit<W>(problem, Op::kVector);
   int64_t const along = Op::kAlongChannels && wide ? outputs / Op::kVector : outputs;
   int64_t& items = problem.row_tiles;
+  if (Op::kLines && lines_fit(problem)) {
+    items = problem.batch * outputs * problem.out[0] * blocks_of(problem.out[1], Op::kLineRun) * blocks_of(problem.out[2], 4);
+    int64_t const blocks = blocks_of(items, Op::kThreads);
+    if (blocks > INT32_MAX)
+      return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+    void* parameters[] = {&op, &problem};
+    Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
+    return start(c, stage, codes[1 + (vector && problem.out[2] % Op::kVector == 0)], geometry, parameters);
+  }
   items = problem.batch * along * problem.out[0] * blocks_of(problem.out[1], Op::kRun) * problem.out[2];
   int64_t const blocks = blocks_of(items, Op::kThreads);
   if (blocks > INT32_MAX)
