@@ -4,8 +4,8 @@
 // of the values weighted by them, which are scaled down when a larger score comes.
 //
 // The compiler writes `Op`, the operands, and `Work` upon it: `score(position, product)` is the score of a query and a key
-// from their product, and `store<V>(position, results, to)` has `to` write what is computed of V neighbouring results. Positions are leading indices, query,
-// and key or column.
+// from their product, and `store<V>(position, results, to)` has `to` write what is computed of V neighbouring results.
+// Positions are leading indices, query, and key or column.
 #pragma once
 
 #include <mucc/attention.h>

@@ -1,9 +1,10 @@
 // Attention of a few queries with many keys, whose time is that of reading keys and values.
 //
 // Heads that share keys are rows of one tile of 16 queries. `parts` blocks divide the keys that a tile sees. Each warp of a
-// block has steps of 16 keys of its own: it copies them to shared memory some steps ahead, and multiplies them with all
-// queries of the tile. Warps combine what they have at the end; where blocks share a tile each writes its part, and the
-// last one combines the parts, in the order of their numbers.
+// block has steps of 16 keys of its own, and multiplies them with all queries of the tile. Steps come to shared memory some
+// steps ahead: by threads of the warp that multiplies them, or (`kTiles`) those of all warps together by the copy engine.
+// Warps combine what they have at the end; where blocks share a tile each writes its part, and the last one combines the
+// parts, in the order of their numbers.
 #pragma once
 
 #include <mucc/attention.cuh>
@@ -111,14 +112,11 @@ struct DecodeSteps {
   MUCC_DEVICE char* keys(int place) const { return base + place * kBytes; }
   MUCC_DEVICE char* values(int place) const { return keys(place) + kChunks * kChunkBytes; }
   MUCC_DEVICE char* behind() const { return base + kStages * kBytes; }
-  // Where a row's piece of 8 elements lies.
-  static MUCC_DEVICE int offset(int row, int piece) {
-    return piece / 8 * kChunkBytes + row * 128 + (piece % 8 ^ row % 8) * 16;
-  }
 };
 
 template <Form kForm, class Work>
-MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, Split const& split, Maps const* maps = nullptr) {
+MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, Split const& split,
+                        Maps const* maps = nullptr) {
   constexpr bool kWhole = kForm != kElements, kTiled = kForm == kTiles;
   using T = typename Work::Element;
   constexpr int kWarps = Work::kDecodeWarps, kThreads = 32 * kWarps, kStages = Work::kDecodeStages;
@@ -198,7 +196,10 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   };
   if constexpr (kTiled) {
     if (thread == 0) {
-      for (int s = 0; s < kStages; ++s) start_barrier(barriers + 8 * s, 1), start_barrier(barriers + 8 * (kStages + s), kWarps);
+      for (int s = 0; s < kStages; ++s) {
+        start_barrier(barriers + 8 * s, 1);
+        start_barrier(barriers + 8 * (kStages + s), kWarps);
+      }
       publish_barriers();
       for (int s = 0; s < kStages - 1; ++s)
         if (begin + s * kStride < end) load_step(begin + s * kStride, s);
@@ -246,7 +247,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 
   Rows state;
   float sum[4 * kResults] = {};
-  int turn = 0;
+  int turn = 0;  // the warp that loads the next step by the copy engine
   for (int place = 0, parity = 0; column - (kTiled ? warp * kKeys : 0) < end; column += kStride) {
     T const *key, *value;
     int pieces[2][4] = {};  // how far the pieces of a chunk lie from `key` and `value`
