@@ -13,7 +13,7 @@ from mucc.codegen.names import float_literal, words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
-from mucc.dialects.cutlass.nodes import StoreOp
+from mucc.dialects.cutlass.nodes import READS, StoreOp
 from mucc.dialects.mu.ops.elementwise import TanhOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
 from mucc.kernels.attention.gains import feels_absolute_error
@@ -53,8 +53,9 @@ class AttentionWork(AcrossWork):
     members = words(
         """
         query key value packs keys score first_column last_column multiply_keys multiply_values sum a b keeps
-        Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
-        kScale kCausal kPlain kNanRows kHasFirst kHasLast kDecodes kMany kShared kDecodeWarps kDecodeStages
+        to Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
+        kScale kCausal kPlain kNarrowsFirst kNanRows kHasFirst kHasLast kDecodes kMany kShared
+        kDecodeWarps kDecodeStages
         """
     )
 
@@ -137,6 +138,7 @@ class AttentionWork(AcrossWork):
                     f"static constexpr float kScale = {scale};",
                     f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
                     f"static constexpr bool kPlain = {_bool(self.is_plain)};",
+                    f"static constexpr bool kNarrowsFirst = {_bool(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {_bool(self.attention.attend.nan_rows is not None)};",
                     f"static constexpr bool kHasFirst = {_bool(self.attention.attend.first is not None)};",
                     f"static constexpr bool kHasLast = {_bool(self.attention.attend.last is not None)};",
@@ -155,6 +157,19 @@ class AttentionWork(AcrossWork):
         """Whether scores are positive multiples of products: their order is that of the products."""
         attend = self.attention.attend
         return isinstance(attend.score.owner, ScoreOp) and self.attention.score.scale.value.data > 0
+
+    @property
+    def narrows_first(self) -> bool:
+        """Whether results are narrowed to the 16 bits of one tensor before lanes exchange them.
+
+        Work behind attention that reads further tensors reads more of them at a time where it comes last.
+        """
+        nodes = list(self.op.nodes)
+        behind = nodes[nodes.index(self.attention.attend) + 1 :]
+        if len(self.outputs) != 1 or any(isinstance(node, READS) for node in behind):
+            return False
+        output = self.outputs[0].memory.type
+        return output.dtype in ("f16", "bf16")
 
     def _warpgroup_constants(self, tile: Tile) -> list[str]:
         flags = f"kWarpgroups = {_bool(self.has_warpgroups)}, kMany = {_bool(self.is_many)}"
@@ -207,11 +222,11 @@ class AttentionWork(AcrossWork):
             "  }",
             *self._limit("first_column", attend.first),
             *self._limit("last_column", attend.last),
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, {attended}) const {{",
+            "  template <int V, class P, class To>",
+            f"  MUCC_DEVICE void store(P const& p, {attended}, To const& to) const {{",
             *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
             *(
-                f"    mucc::attention::store_results({o.member}, p, {result});"
+                f"    to({o.member}, p, {result});"
                 for o, result in zip(self.outputs, self.results, strict=True)
             ),
             "  }",
@@ -244,8 +259,8 @@ class AttentionWork(AcrossWork):
             Entry(f"{entry}_{form}", given, f"mucc::attention::run<{pieces}>(op, extents)")
             for form, pieces in (forms if self.is_many else ())
         ]
+        maps = "__grid_constant__ mucc::attention::Maps const maps"
         if self.has_warpgroups and self.is_many:
-            maps = "__grid_constant__ mucc::attention::Maps const maps"
             entries.append(
                 Entry(
                     f"{entry}_tiles",
@@ -256,14 +271,17 @@ class AttentionWork(AcrossWork):
             )
         if self.decodes:
             given += ", mucc::attention::Split const split"
+            decoding = [("elements", "kElements", ""), ("pieces", "kPieces", "")]
+            if self.has_warpgroups:
+                decoding.append(("tiles", "kTiles", ", &maps"))
             entries += [
                 Entry(
                     f"{entry}_decode_{form}",
-                    given,
-                    f"mucc::attention::decode<{pieces}>(op, extents, split)",
+                    f"{given}, {maps}" if rest else given,
+                    f"mucc::attention::decode<mucc::attention::{value}>(op, extents, split{rest})",
                     "32 * Op::kDecodeWarps",
                 )
-                for form, pieces in forms
+                for form, value, rest in decoding
             ]
         return entries
 

@@ -8,6 +8,10 @@ DECODE_ROWS = 16
 """The rows of tiles of kernels for few queries, which always take that many queries."""
 
 
+WARPGROUP_BYTES = 225 << 10
+"""Shared memory of kernels on wgmma for queries, keys and values: 2 KB are for barriers and alignment."""
+
+
 class Tile(NamedTuple):
     """Queries of a block, keys of one of its steps, the warps that multiply, and steps in shared memory."""
 
@@ -30,12 +34,15 @@ def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: boo
     """
     widest = max(width, result_width)
     if widest <= 64:
-        return Tile(192, 128, 12, 2) if plain else Tile(128, 128, 8, 2)
-    if widest <= 128:
-        return Tile(128, 176 if plain and not causal else 128, 8, 2)
-    if widest <= 192:
-        return Tile(128, 96, 8, 2)
-    return Tile(128, 80, 8, 2)
+        rows, columns = (192 if plain else 128), 128
+    elif widest <= 128:
+        rows, columns = 128, 176 if plain and not causal else 128
+    else:
+        rows, columns = 128, 96 if widest <= 192 else 80
+    row, result_row = (128 * -(-w // 64) for w in (width, result_width))
+    stages = (WARPGROUP_BYTES - rows * row) // (columns * (row + result_row))
+    # Steps that are short gain by more of them ahead. A block that loads far ahead takes its next tile early.
+    return Tile(rows, columns, rows // 16, min(stages, 4 if widest <= 64 else 2))
 
 
 def decode_tile_of(width: int, result_width: int, shared: int) -> Tile:
@@ -43,7 +50,7 @@ def decode_tile_of(width: int, result_width: int, shared: int) -> Tile:
 
     Each warp has steps of its own. One step is multiplied while the others are loaded.
     """
-    row, result_row = (2 * (-(-w // 16) * 16 + 8) for w in (width, result_width))
+    row, result_row = (max(2 * (-(-w // 16) * 16 + 8), 128 * -(-w // 64)) for w in (width, result_width))
     for warps in (4, 2, 1):
         stages = (shared - DECODE_ROWS * row) // (warps * 16 * (row + result_row))
         if stages >= (3 if warps > 1 else 2):

@@ -254,7 +254,7 @@ MUCC_SHARED int map_tiles(Call const&, void* map, void const* data, Mapped eleme
   return call_driver<Driver::TensorMapEncodeTiled>(
       "cuTensorMapEncodeTiled", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
       data_type(element), cuuint32_t(rank), const_cast<void*>(data), tensor.sizes, tensor.bytes, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

@@ -16,14 +16,34 @@ namespace mucc {
 template <class Work>
 MUCC_IN_MEMORY unsigned own_tickets[kTicketSlots * kSlotTickets];
 
-// Counts a ticket up, from `most` on to 0 again; returns what it was.
+// The address of a ticket.
+template <class Work>
+MUCC_DEVICE unsigned* ticket_of(Tickets const& tickets, unsigned index) {
+  return (tickets.slot < 0 ? tickets.memory : own_tickets<Work> + tickets.slot * kSlotTickets) + index;
+}
+
+// Counts a ticket up, from `most` on to 0 again; returns what it was. What this thread wrote before is seen by those that
+// count it up later.
 template <class Work>
 MUCC_DEVICE unsigned take_ticket(Tickets const& tickets, unsigned index, unsigned most) {
-  unsigned* const ticket =
-      (tickets.slot < 0 ? tickets.memory : own_tickets<Work> + tickets.slot * kSlotTickets) + index;
+  unsigned* const ticket = ticket_of<Work>(tickets, index);
   unsigned before = 0;
 #if defined(__CUDA_ARCH__)
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most) : "memory");
+#else
+  before = *ticket;
+  *ticket = before >= most ? 0 : before + 1;
+#endif
+  return before;
+}
+
+// The same without any order of memory: the thread waits where it uses the answer.
+template <class Work>
+MUCC_DEVICE unsigned claim_ticket(Tickets const& tickets, unsigned index, unsigned most) {
+  unsigned* const ticket = ticket_of<Work>(tickets, index);
+  unsigned before = 0;
+#if defined(__CUDA_ARCH__)
+  asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(ticket), "r"(most));
 #else
   before = *ticket;
   *ticket = before >= most ? 0 : before + 1;

@@ -70,13 +70,6 @@ MUCC_BOTH constexpr int decode_items() {
   return rounded(Op::kResultWidth, 16) / 8 * 32;
 }
 
-// Bytes of shared memory of the kernels for few queries.
-template <class Op>
-MUCC_BOTH constexpr int decode_bytes() {
-  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
-  return 2 * (kDecodeRows * kPitch + Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys * (kPitch + kResultPitch));
-}
-
 // Bytes of shared memory of the kernels that use wgmma: chunks of 64 elements (128 bytes) of each row, and barriers.
 constexpr int kChunk = 64, kBarrierBytes = 1024;
 template <class Op>
@@ -84,6 +77,16 @@ MUCC_BOTH constexpr int tile_bytes() {
   constexpr int kChunks = rounded(Op::kWidth, kChunk) / kChunk, kResultChunks = rounded(Op::kResultWidth, kChunk) / kChunk;
   return kBarrierBytes + 128 * (Op::kTileRows * kChunks + Op::kStages * Op::kTileColumns * (kChunks + kResultChunks)) +
          1024;
+}
+
+// Bytes of shared memory of the kernels for few queries.
+template <class Op, bool kTiled = false>
+MUCC_BOTH constexpr int decode_bytes() {
+  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
+  constexpr int kChunks = (rounded(Op::kWidth, kChunk) + rounded(Op::kResultWidth, kChunk)) / kChunk;
+  constexpr int kKeys = Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys;
+  return 2 * kDecodeRows * kPitch + (kTiled ? 1024 + 16 * Op::kDecodeStages + 128 * kKeys * kChunks
+                                            : 2 * kKeys * (kPitch + kResultPitch));
 }
 
 }  // namespace mucc::attention

@@ -1,13 +1,15 @@
 // Attention of a few queries with many keys, whose time is that of reading keys and values.
 //
 // Heads that share keys are rows of one tile of 16 queries. `parts` blocks divide the keys that a tile sees. Each warp of a
-// block has steps of 16 keys of its own: it copies them to shared memory some steps ahead, and multiplies them with all
-// queries of the tile. Warps combine what they have at the end; where blocks share a tile each writes its part, and the
-// last one combines the parts, in the order of their numbers.
+// block has steps of 16 keys of its own, and multiplies them with all queries of the tile. Steps come to shared memory some
+// steps ahead: by threads of the warp that multiplies them, or (`kTiles`) those of all warps together by the copy engine.
+// Warps combine what they have at the end; where blocks share a tile each writes its part, and the last one combines the
+// parts, in the order of their numbers.
 #pragma once
 
 #include <mucc/attention.cuh>
 #include <mucc/tickets.cuh>
+#include <mucc/warpgroup.cuh>
 
 namespace mucc::attention {
 
@@ -83,8 +85,39 @@ MUCC_DEVICE void copy_keys(T* to, T const* from, int64_t row, int64_t step, int 
   }
 }
 
-template <bool kWhole, class Work>
-MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, Split const& split) {
+// The leading indices of an operand as the copy engine takes them.
+template <class T, int kBatch, class P>
+MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P const& p) {
+  if constexpr (kBatch > 0) {
+#pragma unroll
+    for (int a = 0; a < kBatch; ++a) to[a] = operand.leading[a].extent == 1 ? 0 : p.at[a];
+  }
+}
+
+// Steps that the copy engine loads: those of all warps of a block come together, as chunks of 64 elements (128 bytes) of
+// each row, swizzled.
+template <class Work>
+struct DecodeSteps {
+  static constexpr int kStages = Work::kDecodeStages, kRows = kDecodeKeys * Work::kDecodeWarps, kChunkBytes = 128 * kRows;
+  static constexpr int kChunks = rounded(Work::kWidth, kChunk) / kChunk;
+  static constexpr int kResultChunks = rounded(Work::kResultWidth, kChunk) / kChunk;
+  static constexpr int kBytes = (kChunks + kResultChunks) * kChunkBytes;
+
+  char* base;  // aligned to 1024 bytes
+
+  MUCC_DEVICE DecodeSteps() {
+    uint32_t const at = shared_address(dynamic_shared());
+    base = dynamic_shared() + (rounded(int(at), 1024) - int(at));
+  }
+  MUCC_DEVICE char* keys(int place) const { return base + place * kBytes; }
+  MUCC_DEVICE char* values(int place) const { return keys(place) + kChunks * kChunkBytes; }
+  MUCC_DEVICE char* behind() const { return base + kStages * kBytes; }
+};
+
+template <Form kForm, class Work>
+MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, Split const& split,
+                        Maps const* maps = nullptr) {
+  constexpr bool kWhole = kForm != kElements, kTiled = kForm == kTiles;
   using T = typename Work::Element;
   constexpr int kWarps = Work::kDecodeWarps, kThreads = 32 * kWarps, kStages = Work::kDecodeStages;
   constexpr int kKeys = kDecodeKeys, kRows = kDecodeRows;
@@ -94,8 +127,11 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
   // Queries stay in registers where there is room.
   constexpr bool kHeld = Work::kWidth <= 128;
-  T* const query = reinterpret_cast<T*>(dynamic_shared());
-  T* const places = query + kRows * kPitch;
+  DecodeSteps<Work> const steps;
+  T* const query = reinterpret_cast<T*>(kTiled ? steps.behind() : dynamic_shared());
+  T* const places = kTiled ? reinterpret_cast<T*>(steps.base) : query + kRows * kPitch;
+  // The barriers of places that are full, then of those that are empty.
+  uint32_t const barriers = shared_address(query + kRows * kPitch);
 
   int const thread = threadIdx.x, lane = thread % 32, warp = thread / 32, parts = split.tickets.parts;
   unsigned index = blockIdx.x;
@@ -142,7 +178,35 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   };
   int64_t column = begin + warp * kKeys;
   constexpr int kStride = kKeys * kWarps;
-  copy_step(column, 0);
+  // Loads all warps' keys from `first` on, by one thread.
+  auto load_step = [&](int64_t first, int place) {
+    using At = DecodeSteps<Work>;
+    uint32_t const full = barriers + 8 * place;
+    int key[3] = {}, value[3] = {};
+    leading_of(key, work.key, at_keys), leading_of(value, work.value, at_keys);
+    arrive_and_expect(full, At::kBytes);
+#pragma unroll
+    for (int i = 0; i < At::kChunks; ++i)
+      copy_tile<Work::kRank>(shared_address(steps.keys(place)) + i * At::kChunkBytes, maps->key, full, i * kChunk,
+                             int(first), key);
+#pragma unroll
+    for (int i = 0; i < At::kResultChunks; ++i)
+      copy_tile<Work::kRank>(shared_address(steps.values(place)) + i * At::kChunkBytes, maps->value, full, i * kChunk,
+                             int(first), value);
+  };
+  if constexpr (kTiled) {
+    if (thread == 0) {
+      for (int s = 0; s < kStages; ++s) {
+        start_barrier(barriers + 8 * s, 1);
+        start_barrier(barriers + 8 * (kStages + s), kWarps);
+      }
+      publish_barriers();
+      for (int s = 0; s < kStages - 1; ++s)
+        if (begin + s * kStride < end) load_step(begin + s * kStride, s);
+    }
+  } else {
+    copy_step(column, 0);
+  }
   // Queries come with the keys of the first step.
   constexpr int kPieces = 2 * kSteps;
   for (int i = thread; i < kRows * kPieces; i += kThreads) {
@@ -152,12 +216,16 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     copy_row_piece<kWhole, Work::kWidth>(query + r * kPitch + e, from, work.query.step, e, r < rows);
   }
   commit_copies();
+  if constexpr (kTiled) {
+    wait_copies<0>();
+  } else {
 #pragma unroll
-  for (int s = 1; s < kStages - 1; ++s) {
-    copy_step(column + s * kStride, s);
-    commit_copies();
+    for (int s = 1; s < kStages - 1; ++s) {
+      copy_step(column + s * kStride, s);
+      commit_copies();
+    }
+    wait_copies<kStages - 2>();
   }
-  wait_copies<kStages - 2>();
   __syncthreads();
 
   T const* const own = query + lane % 16 * kPitch + lane / 16 * 8;
@@ -179,14 +247,48 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 
   Rows state;
   float sum[4 * kResults] = {};
-  for (int place = 0; column < end; column += kStride, place = place + 1 == kStages ? 0 : place + 1) {
-    wait_copies<kStages - 2>();
-    __syncwarp();
-    copy_step(column + (kStages - 1) * kStride, place == 0 ? kStages - 1 : place - 1);
-    commit_copies();
-    T const* const keys = places + (warp * kStages + place) * kPlace;
+  int turn = 0;  // the warp that loads the next step by the copy engine
+  for (int place = 0, parity = 0; column - (kTiled ? warp * kKeys : 0) < end; column += kStride) {
+    T const *key, *value;
+    int pieces[2][4] = {};  // how far the pieces of a chunk lie from `key` and `value`
+    if constexpr (kTiled) {
+      await(barriers + 8 * place, parity);
+      int64_t const next = column - warp * kKeys + (kStages - 1) * kStride;
+      if (lane == 0 && warp == turn && next < end) {
+        // The place of the step before: once all warps have read it.
+        int const free = place == 0 ? kStages - 1 : place - 1;
+        if (next - begin >= kStages * kStride) await(barriers + 8 * (kStages + free), place == 0 ? parity ^ 1 : parity);
+        load_step(next, free);
+      }
+      turn = turn + 1 == kWarps ? 0 : turn + 1;
+      __syncwarp();
+      int const row = warp * kKeys + lane / 16 * 8 + lane % 8, value_row = warp * kKeys + lane % 16;
+      key = reinterpret_cast<T const*>(steps.keys(place) + row * 128);
+      value = reinterpret_cast<T const*>(steps.values(place) + value_row * 128);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        pieces[0][i] = (2 * i + lane / 8 % 2 ^ lane % 8) * 8;
+        pieces[1][i] = (2 * i + lane / 16 ^ lane % 8) * 8;
+      }
+      if (column + kKeys > end) {
+        // Rows that are not this block's may hold anything, also what 0 times is no 0.
+        for (int i = lane; i < kKeys * 8; i += 32)
+          if (column + i / 8 >= end)
+            for (int k = 0; k < DecodeSteps<Work>::kResultChunks; ++k)
+              *reinterpret_cast<Pack<uint32_t, 4>*>(steps.values(place) + k * DecodeSteps<Work>::kChunkBytes +
+                                                    (warp * kKeys + i / 8) * 128 + i % 8 * 16) = {};
+        __syncwarp();
+      }
+    } else {
+      wait_copies<kStages - 2>();
+      __syncwarp();
+      copy_step(column + (kStages - 1) * kStride, place == 0 ? kStages - 1 : place - 1);
+      commit_copies();
+      T const* const keys = places + (warp * kStages + place) * kPlace;
+      key = keys + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
+      value = keys + kKeys * kPitch + lane % 16 * kResultPitch + lane / 16 * 8;
+    }
     float c[4 * kBlocks] = {};
-    T const* const key = keys + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       uint32_t a[4];
@@ -194,7 +296,8 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
       for (int n = 0; n < kBlocks; n += 2) {
         uint32_t b[4];
-        load_matrices(b, key + 8 * n * kPitch + 16 * s);
+        load_matrices(b, kTiled ? key + s / 4 * (DecodeSteps<Work>::kChunkBytes / 2) + pieces[0][s % 4]
+                                : key + 8 * n * kPitch + 16 * s);
         multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * n]), kHeld ? held[kHeld ? s : 0] : a, b[0], b[1]);
         multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * n + 4]), kHeld ? held[kHeld ? s : 0] : a, b[2], b[3]);
       }
@@ -213,7 +316,6 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     make_weights<Work>(state, c, rescale);
 #pragma unroll
     for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
-    T const* const value = keys + kKeys * kPitch + lane % 16 * kResultPitch + lane / 16 * 8;
 #pragma unroll
     for (int n = 0; n < kBlocks; n += 2) {
       uint32_t a[4];
@@ -222,11 +324,17 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
       for (int j = 0; j < kResults; j += 2) {
         uint32_t b[4];
-        load_turned(b, value + 8 * n * kResultPitch + 8 * j);
+        load_turned(b, kTiled ? value + j / 8 * (DecodeSteps<Work>::kChunkBytes / 2) + pieces[1][j % 8 / 2]
+                              : value + 8 * n * kResultPitch + 8 * j);
         multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
         multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
       }
     }
+    if constexpr (kTiled) {
+      __syncwarp();
+      if (lane == 0) arrive(barriers + 8 * (kStages + place));
+    }
+    if (++place == kStages) place = 0, parity ^= 1;
   }
   wait_copies<0>();
   __syncthreads();

@@ -107,10 +107,22 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
       int64_t const tickets = plan.tickets();
       if (tickets && hand_out<Op>(c, plan.split.tickets, tickets, scratch)) return 1;
       plan.split.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * tickets));
+      Code* const forms = codes + (Op::kMany ? (Op::kWarpgroups ? kTiles : kPieces) + 1 : 0);
       Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(32 * Op::kDecodeWarps)};
+      if constexpr (Op::kWarpgroups) {
+        if (pieces && in_tiles(op.key) && in_tiles(op.value) && op.key.count > 0) {
+          Maps maps;
+          constexpr int kKeys = kDecodeKeys * Op::kDecodeWarps;
+          if (make_map(c, maps.key, op.key, Op::kWidth, kKeys) || make_map(c, maps.value, op.value, Op::kResultWidth, kKeys))
+            return 1;
+          geometry.shared = unsigned(decode_bytes<Op, true>());
+          void* parameters[] = {&op, &extents, &plan.split, &maps};
+          return start(c, stage, forms[kTiles], geometry, parameters);
+        }
+      }
       geometry.shared = unsigned(decode_bytes<Op>());
       void* parameters[] = {&op, &extents, &plan.split};
-      return start(c, stage, codes[(Op::kMany ? (Op::kWarpgroups ? kTiles : kPieces) + 1 : 0) + pieces], geometry, parameters);
+      return start(c, stage, forms[pieces], geometry, parameters);
     }
   }
   if constexpr (Op::kMany) {

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <mucc/attention_decode.cuh>
-#include <mucc/warpgroup.cuh>
 
 namespace mucc::attention {
 
@@ -48,6 +47,19 @@ MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents
   return order;
 }
 
+// What the thread that loads a tile tells those that multiply it: which rows, and the leading indices. `tile` is kNoTile
+// behind the last one.
+struct TakenTile {
+  unsigned tile;
+  int leading[3];
+};
+constexpr unsigned kNoTile = ~0u;
+
+// Whether it tells them so. Otherwise they find their tiles themselves, which keeps more in registers of the warp: with 160
+// registers each, three warpgroups have no others left.
+template <class Op>
+inline constexpr bool kTells = kTakesTiles<Op> || Op::kGroups < 3;
+
 // Barriers and tiles in shared memory, by address.
 template <class Work>
 struct Places {
@@ -70,10 +82,10 @@ struct Places {
   MUCC_DEVICE uint32_t keys_empty(int s) const { return step(kStages + s); }
   MUCC_DEVICE uint32_t values_full(int s) const { return step(2 * kStages + s); }
   MUCC_DEVICE uint32_t values_empty(int s) const { return step(3 * kStages + s); }
-  // The index of the tile whose queries are there.
-  MUCC_DEVICE unsigned* tile(int group) const {
+  // The tile whose queries are there.
+  MUCC_DEVICE TakenTile* taken(int group) const {
     char* const at = dynamic_shared() + (base - shared_address(dynamic_shared())) + kBarrierBytes / 2;
-    return reinterpret_cast<unsigned*>(at) + group;
+    return reinterpret_cast<TakenTile*>(at) + group;
   }
   MUCC_DEVICE uint32_t query(int group) const { return base + kBarrierBytes + group * kChunks * kQueryChunk; }
   MUCC_DEVICE uint32_t keys(int s) const { return base + kBarrierBytes + kQueryBytes + s * kKeyBytes; }
@@ -82,22 +94,15 @@ struct Places {
   }
 };
 
-template <class T, int kBatch, class P>
-MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P const& p) {
-  if constexpr (kBatch > 0) {
-#pragma unroll
-    for (int a = 0; a < kBatch; ++a) to[a] = operand.leading[a].extent == 1 ? 0 : p.at[a];
-  }
-}
-
-// The tiles of a block. Where they take different times the next one is that which no block has taken yet: the thread that
-// loads it says which it is, together with its queries.
+// The tile of a block that follows the tile `index`. Where tiles take different times it is the first one that no block has
+// taken; blocks begin with the tile of their own number. Nothing is ordered by these tickets, so the thread goes on until
+// it uses the answer.
 template <class Work>
-MUCC_DEVICE unsigned next_tile(Tickets const& tickets, Order const& order, int count) {
+MUCC_DEVICE unsigned next_tile(Tickets const& tickets, Order const& order, unsigned index) {
   if constexpr (kTakesTiles<Work>)
-    return take_ticket<Work>(tickets, 0, order.tiles * order.batches + gridDim.x - 1);
+    return gridDim.x + claim_ticket<Work>(tickets, 0, order.tiles * order.batches - 1);
   else
-    return blockIdx.x + unsigned(count) * gridDim.x;
+    return index + gridDim.x;
 }
 
 template <class Work>
@@ -107,16 +112,14 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
   Order const order = order_of(work, extents);
   constexpr int kRank = Work::kBatch + 2;
   Ring<Work::kStages> ring;
-  unsigned tile, batch;
+  unsigned tile, batch, next = blockIdx.x;
   for (int count = 0;; ++count) {
-    unsigned const index = next_tile<Work>(tickets, order, count);
+    unsigned const index = next;
     if (!order.at(index, tile, batch)) {
-      if constexpr (kTakesTiles<Work>) {
-        for (int g = 0; g < Work::kGroups; ++g) {
-          await(at.query_empty(g), count & 1 ^ 1);
-          *at.tile(g) = index;
-          arrive(at.query_full(g));
-        }
+      for (int g = 0; kTells<Work> && g < Work::kGroups; ++g) {
+        await(at.query_empty(g), count & 1 ^ 1);
+        at.taken(g)->tile = kNoTile;
+        arrive(at.query_full(g));
       }
       break;
     }
@@ -124,6 +127,9 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     int const first_row = int(tile) * Work::kTileRows;
     Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
     auto copy_keys = [&](int column) {
+      // The next tile's number comes while the last keys wait for their place. If it were asked for earlier, blocks that
+      // end late would have tiles that others could begin.
+      if (column == steps.first) next = next_tile<Work>(tickets, order, index);
       int const s = ring.place;
       int key[3] = {};
       leading_of(key, work.key, position);
@@ -148,7 +154,12 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
 #pragma unroll 1
     for (int g = 0; g < Work::kGroups; ++g) {
       await(at.query_empty(g), count & 1 ^ 1);
-      if constexpr (kTakesTiles<Work>) *at.tile(g) = index;
+      if constexpr (kTells<Work>) {
+        TakenTile taken{tile, {}};
+#pragma unroll
+        for (int a = 0; a < Work::kBatch; ++a) taken.leading[a] = position.at[a];
+        *at.taken(g) = taken;
+      }
       arrive_and_expect(at.query_full(g), At::kQueryBytes / Work::kGroups);
       for (int i = 0; i < At::kChunks; ++i)
         copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(g), i * kChunk, first_row + 64 * g,
@@ -203,15 +214,21 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
 
   if (Work::kGroups > 1 && group == Work::kGroups - 1) give_turn(0);
   Ring<Work::kStages> ring;
-  unsigned tile, batch;
   for (int count = 0;; ++count) {
-    unsigned index = blockIdx.x + unsigned(count) * gridDim.x;
-    if constexpr (kTakesTiles<Work>) {
+    unsigned tile, batch;
+    Position<Work::kRank, int> position{};
+    if constexpr (kTells<Work>) {
       await(at.query_full(group), count & 1);
-      index = *at.tile(group);
+      TakenTile const taken = *at.taken(group);
+      if (taken.tile == kNoTile) break;
+      tile = taken.tile;
+#pragma unroll
+      for (int a = 0; a < Work::kBatch; ++a) position.at[a] = taken.leading[a];
+    } else {
+      if (!order.at(blockIdx.x + unsigned(count) * gridDim.x, tile, batch)) break;
+      position = leading_position<Work>(extents, batch);
+      await(at.query_full(group), count & 1);
     }
-    if (!order.at(index, tile, batch)) break;
-    auto const position = leading_position<Work>(extents, batch);
     int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
     int const row = own_row + thread / 32 * 16 + lane / 4;
     Steps const steps = steps_of<kColumns>(span_of(work, position, first_row, Work::kTileRows).any);
@@ -247,7 +264,6 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       ring.advance();
     };
 
-    if constexpr (!kTakesTiles<Work>) await(at.query_full(group), count & 1);
     if constexpr (kSkips) {
       for (; column > mine.last; column -= kColumns) skip();
     }
@@ -309,6 +325,7 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
                            Tickets const& tickets) {
   Places<Work> const at;
   if (threadIdx.x == 0) {
+    prefetch(maps.key), prefetch(maps.query), prefetch(maps.value);
     constexpr int kWarps = 4 * Work::kGroups;
     for (int g = 0; g < Work::kGroups; ++g) {
       start_barrier(at.query_full(g), 1);

@@ -1,0 +1,309 @@
+"""Attention called with random lengths, scales and masks on this GPU, against float64.
+
+    python -m bench.attention.fuzz --calls 600 -o build/attention_fuzz
+
+A few programs are built (`--build-only` needs no GPU), and each is called many times: lengths of 1 to 5,000,
+inputs times 1, 3 and 10, rows and sequences that see no key. A result is good where its error is at most
+1.5 times that of softmax whose weights and result are rounded to the type of the inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.common import at_least_one, run_main
+from bench.runner import Options, build_problems, loaded
+
+LONGEST = 5000
+SCORES = 1 << 25
+"""The most scores of a call, all of which are computed in float64."""
+
+SLACK = 1.5
+FLOOR = 2.0**-11
+"""A relative error that is always good: scores have those of f32."""
+
+Score = Callable[[Any, Any, Any, dict[str, Any]], Any]
+"""Computes scores of scaled products, indices of rows and columns, and further tensors, all in float64."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A program: its text, the type and widths of its operands, and how scores are computed."""
+
+    kernel: str
+    dtype: str
+    widths: tuple[int, int]
+    result: str
+    score: Score = lambda x, i, j, more: x
+    more: str = ""
+    """Parameters besides q, k and v."""
+    lead: tuple[str, str] = ("B, H", "B, H")
+    few: bool = False
+    """Whether there is one query."""
+    empty: float = 0.0
+    """What rows without a key get."""
+    adds: bool = False
+    """Whether the tensor x is added to the result."""
+
+    @property
+    def key(self) -> str:
+        return self.kernel
+
+    @property
+    def stem(self) -> str:
+        return self.kernel
+
+    @property
+    def text(self) -> str:
+        of_query, of_key = self.lead
+        rows, (wide, result) = ("1" if self.few else "S"), self.widths
+        q, k, v = (
+            f"{self.dtype}[{lead}, {n}, {w}]"
+            for lead, n, w in ((of_query, rows, wide), (of_key, "T", wide), (of_key, "T", result))
+        )
+        out = f"{self.dtype}[{of_query}, {rows}, {result}]"
+        more = f", {self.more}" if self.more else ""
+        dims = ", ".join(
+            [*dict.fromkeys(d for d in of_query.split(", ") if d.isalpha()), *rows.strip("1"), "T"]
+        )
+        indices = [
+            f"    {n} = iota(({rows}, T), axis={a})" for a, n in enumerate("ij") if f" {n} " in self.result
+        ]
+        lines = [f"kernel {self.kernel}[{dims}](q: {q}, k: {k}, v: {v}{more}) -> {out} {{"]
+        return "\n".join([*lines, *indices, f"    return {self.result}", "}", ""])
+
+
+def _where(seen: Any, x: Any) -> Any:
+    return x.masked_fill(~seen, -math.inf)
+
+
+def _lengths(more: dict[str, Any], x: Any) -> Any:
+    return more["n"].reshape(-1, *[1] * (x.ndim - 1))
+
+
+FORMS = (
+    Form("full64", "bf16", (64, 64), "attention(q, k, v)"),
+    Form("full128", "f16", (128, 64), "attention(q, k, v)"),
+    Form("full96", "bf16", (96, 96), "attention(q, k, v)"),
+    Form("added", "bf16", (64, 64), "attention(q, k, v) + x", more="x: bf16[B, H, S, 64]", adds=True),
+    Form("causal64", "bf16", (64, 64), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
+    Form(
+        "causal128", "f16", (128, 128), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)
+    ),
+    Form("causal40", "f16", (40, 24), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
+    Form(
+        "grouped256",
+        "bf16",
+        (256, 256),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        lead=("B, H, G", "B, H, 1"),
+    ),
+    Form(
+        "window",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask= j <= i and i - j < 100)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 100), x),
+    ),
+    Form(
+        "band",
+        "f16",
+        (96, 96),
+        "attention(q, k, v, mask= j - i < 70 and i - j < 30)",
+        lambda x, i, j, m: _where((j - i < 70) & (i - j < 30), x),
+    ),
+    Form(
+        "alibi",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask=slope[:, None, None] * ( j - i ), causal=on)",
+        lambda x, i, j, m: _where(j <= i, x + m["slope"][:, None, None] * (j - i)),
+        more="slope: f32[H]",
+    ),
+    Form(
+        "capped",
+        "f16",
+        (128, 128),
+        f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {128**-0.5} / 20) * 20) @ v",
+        lambda x, i, j, m: (x / 20).tanh() * 20,
+    ),
+    Form(
+        "kept",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask=m > 0)",
+        lambda x, i, j, m: _where(m["m"] > 0, x),
+        more="m: s8[B, 1, S, T]",
+    ),
+    Form(
+        "biased",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=b)",
+        lambda x, i, j, m: x + m["b"],
+        more="b: f32[S, T]",
+    ),
+    Form(
+        "lengths",
+        "f16",
+        (128, 128),
+        "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
+        lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
+        more="n: s32[B]",
+    ),
+    Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
+    Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),
+    Form(
+        "cached",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+    ),
+)
+
+
+class Call:
+    """A call of a form: its inputs, and what it should give."""
+
+    def __init__(self, torch: Any, form: Form, rng: random.Random, longest: int):
+        self.torch, self.form = torch, form
+        self.queries = 1 if form.few else round(math.exp(rng.uniform(0, math.log(longest))))
+        self.keys = round(math.exp(rng.uniform(0, math.log(longest))))
+        room = max(1, SCORES // (self.queries * self.keys))
+        self.sizes = {name: rng.randint(1, 3) for name in "BHG"}
+        while math.prod(self.sizes.values()) > room:
+            self.sizes[max(self.sizes, key=lambda n: self.sizes[n])] -= 1
+        self.by = rng.choice((1, 3, 10))
+        self.inputs = [self._operand(at, self.by if at < 2 else 1) for at in range(3)]
+        self.more = {part.split(":")[0]: self._further(part.split(":")[0], rng) for part in self._named()}
+
+    def __str__(self) -> str:
+        return f"{self.form.key} {self.sizes} queries {self.queries} keys {self.keys} times {self.by}"
+
+    @property
+    def dtype(self) -> Any:
+        return {"bf16": self.torch.bfloat16, "f16": self.torch.float16}[self.form.dtype]
+
+    def _named(self) -> list[str]:
+        return [self.form.more] if self.form.more else []
+
+    def _lead(self, at: int) -> list[int]:
+        return [int(d) if d.isdigit() else self.sizes[d] for d in self.form.lead[min(at, 1)].split(", ")]
+
+    def _operand(self, at: int, by: float) -> Any:
+        shape = [*self._lead(at), self.keys if at else self.queries, self.form.widths[at == 2]]
+        # The products of all scales stay in the range of f16.
+        return (self.torch.randn(shape, device="cuda") * by).to(self.dtype)
+
+    def _further(self, name: str, rng: random.Random) -> Any:
+        torch, rows = self.torch, self.queries
+        match name:
+            case "x":
+                return self._operand(0, 1)[..., : self.form.widths[1]].contiguous()
+            case "slope":
+                return torch.rand(self.sizes["H"], device="cuda")
+            case "n":
+                lengths = [
+                    rng.choice((0, self.keys, rng.randint(0, self.keys))) for _ in range(self.sizes["B"])
+                ]
+                return torch.tensor(lengths, device="cuda", dtype=torch.int32)
+            case "m":
+                kept = torch.rand(self.sizes["B"], 1, rows, self.keys, device="cuda") < rng.choice(
+                    (0.01, 0.5, 1)
+                )
+                kept[..., :: rng.randint(1, 9), :] = False
+                return kept.to(torch.int8)
+            case _:
+                bias = torch.randn(rows, self.keys, device="cuda") * rng.choice((1.0, 1e4, 1e30))
+                bias[:: rng.randint(1, 9)] = -math.inf
+                return bias
+
+    def expected(self) -> tuple[Any, Any]:
+        """Return the result in float64, and that with weights and results rounded as kernels round them."""
+        torch = self.torch
+        q, k, v = (x.double() for x in self.inputs)
+        i, j = (torch.arange(n, device="cuda") for n in (self.queries, self.keys))
+        more = {n: x.double() if x.is_floating_point() else x for n, x in self.more.items()}
+        scores = self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
+        most = scores.amax(-1, keepdim=True)
+        empty = most == -math.inf
+        weights = (scores - most.masked_fill(empty, 0.0)).exp()
+        total = weights.sum(-1, keepdim=True)
+
+        def result(weights: Any) -> Any:
+            mean = (weights @ v / total).masked_fill(empty, self.form.empty)
+            return mean + more["x"] if self.form.adds else mean
+
+        return result(weights), result(weights.to(self.dtype).double()).to(self.dtype).double()
+
+    def error(self, kernel: Any) -> tuple[float, float]:
+        """Return the relative error of a result, and how large it may be; infinity where NaN differ."""
+        torch = self.torch
+        exact, rounded = self.expected()
+        out = torch.full(exact.shape, math.nan, device="cuda", dtype=self.dtype)
+        kernel(*self.inputs, *self.more.values(), out=out)
+        found, size = out.double(), max(float(exact.nan_to_num().norm()), 1e-30)
+        if not bool((found.isnan() == exact.isnan()).all()):
+            return math.inf, 0.0
+        distances = [float((x - exact).nan_to_num().norm()) / size for x in (found, rounded)]
+        return distances[0], SLACK * distances[1] + FLOOR
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.attention.fuzz", description=__doc__)
+    parser.add_argument("--calls", type=at_least_one, default=600, help="calls of all programs (600)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--longest", type=at_least_one, default=LONGEST, help=f"the most queries and keys ({LONGEST})"
+    )
+    parser.add_argument(
+        "-o", "--output", default="build/attention_fuzz", metavar="WORK", help="folder of libraries"
+    )
+    stages = parser.add_mutually_exclusive_group()
+    stages.add_argument("--build-only", action="store_true", help="call nothing; needs no GPU")
+    stages.add_argument("--run-only", action="store_true", help="take libraries as they are")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
+    args = parser.parse_args()
+    folder = Path(args.output)
+    if not args.run_only and (failed := build_problems(FORMS, folder, Options(args.target, args.jobs, 600))):
+        raise SystemExit("\n".join(f"{key}: {error}" for key, error in failed.items()))
+    return 0 if args.build_only else run(folder, args.calls, args.seed, args.longest)
+
+
+def run(folder: Path, calls: int, seed: int, longest: int) -> int:
+    """Call the programs in turns; 1 where a result is wrong."""
+    torch: Any = importlib.import_module("torch")
+    torch.manual_seed(seed)
+    rng = random.Random(seed)
+    kernels = {form.key: loaded(form, folder)[0] for form in FORMS}
+    wrong = 0
+    largest = dict.fromkeys(kernels, 0.0)
+    for number in range(calls):
+        form = FORMS[number % len(FORMS)]
+        call = Call(torch, form, rng, longest)
+        error, most = call.error(kernels[form.key])
+        largest[form.key] = max(largest[form.key], error / most if most else math.inf)
+        if not error <= most:
+            wrong += 1
+            print(f"WRONG {call}: error {error:.2e}, at most {most:.2e}", flush=True)
+    for key, share in largest.items():
+        print(f"{key:12} {share:.2f} of the error that is allowed")
+    print(f"{calls} calls, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    run_main(main)
