@@ -104,6 +104,51 @@ def test_cuda_graphs(regions: str):
     assert not torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
 
 
+@pytest.mark.filterwarnings("ignore:MU7064")
+def test_regions_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
+    """Times are kept: a second compilation measures nothing, and decides alike."""
+    from mucc.torch.backend import measured
+
+    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))
+    timed: list[int] = []
+    seconds_of = measured.seconds_of
+    monkeypatch.setattr(measured, "seconds_of", lambda calls: (timed.append(1), seconds_of(calls))[1])
+    model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU()).cuda().bfloat16()
+    x = torch.randn(4096, 1024, device="cuda", dtype=torch.bfloat16)
+    taken: list[list[bool]] = []
+    counts: list[int] = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        backend = mucc.torch_backend(fallback="error", measure=True, fx_graph_cache=False)
+        with torch.no_grad():
+            function = torch.compile(model, backend=backend)
+            torch.testing.assert_close(function(x), model(x), rtol=2e-2, atol=2e-2)
+        decisions = backend.divided[0].choice.decisions
+        assert any(d.measured for d in decisions)
+        taken.append([d.taken for d in decisions])
+        counts.append(len(timed))
+    assert counts[0] == counts[1] > 0 and taken[0] == taken[1]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.filterwarnings("ignore:MU7064")
+def test_a_causal_mask_of_positions_is_dropped(grad: bool):
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        places = torch.arange(q.shape[2], device=q.device)
+        seen = (places[:, None] >= places)[None, None].expand(q.shape[0], -1, -1, -1)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+    shape = 2, 4, 256, 64
+    given = [torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=grad) for _ in range(3)]
+    backend = mucc.torch_backend(fallback="error", fx_graph_cache=False)
+    got, wanted = torch.compile(attend, backend=backend)(*given), attend(*given)
+    torch.testing.assert_close(got, wanted, rtol=2e-2, atol=2e-2)
+    if grad:
+        gradients = [torch.autograd.grad(y.float().sum(), given) for y in (got, wanted)]
+        torch.testing.assert_close(*gradients, rtol=5e-2, atol=5e-2)
+    assert backend.masks == 1 + grad
+
+
 SCRIPT = """
 import torch, mucc
 import mucc.build.jobs

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
+from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
-from mucc.torch.backend.passes import Divided, RegionsPass, card_of, say_once
+from mucc.torch.backend.passes import Divided, RegionsPass, card_of, failed, say_once
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.program import Program
 
@@ -19,6 +21,9 @@ _aot: Any = importlib.import_module("functorch.compile")
 
 PASS = "post_grad_custom_pre_pass"
 """Inductor's setting for a pass over each functional graph, behind its decompositions and patterns."""
+
+JOINT = "joint_custom_pre_pass"
+"""The same for a pass over forward and backward in one graph, before AOTAutograd parts them."""
 
 
 def torch_backend(**options: Any) -> Backend:
@@ -41,7 +46,8 @@ def dynamo_backend(
 
 
 class Backend:
-    """Compiler of dynamo graphs. `programs` has the program of each graph with kernels, in order.
+    """Compiler of dynamo graphs. `programs` has the program of each graph with kernels, in order; `masks` is
+    the number of calls of attention whose mask was dropped.
 
     A graph that Inductor finds in its cache is not divided again, and has no program.
     """
@@ -49,6 +55,7 @@ class Backend:
     def __init__(self, options: Options | None = None):
         self.options = options or Options()
         self.divided: list[Divided] = []
+        self.masks = 0
 
     @property
     def programs(self) -> list[Program]:
@@ -62,7 +69,9 @@ class Backend:
         target = self.target(inputs)
         if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
-            settings[PASS] = _joined(made, settings.get(PASS))
+            settings[PASS] = made.behind(PASS, settings.get(PASS))
+            masks = MasksPass(self._dropped, partial(failed, options=options))
+            settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
         if options.rest == "inductor":
             return _inductor.compile_fx(module, inputs, config_patches=settings)
         return _inductor.compile_fx(module, inputs, inner_compile=_called, config_patches=settings)
@@ -72,6 +81,9 @@ class Backend:
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else None
         card = card_of(target, device)
         return RegionsPass(options, card, is_inference, options.interpret, self._report)
+
+    def _dropped(self, masks: int) -> None:
+        self.masks += masks
 
     def _report(self, divided: Divided) -> None:
         self.divided.append(divided)
@@ -106,16 +118,6 @@ def target_of(major: int, minor: int) -> str | None:
     """Return the target for a compute capability; None if unsupported."""
     exact = [t for t in (f"sm_{major}{minor}a", f"sm_{major}{minor}") if t in TARGETS]
     return exact[0] if exact else "sm_80" if major == 8 else None
-
-
-def _joined(own: RegionsPass, given: Any) -> RegionsPass:
-    """Return mucc's pass, behind those that the caller has set."""
-    if given is None:
-        given = importlib.import_module("torch._inductor.config").post_grad_custom_pre_pass
-    if given is None:
-        return own
-    first: list[Any] = [*given] if isinstance(given, list | tuple) else [given]
-    return own.behind(first)
 
 
 def _called(module: Any, inputs: Sequence[Any], **_: Any) -> Any:

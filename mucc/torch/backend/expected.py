@@ -95,7 +95,8 @@ class Costs:
         for _, op in kernels_of(made.cutlass):
             kind = kind_of(op)
             count += 1
-            of_stage, bound, multiplies = stages[op.stage.data]
+            # A copy of a stage's operand has the stage's name before a dot, and takes less than the stage.
+            of_stage, bound, multiplies = stages[op.stage.data.partition(".")[0]]
             begin = CALL if multiplies else LAUNCH
             if (workload := kind.workload(target, op, dims)) is not None:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
@@ -168,12 +169,20 @@ class Lowered:
         place = self.place[node]
         return range(max(0, place - NEAR), min(len(self.nodes), place + NEAR))
 
+    def alone(self, region: Group) -> float:
+        """Predict the time of a region that is compiled by itself."""
+        own = set(region)
+        return self._seconds([n for n in self.nodes if n in own], ())
+
     def seconds(self, groups: Sequence[Group] = (), within: range | None = None) -> float:
         """Predict the time of what remains if the groups are taken out; infinite if one cannot be by itself.
 
         A group cannot where a value leaves it and comes back. `within` limits all to a part of the graph.
         """
         nodes = self.nodes if within is None else self.nodes[within.start : within.stop]
+        return self._seconds(nodes, groups)
+
+    def _seconds(self, nodes: Sequence[Node], groups: Sequence[Group]) -> float:
         inside = set(nodes)
         owner = {n: g for g, group in enumerate(groups) for n in group if n in inside}
         order = self._order(nodes, owner)

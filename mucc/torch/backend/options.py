@@ -33,6 +33,8 @@ class Options:
     (`mucc.explain` shows names). With `fallback="error"` what cannot be compiled for a reason that lies in
     mucc or its toolchain raises; else Inductor compiles it, with a warning.
 
+    With `measure`, which modes of Inductor's autotuning turn on, regions that might win are compiled both
+    ways and timed on the card, and those that win are taken; times are kept in the tuning database.
     `regions` are those where a gain of more than `margin`, a share of the kernel's time, is expected, or
     "all" that mucc compiles. The rest is compiled by Inductor, or, for tests, called by PyTorch, operation by
     operation (`rest="eager"`). `interpret` runs kernels by mucc's interpreter, on tensors anywhere: slow, and
@@ -48,6 +50,7 @@ class Options:
     regions: str = "expected"
     margin: float = MARGIN
     rest: str = "inductor"
+    measure: bool | None = None
     interpret: bool = False
     inductor: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -81,6 +84,11 @@ class Options:
 
             get_target(options.target)
         return options
+
+    @property
+    def measures(self) -> bool:
+        """Whether regions are measured."""
+        return self.measure if self.measure is not None else self.mode.startswith("max-autotune")
 
     @property
     def config(self) -> dict[str, Any]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mucc.build.cache.keys import package_fingerprint
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.files.digest import digest
 from mucc.frontend.names import Names
 from mucc.frontend.source import kernel_text
 from mucc.library.errors import MuccError
@@ -20,16 +17,17 @@ from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import graph_of
+from mucc.torch.backend.joined import GraphPass
+from mucc.torch.backend.measured import Regions, Timed, Wanted
 from mucc.torch.backend.operator import Request, build
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.regions import Choice, Chooser
 from mucc.torch.backend.rewrite import Copy, Region
+from mucc.torch.importer.capture import torch
 from mucc.torch.importer.emit import Kernel, emit_piece
 from mucc.torch.importer.judge import compiles
 from mucc.torch.importer.partition import Graph, Opaque, Piece, is_part, returned
 from mucc.torch.importer.program import Program, cut, formats
-
-_graph_pass: Any = importlib.import_module("torch._inductor.custom_graph_pass")
 
 log = logging.getLogger("mucc.torch")
 
@@ -50,7 +48,7 @@ class Divided:
     choice: Choice
 
 
-class RegionsPass(_graph_pass.CustomGraphPass):
+class RegionsPass(GraphPass):
     """A pass behind AOTAutograd (`post_grad_custom_pre_pass`) for graphs on one card.
 
     `report` is called with each graph that was divided.
@@ -67,26 +65,17 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         self.options, self.card, self.is_inference, self.anywhere = options, card, is_inference, anywhere
         self.report = report
         self.costs = costs_of(card)
-        self.first: list[Any] = []
+        is_there = torch.cuda.is_available() and not anywhere
+        name = torch.cuda.get_device_name() if is_there else card.device.name
+        self.regions = Regions(card.target.name, name, options.config, options.measures)
 
-    def behind(self, first: list[Any]) -> RegionsPass:
-        """Let other passes run before this one."""
-        self.first = first
-        return self
-
-    def uuid(self) -> Any:
-        """Return what Inductor's cache tells this pass from others by: everything that decides."""
+    def key(self) -> str:
         formats_ = formats(self.options.compute, self.options.round)
-        if any(not isinstance(p, _graph_pass.CustomGraphPass) or not p.uuid() for p in self.first):
-            return None
-        others = tuple(repr(p.uuid()) for p in self.first)
         card = (self.card.target.name, self.card.device.key, sorted(self.card.device.measured.items()))
-        return digest(package_fingerprint(), others, repr((self.options, formats_, card, self.anywhere)))
+        return repr((self.options, formats_, card, self.anywhere))
 
-    def __call__(self, graph: Any) -> None:
+    def run(self, graph: Any) -> None:
         """Replace regions in a graph. What fails is reported, and the graph is left as it is."""
-        for other in self.first:
-            other(graph)
         if any(n.op == "placeholder" and "val" not in n.meta for n in graph.nodes):
             return  # the body of a control flow operation, which Inductor traces later
         try:
@@ -105,7 +94,7 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         )
         refused: dict[str, str] = {}
         while True:
-            choice = self._choice(meta, dims, refused)
+            choice = self._choice(copy, meta, dims, refused)
             problems = self.built(choice, dims)
             if not problems:
                 break
@@ -115,22 +104,50 @@ class RegionsPass(_graph_pass.CustomGraphPass):
         log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
         return Divided(name, Program("graph", meta, [*kernels]), dims, choice)
 
-    def _choice(self, graph: Graph, dims: Mapping[str, int], refused: Mapping[str, str]) -> Choice:
+    def _choice(self, copy: Copy, graph: Graph, dims: Mapping[str, int], refused: dict[str, str]) -> Choice:
         leaving = returned(graph.captured)
 
         def emit(piece: Piece) -> Kernel:
             return emit_piece(graph, piece, name_of(piece), leaving, plain=True)
 
         if self.options.regions == "expected":
-            chooser = Chooser(graph, self.costs, dims, self.options.margin, emit, self._text, refused)
-            return chooser.choice()
+            new: dict[str, Wanted] = {}
+
+            def measure(kernel: Kernel) -> Timed | None:
+                wanted = Wanted(Region.of(kernel, copy, graph), self.request(kernel, dims))
+                try:
+                    found = self.regions.find(wanted)
+                except ValueError:
+                    return None  # an extent is open
+                if found is None and self.regions.is_new(wanted):
+                    new[self.regions.key(wanted)] = wanted
+                return found
+
+            while True:
+                margin = self.options.margin
+                chooser = Chooser(graph, self.costs, dims, margin, emit, self._text, refused, measure)
+                choice = chooser.choice()
+                if not new:
+                    return choice
+                self._measure(list(new.values()), graph, refused)
+                new.clear()
         steps = cut(graph, compiles(self.card.target.name))
         kernels = [emit(step) for step in steps if not isinstance(step, Opaque)]
         return Choice([k for k in kernels if self._text(k) not in refused])
 
+    def _measure(self, wanted: list[Wanted], graph: Graph, refused: dict[str, str]) -> None:
+        """Build the kernels of regions at once, and measure one region after the other."""
+        problems = self._build([w.request for w in wanted])
+        refused.update(problems)
+        for each in wanted:
+            if each.request.program not in problems:
+                self.regions.measure(each, graph)
+
     def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
-        requests = [self.request(k, dims) for k in choice.kernels]
+        return self._build([self.request(k, dims) for k in choice.kernels])
+
+    def _build(self, requests: list[Request]) -> dict[str, str]:
         problems = build(requests)
         if problems and self.options.fallback == "error":
             raise next(iter(problems.values()))

@@ -6,13 +6,14 @@ rest stays in the graph, which Inductor compiles as one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
 from mucc.frontend.source import SourceError
 from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.backend.measured import Timed
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of
 from mucc.torch.importer.emit import Kernel
@@ -39,7 +40,14 @@ MOST = 64
 WORTH = 0.01
 """What a larger region has to gain beyond a smaller one, as a share of the kernel's time."""
 
+PLAUSIBLE = 0.5
+"""The largest expected loss, as a share of the kernel's time, at which a region is measured all the same."""
+
+TRIED = 2
+"""The most regions around one call that are measured, those of largest expected gain."""
+
 Emit = Callable[[Piece], Kernel]
+Measure = Callable[[Kernel], Timed | None]
 Text = Callable[[Kernel], str]
 
 
@@ -75,11 +83,35 @@ class Choice:
     """The predicted seconds of what remains to Inductor."""
 
 
+@dataclass(frozen=True)
+class _Candidate:
+    """A region that might be taken; see `Decision` for its times."""
+
+    nodes: list[Node]
+    inductor: float
+    mucc: float
+    measured: bool = False
+
+    @property
+    def gain(self) -> float:
+        return self.inductor - self.mucc
+
+
+def _best(candidates: Sequence[_Candidate]) -> _Candidate:
+    """Return the region of the largest gain; a later one has to gain `WORTH` more."""
+    best = candidates[0]
+    for candidate in candidates[1:]:
+        if candidate.gain > best.gain + WORTH * candidate.mucc:
+            best = candidate
+    return best
+
+
 class Chooser:
     """Chooses regions of a graph whose predicted gain is above `margin`, a share of the time that mucc takes.
 
     `emit` makes the kernel of a piece, `text` its program; programs in `refused` are not taken, for the
-    reason there.
+    reason there. `measure` has the measured times of regions: where there are any they decide, less what the
+    region is predicted to keep Inductor from fusing around it.
     """
 
     def __init__(
@@ -91,9 +123,10 @@ class Chooser:
         emit: Emit,
         text: Text,
         refused: Mapping[str, str],
+        measure: Measure | None = None,
     ):
         self.graph, self.costs, self.dims, self.margin = graph, costs, dims, margin
-        self.emit, self.text, self.refused = emit, text, refused
+        self.emit, self.text, self.refused, self.measure = emit, text, refused, measure
         self.reasons = classify(graph, None)
         self.lowered = Lowered(graph, costs)
         self.leaving = set(returned(graph.captured))
@@ -132,7 +165,7 @@ class Chooser:
         if seed in self.reasons:
             self._left(seed, self.reasons[seed])
             return
-        best: tuple[float, float, Predicted, list[Node]] | None = None
+        found: list[_Candidate] = []
         problem = ""
         near = self.lowered.near(seed)
         base = self.lowered.seconds(self.taken, near)
@@ -144,23 +177,36 @@ class Chooser:
             if predicted.problem:
                 problem = problem or predicted.problem
                 continue
-            gain = inductor - predicted.seconds
-            if best is None or gain > best[0] + WORTH * predicted.seconds:
-                best = gain, inductor, predicted, nodes
-        if best is None:
+            found.append(_Candidate(nodes, inductor, predicted.seconds))
+        if not found:
             self._left(seed, problem or "nothing that could be a kernel by itself")
             return
-        gain, inductor, predicted, nodes = best
-        taken = gain > self.margin * predicted.seconds
-        reason = "" if taken else "the expected gain is below the margin"
-        kernel = self.emit(Piece(nodes))
+        best = _best(self._measured(found) or found)
+        taken = best.gain > self.margin * best.mucc
+        what = "measured" if best.measured else "expected"
+        reason = "" if taken else f"the {what} gain is below the margin"
+        if best.mucc == inf:
+            reason = "measured: its results differ from Inductor's"
+        kernel = self.emit(Piece(best.nodes))
         self.found.decisions.append(
-            Decision(kernel.name, tuple(nodes), taken, inductor, predicted.seconds, reason)
+            Decision(kernel.name, tuple(best.nodes), taken, best.inductor, best.mucc, reason, best.measured)
         )
         if taken:
             self.found.kernels.append(kernel)
-            self.taken.append(nodes)
-            self.own.update(nodes)
+            self.taken.append(best.nodes)
+            self.own.update(best.nodes)
+
+    def _measured(self, found: list[_Candidate]) -> list[_Candidate]:
+        """Return the regions that were measured, with what that gave."""
+        if self.measure is None:
+            return []
+        plausible = [c for c in found if c.gain > -PLAUSIBLE * c.mucc]
+        made: list[_Candidate] = []
+        for candidate in sorted(plausible, key=lambda c: -c.gain)[:TRIED]:
+            if (timed := self.measure(self.emit(Piece(candidate.nodes)))) is not None:
+                broken = max(0.0, self.lowered.alone(candidate.nodes) - candidate.inductor)
+                made.append(_Candidate(candidate.nodes, timed.inductor - broken, timed.mucc, True))
+        return made
 
     def _predicted(self, nodes: list[Node]) -> Predicted:
         """Predict the time of a region, once for all that are equal."""

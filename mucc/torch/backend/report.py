@@ -24,8 +24,8 @@ LONGEST = 78
 class Part:
     """A region of a graph, or a call of a library, with what was decided about it.
 
-    Times are predicted seconds on the card: `inductor` is what Inductor takes longer with the region than
-    without it, `mucc` what a kernel of mucc takes, infinite if there is none.
+    Times are seconds on the card, predicted unless `measured`: `inductor` is what Inductor takes longer with
+    the region than without it, `mucc` what a kernel of mucc takes, infinite if there is none.
     """
 
     name: str
@@ -34,10 +34,11 @@ class Part:
     reason: str | None
     inductor: float
     mucc: float
+    measured: bool = False
 
     @property
     def gain(self) -> float:
-        """The seconds that mucc is expected to gain; negative for a loss."""
+        """The seconds that a kernel of mucc gains; negative for a loss."""
         return self.inductor - self.mucc
 
 
@@ -56,6 +57,11 @@ class GraphReport:
     seconds: float
 
     @property
+    def gain(self) -> float:
+        """The seconds that the regions which mucc takes gain together."""
+        return sum(p.gain for p in self.parts if p.is_kernel)
+
+    @property
     def covered(self) -> float:
         """The share of the predicted time with Inductor alone that kernels of mucc stand for."""
         return sum(p.inductor for p in self.parts if p.is_kernel) / self.alone if self.alone else 0.0
@@ -63,15 +69,23 @@ class GraphReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The report on all graphs that dynamo made of a model, at the sizes of one call."""
+    """The report on all graphs that dynamo made of a model, at the sizes of one call.
+
+    `masks` is the number of calls of attention, forward and backward, whose mask is known and was dropped.
+    """
 
     graphs: tuple[GraphReport, ...]
     card: str
+    masks: int = 0
 
     def __str__(self) -> str:
         if not self.graphs:
             return "no graph: nothing of the model is captured by torch.compile"
-        return "\n".join(_lines(n, graph, self.card) for n, graph in enumerate(self.graphs))
+        lines = [_lines(n, graph, self.card) for n, graph in enumerate(self.graphs)]
+        if self.masks:
+            calls = "a call" if self.masks == 1 else f"{self.masks} calls"
+            lines.append(f"the mask of {calls} of attention is known: it is dropped, or causal")
+        return "\n".join(lines)
 
 
 def explain(
@@ -101,7 +115,7 @@ def explain(
     )
     recorder = _Recorder(options, card)
     _with_backward(model, torch.compile(model, backend=recorder)(*inputs, **keywords), (inputs, keywords))
-    return Explanation(tuple(map(_report, recorder.divided)), card.device.name)
+    return Explanation(tuple(map(_report, recorder.divided)), card.device.name, recorder.masks)
 
 
 def _with_backward(model: Any, results: Any, inputs: Any) -> None:
@@ -155,7 +169,13 @@ def _report(divided: Divided) -> GraphReport:
 def _part(decision: Decision) -> Part:
     operations = tuple(_operation(n) for n in decision.nodes if not is_part(n))
     return Part(
-        decision.name, decision.taken, operations, decision.reason or None, decision.inductor, decision.mucc
+        decision.name,
+        decision.taken,
+        operations,
+        decision.reason or None,
+        decision.inductor,
+        decision.mucc,
+        decision.measured,
     )
 
 
@@ -168,17 +188,24 @@ def _lines(number: int, graph: GraphReport, card: str) -> str:
     kernels = sum(p.is_kernel for p in graph.parts)
     lines = [
         f"graph {number} ({graph.name}): mucc takes {kernels} region{'' if kernels == 1 else 's'} among "
-        f"{graph.operations} operations; expected {_us(graph.seconds)} us on {card}, "
-        f"{_us(graph.alone)} with Inductor alone"
+        f"{graph.operations} operations, and gains {_us(graph.gain)} us; expected {_us(graph.seconds)} us "
+        f"on {card}, {_us(graph.alone)} with Inductor alone"
     ]
     for part in graph.parts:
         who = "mucc    " if part.is_kernel else "Inductor"
         why = ", ".join(part.operations)
         if part.reason:
             why = f"{part.operations[0]}: {part.reason}" if len(part.operations) == 1 else part.reason
-        times = f"{_us(part.mucc):>8} for {_us(part.inductor):>8} us" if isfinite(part.mucc) else " " * 24
-        lines.append(f"  {who}  {times}  {part.name}: {why[:LONGEST]}")
+        lines.append(f"  {who}  {_times(part)}  {part.name}: {why[:LONGEST]}")
     return "\n".join(lines)
+
+
+def _times(part: Part) -> str:
+    """Return the times of a part, with what mucc gains, in a column."""
+    if not isfinite(part.mucc):
+        return " " * 49
+    how = "measured" if part.measured else "predicted"
+    return f"{_us(part.mucc):>8} for {_us(part.inductor):>8} us, {part.gain * 1e6:+9.4g} us {how:9}"
 
 
 def _us(seconds: float) -> str:

@@ -164,7 +164,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     return Cache()
 
 
-def made(text: str, **options: bool | str) -> Artefact:
+def made(text: str, **options: bool) -> Artefact:
     return build(Request(text.encode(), "k.mcu", **options))  # pyright: ignore[reportArgumentType]
 
 
@@ -190,25 +190,20 @@ def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize("target", ["sm_80", pytest.param("sm_90a", marks=pytest.mark.long)])
-def test_a_new_body_compiles_no_skeleton(target: str, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compiled(value: str) -> Artefact:
-        text, _, _ = linear(value).partition("schedule")
-        return made(text, target=target)
-
-    first = compiled("gelu(x @ w.T + {b})")
+def test_a_new_body_compiles_no_skeleton(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = made(linear("gelu(x @ w.T + {b})"))
     before = misses(cache)
     assert (before["device"], before["host"]) == (1, 1)
-    second = compiled("silu(x @ w.T + {b}) * 3.0")
+    second = made(linear("silu(x @ w.T + {b}) * 3.0"))
     after = misses(cache)
     assert (after["device"], after["host"], after["objects"]) == (1, 1, before["objects"])
     assert first.data != second.data and not second.cached
     # Without NVRTC nvcc compiles the body, to the same code.
     monkeypatch.setattr(nvrtc_worker.shared, "why_unusable", lambda nvcc: "it is hidden")
-    third = compiled("silu(x @ w.T + {b}) * 3.0")
+    third = made(linear("silu(x @ w.T + {b}) * 3.0"), cached=True)
     assert third.cached
-    fourth = compiled("silu(x @ w.T + {b}) * 4.0")
-    assert "MU5207" in [w.code for w in fourth.warnings]
+    fourth = made(linear("silu(x @ w.T + {b}) * 4.0"))
+    assert [w.code for w in fourth.warnings] == ["MU5207"]
     monkeypatch.undo()
 
 

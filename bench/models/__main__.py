@@ -1,0 +1,92 @@
+"""Real models, forward in bf16 and three of them backward, against eager PyTorch and torch.compile.
+
+    python -m bench.models [--only REGEX] [--modes default,reduce-overhead,max-autotune] [--warm]
+
+Architectures are those of `transformers` and torchvision with a few layers and random weights; eager PyTorch,
+Inductor and mucc run in turns on the same card in the same process. First calls begin with empty caches; a
+warm first call finds those of the process full. Errors are from float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.common import at_least_one, run_main, versions, write_result
+from bench.models.forms import MODELS
+from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
+from bench.models.summary import HEAD, figures, lines
+from bench.timing import card, gpu_versions
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.models",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", default="", metavar="REGEX", help="models such as gpt2 that match")
+    parser.add_argument("--list", action="store_true", help="print the models")
+    parser.add_argument("--modes", default=",".join(MODES), help="modes of torch.compile, with commas")
+    parser.add_argument("--compilers", default=",".join(COMPILERS), help="inductor, mucc, or both")
+    parser.add_argument("--warm", action="store_true", help="also time first calls from full caches")
+    parser.add_argument("--margin", type=float, help="option of mucc's backend")
+    parser.add_argument("--measure", action="store_true", help="mucc measures regions in every mode")
+    parser.add_argument("--profiles", type=Path, metavar="DIR", help="write the kernels of contenders there")
+    parser.add_argument("--rounds", type=at_least_one, default=20, help="turns of each contender (20)")
+    parser.add_argument("--budget-seconds", type=float, default=0.0, metavar="S", help="begin no model later")
+    parser.add_argument("--no-record", action="store_true", help="write no result file")
+    return parser
+
+
+def main() -> int:
+    args, started = _parser().parse_args(), time.monotonic()
+    models = [m for m in MODELS if re.search(args.only, m.key)]
+    if not models:
+        raise SystemExit(f"no model matches '{args.only}'")
+    if args.list:
+        print("\n".join(m.key for m in models))
+        return 0
+    modes, compilers = args.modes.split(","), args.compilers.split(",")
+    if unknown := [*(m for m in modes if m not in MODES), *(c for c in compilers if c not in COMPILERS)]:
+        raise SystemExit(f"no mode or compiler '{unknown[0]}'")
+    torch: Any = importlib.import_module("torch")
+    options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
+    if args.measure:
+        options["measure"] = True
+    setting = Setting(modes, compilers, args.rounds, args.warm, options, args.profiles)
+    begin(torch, setting)
+    print(HEAD, flush=True)
+    rows: list[dict[str, Any]] = []
+    for model in models:
+        if args.budget_seconds and time.monotonic() - started > args.budget_seconds:
+            print(f"{model.key}: no time is left")
+            continue
+        try:
+            row = measure(torch, model, setting)
+        except Exception as error:
+            row = {"name": model.key, "error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+            if isinstance(error, torch.AcceleratorError):
+                rows.append(row)
+                print(lines(row), "\nthe GPU cannot be used any more in this process", flush=True)
+                break
+        rows.append(row)
+        print(lines(row), flush=True)
+        torch._dynamo.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+    summary = figures(rows)
+    print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
+    if not args.no_record:
+        found = {**gpu_versions(torch), **versions("triton", "transformers", "torchvision")}
+        print(write_result(card(torch), "models", rows, summary, extra_versions=found))
+    return int(any("gpu_ms" not in r or not r["good"] for r in rows))
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,65 @@
+"""The table and the figures of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.models.measuring import MODES
+from mucc.agent.report.figures import geomean
+
+Row = Mapping[str, Any]
+
+HEAD = (
+    f"{'model':26} {'mode':16} {'GPU ms: eager':>13} {'Inductor':>9} {'mucc':>9} {'gain':>6} {'wall gain':>9}"
+    "  first call s"
+)
+
+
+def figures(rows: Sequence[Row]) -> dict[str, float]:
+    """Geometric means and the least of Inductor's times over mucc's, by mode and over all modes."""
+    found: dict[str, float] = {"models.measured": sum("gpu_ms" in r for r in rows)}
+    found["models.wrong"] = sum("gpu_ms" in r and not r["good"] for r in rows)
+    for kind, name in (("gpu", "over_inductor"), ("wall", "wall_over_inductor")):
+        column = f"over_inductor_{kind}"
+        ratios = {m: [r[column][m] for r in rows if m in r.get(column, {})] for m in MODES}
+        for mode, values in ratios.items():
+            if values:
+                key = f"models.{name}.{mode.replace('-', '_')}"
+                found[f"{key}_geomean"] = round(geomean(values), 4)
+                found[f"{key}_min"] = round(min(values), 4)
+    best = [v for r in rows for v in r.get("over_inductor_gpu", {}).values()]
+    if best:
+        found["models.over_best_inductor_geomean"] = round(geomean(best), 4)
+        found["models.over_best_inductor_min"] = round(min(best), 4)
+    for column, name in (("first", "first_call_cold"), ("warm", "first_call_warm")):
+        values = [1 / v for r in rows for v in r.get(f"over_inductor_{column}", {}).values()]
+        if values:
+            found[f"models.{name}_over_inductor"] = round(geomean(values), 4)
+    return found
+
+
+def lines(row: Row) -> str:
+    """Return the rows of the table of a model; of one without times, why."""
+    if "gpu_ms" not in row:
+        return f"{row['name']:26} {row.get('error', 'not measured')}"
+    gpu, wall, first = (row[k] for k in ("gpu_ms", "wall_ms", "first_s"))
+    text: list[str] = []
+    for mode in MODES:
+        a, b = f"inductor/{mode}", f"mucc/{mode}"
+        if a not in gpu and b not in gpu:
+            continue
+        ratio, slower = (t.get(a, math.nan) / t.get(b, math.nan) for t in (gpu, wall))
+        warm = row.get("warm_s", {})
+        text.append(
+            f"{row['name']:26} {mode:16} {gpu.get('eager', math.nan):13.4f} {gpu.get(a, math.nan):9.4f} "
+            f"{gpu.get(b, math.nan):9.4f} {ratio:6.3f} {slower:9.3f}  "
+            f"{first.get(a, math.nan):.1f} {first.get(b, math.nan):.1f}"
+            + (f" warm {warm.get(a, math.nan):.1f} {warm.get(b, math.nan):.1f}" if warm else "")
+        )
+    if not row["good"]:
+        errors = ", ".join(f"{name} {e:.2e}" for name, e in row["error"].items())
+        text.append(f"{row['name']:26} WRONG: {errors}")
+    text += [f"{row['name']:26} {name}: {why[:160]}" for name, why in row["failed"].items()]
+    return "\n".join(text)

@@ -1,0 +1,67 @@
+"""The models of bench.models: names, ratios, and cases that run where their libraries are installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.models.forms import MODELS
+from bench.models.measuring import Setting, contenders, judged
+from bench.models.summary import figures, lines
+
+torch: Any = pytest.importorskip("torch")
+
+
+def row(gpu: float, error: float = 0.01) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "name": "gpt2",
+        "gpu_ms": {"eager": 3.0, "inductor/default": 2.0, "mucc/default": gpu},
+        "wall_ms": {"eager": 3.0, "inductor/default": 2.0, "mucc/default": 2.0},
+        "first_s": {"inductor/default": 5.0, "mucc/default": 10.0},
+        "error": {"eager": 0.01, "mucc/default": error},
+        "failed": {},
+    }
+    return made | judged(made)
+
+
+def test_keys_are_unique():
+    keys = [m.key for m in MODELS]
+    assert len(set(keys)) == len(keys) and sum(m.trains for m in MODELS) == 3
+
+
+def test_figures():
+    found = figures([row(1.0), row(4.0), {"name": "other", "error": "no memory"}])
+    assert found["models.measured"] == 2 and found["models.wrong"] == 0
+    assert found["models.over_best_inductor_geomean"] == 1.0
+    assert found["models.over_best_inductor_min"] == 0.5
+    assert found["models.first_call_cold_over_inductor"] == 2.0
+
+
+def test_errors_are_judged_by_eager_pytorchs():
+    assert row(1.0, 0.015)["good"] and not row(1.0, 0.016)["good"] and not row(1.0, float("nan"))["good"]
+    assert "WRONG" in lines(row(1.0, 1.0)) and "WRONG" not in lines(row(1.0))
+
+
+def test_a_model_without_times_says_why():
+    assert "no memory" in lines({"name": "other", "error": "no memory"})
+
+
+def test_contenders_are_in_the_same_modes():
+    names = [n for n, _, _ in contenders(Setting(("default", "max-autotune"), ("inductor", "mucc"), 3))]
+    assert names == ["inductor/default", "mucc/default", "inductor/max-autotune", "mucc/max-autotune"]
+
+
+def test_the_recommender_runs(monkeypatch: pytest.MonkeyPatch):
+    from bench.models import networks
+
+    monkeypatch.setattr(networks, "ROWS", 50)
+    module = networks.Recommender(torch)
+    sparse = torch.randint(50, (4, networks.TABLES))
+    assert module(torch.randn(4, 13), sparse).shape == (4, 1)
+
+
+def test_the_u_net_runs():
+    from bench.models import networks
+
+    assert networks.unet(torch).eval()(torch.randn(1, 3, 32, 32)).shape == (1, 2, 32, 32)
