@@ -294,35 +294,33 @@ def _rows(entry: str) -> list[Entry]:
 
 
 def _strips(entry: str, has_vectors: bool) -> list[Entry]:
-    given = (
-        "Work const op, mucc::Extents<Op::kRank> const extents, mucc::Extents<Op::kPooled> const source, "
-        "mucc::PoolStrips const shape, {} total"
-    )
-    widths = (("", "1, 1, false"), ("_vector", "Op::kVector, Op::kOutputs, Op::kLoose"))
-    return [
-        Entry(
-            f"{entry}_strips{width}{suffix}",
-            given.format(index),
-            f"mucc::pool_strips<{sizes}>(op, extents, source, shape, total)",
-            "Op::kThreads, 3",
-        )
-        for width, sizes in widths[: 2 if has_vectors else 1]
-        for suffix, index in INDICES
-    ]
+    sizes = ("1, 1, false", "Op::kVector, Op::kOutputs, Op::kLoose")
+    return _indexed(f"{entry}_strips", "mucc::PoolStrips const shape", sizes, has_vectors, "Op::kThreads, 3")
 
 
 def _columns(entry: str, has_vectors: bool) -> list[Entry]:
+    return _indexed(f"{entry}_columns", "int64_t length", ("1", "Op::kVector"), has_vectors)
+
+
+def _indexed(
+    entry: str, last: str, sizes: tuple[str, str], has_vectors: bool, bounds: str = "Op::kThreads"
+) -> list[Entry]:
+    """Return entries for elements one by one and for vectors, each with indices of 32 and of 64 bits.
+
+    `last` is the parameter that the form has of its own, `sizes` the template arguments of both.
+    """
     given = (
         "Work const op, mucc::Extents<Op::kRank> const extents, mucc::Extents<Op::kPooled> const source, "
-        "int64_t length, {} total"
+        f"{last}, "
     )
-    widths = (("", "1"), ("_vector", "Op::kVector"))
+    function, name = f"mucc::pool_{entry.rpartition('_')[2]}", last.rpartition(" ")[2]
     return [
         Entry(
-            f"{entry}_columns{width}{suffix}",
-            given.format(index),
-            f"mucc::pool_columns<{vector}>(op, extents, source, length, total)",
+            f"{entry}{width}{suffix}",
+            f"{given}{index} total",
+            f"{function}<{size}>(op, extents, source, {name}, total)",
+            bounds,
         )
-        for width, vector in widths[: 2 if has_vectors else 1]
+        for width, size in zip(("", "_vector")[: 2 if has_vectors else 1], sizes, strict=False)
         for suffix, index in INDICES
     ]

@@ -358,10 +358,10 @@ struct Moments {
   }
 };
 
-// Reductions together with moments of one of their values.
-template <class Kinds>
-struct WithMoments {
-  static constexpr int kCount = Kinds::kCount + 3, kOwn = Kinds::kCount;
+// Totals of reductions, and behind them kMore numbers, which start at 0.
+template <class Kinds, int kMore>
+struct WithMore {
+  static constexpr int kCount = Kinds::kCount + kMore, kOwn = Kinds::kCount;
   using Totals = float[kCount];
   using Own = typename Kinds::Totals;
 
@@ -369,8 +369,18 @@ struct WithMoments {
   static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
   static MUCC_DEVICE void start(Totals& acc) {
     Kinds::start(own(acc));
-    acc[kOwn] = acc[kOwn + 1] = acc[kOwn + 2] = 0;
+#pragma unroll
+    for (int i = 0; i < kMore; ++i) acc[kOwn + i] = 0;
   }
+};
+
+// Reductions together with moments of one of their values.
+template <class Kinds>
+struct WithMoments : WithMore<Kinds, 3> {
+  using Base = WithMore<Kinds, 3>;
+  using typename Base::Totals;
+  using Base::kOwn, Base::own;
+
   static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
     Kinds::combine(own(acc), own(other));
     Moments moments{acc[kOwn], acc[kOwn + 1], acc[kOwn + 2]};
@@ -381,17 +391,11 @@ struct WithMoments {
 
 // Reductions together with the sum of exp(x - the largest x) of the values x of one of them, a maximum.
 template <class Kinds, int kMost>
-struct WithExponentials {
-  static constexpr int kCount = Kinds::kCount + 1, kOwn = Kinds::kCount;
-  using Totals = float[kCount];
-  using Own = typename Kinds::Totals;
+struct WithExponentials : WithMore<Kinds, 1> {
+  using Base = WithMore<Kinds, 1>;
+  using typename Base::Totals;
+  using Base::kOwn, Base::own;
 
-  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
-  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
-  static MUCC_DEVICE void start(Totals& acc) {
-    Kinds::start(own(acc));
-    acc[kOwn] = 0;
-  }
   // A sum as one of distances from another maximum. Without elements it is 0, whatever the maxima are.
   static MUCC_DEVICE float moved(float sum, float from, float to) {
     return from == to ? sum : sum * fast_exp(from - to);
