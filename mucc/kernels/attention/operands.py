@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from mucc.dialects.mu.types import Dims, Shaped
 
 MOST = 256
-"""The most elements of a query, key or value, which lie in registers and shared memory."""
+"""The largest head dimension: a row of q, k or v lies in registers and shared memory."""
 
 LEADING = 3
 """The most leading axes: as many as tensor maps have, besides the rows and the elements of a row."""

@@ -73,11 +73,11 @@ class Seen(NamedTuple):
     last: Linear | Limit | None = None
 
     def both(self, other: Seen) -> Seen:
-        """Return the columns that are seen in both."""
+        """Intersect two ranges of columns."""
         return Seen(_of(False, self.first, other.first), _of(True, self.last, other.last))
 
     def either(self, other: Seen) -> Seen | None:
-        """Return the columns that are seen in one of them; None if they are no range."""
+        """Unite two ranges of columns; None if the union is no range."""
         if self.first is None and other.first is None:
             return Seen(None, _of(False, self.last, other.last))
         if self.last is None and other.last is None:
@@ -159,7 +159,7 @@ def _mask_of(score: SSAValue) -> _Mask | None:
 
 
 def _masked(body: Body, mask: _Mask, rest: Sequence[tuple[SSAValue, bool]]) -> SSAValue:
-    """Append the score that a mask leaves, with what of its conditions is no range."""
+    """Append the masked score to a body, with those conditions of the mask that are no range of columns."""
     score = mask.score
     if mask.added is not None:
         body.add(total := AddOp(score, mask.added))

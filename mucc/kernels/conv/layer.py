@@ -25,11 +25,11 @@ class Layer(NamedTuple):
     outputs: int
     groups: int
     taps: float
-    """Taps that an output sees: of a transposed convolution those of its class."""
+    """Filter taps that one output reads; in a transposed convolution those of its residue class."""
     compute: str
     element_bytes: int
     whole: bool
-    """Whether the channels of a group are known to be whole pieces of 16 bytes."""
+    """Whether the channels of a group are a multiple of 16 bytes at compile time."""
     moved: int
     """Bytes of x, the weights and the result."""
     classes: int = 1
@@ -43,7 +43,7 @@ class Layer(NamedTuple):
     vectors: bool = False
     """Whether x can be read four neighbours along the last spatial axis at a time."""
     copied: int = 0
-    """Bytes that a copy of x to another order of axes moves, which strategies of whole pieces need."""
+    """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
 
 
 def _layer(

@@ -53,11 +53,11 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         vectors=layer.vectors and x.unit_axis == len(stage.space) - 1,
     )
     strategy = choose(layer, get_target(builder.target).facts)
-    by_pieces = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
-    inner = 1 if by_pieces and not geometry.transposed else 0
-    if by_pieces and _has_whole_pieces(anchor, geometry) and x.unit_axis != 1:
+    by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
+    inner = 1 if by_vectors and not geometry.transposed else 0
+    if by_vectors and _has_vectors(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
-    copies = _has_whole_pieces if by_pieces else _has_lone_channels
+    copies = _has_vectors if by_vectors else _has_lone_channels
     if copies(anchor, geometry) and x.unit_axis == 1 and w.unit_axis != inner:
         w = _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
     rank = len(stage.space)
@@ -100,8 +100,8 @@ def _is_padded_elsewhere(access: Access) -> bool:
     return False
 
 
-def _has_whole_pieces(op: ConvolutionOp, geometry: Geometry) -> bool:
-    """Whether the channels of a group are whole pieces of what a thread copies at once."""
+def _has_vectors(op: ConvolutionOp, geometry: Geometry) -> bool:
+    """Whether the channels of a group are a multiple of what one instruction copies."""
     channels = Shaped.of(op.operand.type).dims[1]
     piece = WIDEST_ACCESS // dtype_bytes(Shaped.of(op.operand.type).element_type)
     return isinstance(channels, int) and channels // geometry.groups % piece == 0

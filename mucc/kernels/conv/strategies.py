@@ -25,7 +25,7 @@ GATHERED = 80
 BLOCK_CYCLES = 2200
 """Cycles that a block of `tiles` takes besides, with three to a multiprocessor (likewise)."""
 COPIED_SHARE = 0.3
-"""What `tiles` reaches of the rate of mma.sync where x is whole pieces: 0.2 to 0.35 on an H200."""
+"""The share of the rate of mma.sync that `tiles` reaches with copies of 16 bytes: 0.2 to 0.35 on an H200."""
 COPY_SHARE = 0.4
 """What a copy of x to another order of axes reaches of the bandwidth (likewise)."""
 SUMMED, SPREAD = 9, 12
@@ -43,8 +43,8 @@ class Way(ABC):
     """A strategy with its legality rule and its cost."""
 
     strategy: ClassVar[Strategy]
-    by_pieces: ClassVar[bool] = False
-    """Whether x is copied in pieces along its channels, which then have to be adjacent."""
+    by_vectors: ClassVar[bool] = False
+    """Whether x is copied in vectors along its channels, which then have to be adjacent."""
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         """Return why the strategy is not legal, as a clause; None if it is."""
@@ -62,7 +62,7 @@ class Way(ABC):
 class Tiles(Way):
     """As a product of matrices: whole tiles are computed, whatever part of them the groups fill."""
 
-    strategy, by_pieces = Strategy.TILES, True
+    strategy, by_vectors = Strategy.TILES, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
@@ -87,7 +87,7 @@ class Warpgroups(Way):
     Calls whose tensors it cannot map are computed as by `Tiles`.
     """
 
-    strategy, by_pieces = Strategy.WARPGROUPS, True
+    strategy, by_vectors = Strategy.WARPGROUPS, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         if facts.name not in WARPGROUPS:
@@ -95,9 +95,9 @@ class Warpgroups(Way):
         if layer.compute not in FORMATS:
             return f"wgmma multiplies {', '.join(FORMATS)}"
         if not layer.whole:
-            return "the channels of a group are not whole pieces of 16 bytes"
+            return "the channels of a group are no multiple of 16 bytes"
         if layer.groups > 1 and layer.channels % (STAGE_ROW // layer.element_bytes):
-            return f"the channels of a group are not whole pieces of {STAGE_ROW} bytes"
+            return f"the channels of a group are no multiple of {STAGE_ROW} bytes"
         if layer.classes > MOST_CLASSES:
             return f"there are more than {MOST_CLASSES} classes of outputs"
         return Tiles().refused(layer, facts)
@@ -153,7 +153,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     card = facts.devices[0]
     computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
     bandwidth = card.datasheet["dram_bandwidth"]
-    copied = layer.copied if way.by_pieces and layer.whole else 0
+    copied = layer.copied if way.by_vectors and layer.whole else 0
     return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth)
 
 
@@ -166,7 +166,7 @@ def choose(layer: Layer, facts: Facts) -> Strategy:
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:
     """Say what each strategy would take for a kernel's convolution, the chosen one first."""
     layer = layer_of_kernel(op, sizes)
-    if op.strategy.data in {way.strategy for way in WAYS if way.by_pieces}:
+    if op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
         layer = layer._replace(copied=0)
     lines: list[str] = []
     for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):

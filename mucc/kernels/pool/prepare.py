@@ -22,7 +22,7 @@ class _Keep(ChannelsLast):
 
 @dataclass(frozen=True)
 class PreparePools(Pass):
-    """Let pools have results in the order that is read.
+    """Fold a permutation to channels last into the pool before it.
 
     ```
     %0 = mu.pool max %x : [N, C, P, Q]

@@ -194,7 +194,7 @@ def test_an_explanation_says_what_each_strategy_takes(
     first, direct, warpgroups, tiles, patches = capsys.readouterr().out.splitlines()
     assert first == "k, stage out: on NVIDIA H200"
     assert re.fullmatch(r"  direct     [0-9.]+ us expected    \(chosen\)", direct)
-    assert warpgroups == "  warpgroups the channels of a group are not whole pieces of 16 bytes"
+    assert warpgroups == "  warpgroups the channels of a group are no multiple of 16 bytes"
     assert re.fullmatch(r"  tiles      [0-9.]+ us expected", tiles)
     assert re.fullmatch(r"  patches    [0-9.]+ us expected \(\d+ positions, 8 channels\)", patches)
     path.write_text(
