@@ -278,13 +278,35 @@ def _prctl(what: int, value: bool) -> None:
         ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
 
 
+def _tried_beside() -> int:
+    """Have a process try layers, which takes long with a GPU; return where it tells them."""
+    found, told = os.pipe()
+    if not os.fork():
+        with contextlib.suppress(BaseException):
+            os.close(found)
+            os.write(told, json.dumps([layer.value for layer in available()]).encode())
+        os._exit(0)
+    os.close(told)
+    return found
+
+
+def _read(found: int) -> tuple[Layer, ...]:
+    """Return the layers that were tried; none if that ended early."""
+    with os.fdopen(found, "rb") as file:
+        said = file.read()
+    os.wait()
+    return tuple(map(Layer, json.loads(said))) if said else ()
+
+
 def main() -> None:
     """Load what children need, and serve."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    layers = () if Isolation(sys.argv[2]) is Isolation.NONE else available()
     started = time.monotonic()
+    asked = Isolation(sys.argv[2])
+    found = _tried_beside() if asked is not Isolation.NONE else None
     for name in sys.argv[3:]:
         importlib.import_module(name)
+    layers = () if found is None else _read(found)
     server = Server(control, layers)
     _dumpable(False)
     _prctl(PR_SET_CHILD_SUBREAPER, Layer.NAMESPACES in layers)
