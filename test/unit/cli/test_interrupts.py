@@ -189,7 +189,7 @@ def waits(pid: int) -> bool:
 
 PROBLEMS = {
     "import": ("mucc", ["import", "problem.py", "-o", "problem.mcu", "--verify"]),
-    "audit": ("mucc.agent", ["audit", "problem.py", "problem.py", "--device", "cpu"]),
+    "audit": ("mucc.agent", ["audit", "problem.py", "problem.py", "--device", "cpu", "--isolation", "none"]),
 }
 
 
@@ -203,6 +203,39 @@ def test_what_runs_a_problem_ends(place: Place, command: str, number: signal.Sig
     assert (status, out, left) == (128 + number, "", [])
     assert err == f"error[MU5119]: interrupted by {number.name}\n"
     assert place.left() == []
+
+
+NAMED = """
+import time
+
+def get_inputs():
+    with open("/proc/self/comm", "w") as file:
+        file.write("mucc-test")
+    time.sleep(600)
+
+class Model:
+    pass
+"""
+
+
+def test_a_confined_problem_ends(place: Place):
+    pytest.importorskip("torch")
+    (place.folder / "here" / "problem.py").write_text(NAMED)
+    words = ["audit", "problem.py", "problem.py", "--device", "cpu"]
+    process = place.start(*words, python=("-m", "mucc.agent"))
+    wait_for(lambda: any(named(pid, "mucc-test") for pid in processes.descendants(process.pid)))
+    status, out, err, left = ended(process, signal.SIGTERM)
+    assert (status, out, left) == (143, "", [])
+    assert err == "error[MU5119]: interrupted by SIGTERM\n"
+    assert place.left() == []
+
+
+def named(pid: int, name: str) -> bool:
+    """Whether a process has a name."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == f"{name}\n"
+    except OSError:
+        return False
 
 
 HOOKED = """
