@@ -16,8 +16,15 @@ def time_all(torch: Any, contenders: Mapping[str, Callable[[], Any]], iters: int
 
 
 def card(torch: Any, device: Any = None) -> str:
-    """A directory name for a GPU, the current one where none is named: `h200`."""
-    return torch.cuda.get_device_name(device).split()[-1].lower()
+    """Return the directory name for a GPU, the current one where none is named: `h200`, `h100_sxm`.
+
+    It is the short name of a known card, else the last word of the driver's name.
+    """
+    from mucc.target.devices import cards
+
+    name = torch.cuda.get_device_name(device)
+    known = (key for key, found in cards().items() if found.device.name == name)
+    return next(known, name.split()[-1].lower())
 
 
 def gpu_versions(torch: Any) -> dict[str, str]:
