@@ -61,6 +61,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("mucc.cli.doctor", "show what was found on this machine and what is missing"),
     "cache": Entry("mucc.cli.cache", "show, clear, fill or check the cache of what was compiled"),
     "targets": Entry("mucc.cli.targets", "list the GPUs that can be compiled for"),
+    "lsp": Entry("mucc.cli.lsp", "serve an editor by the language server protocol"),
     "completion": Entry("mucc.cli.completion", "print a script that completes command lines in a shell"),
 }
 
