@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs clean
+.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs vsix clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -63,8 +63,13 @@ fuzz: $(STAMPS)/dev ## 100,000 mutated sources and 3,000 random programs through
 fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare (bench/gpu_fuzz)
 	python -m bench.gpu_fuzz
 
-docs: $(STAMPS)/dev ## write the pages that are made from the compiler
+docs: $(STAMPS)/dev ## write the pages and the grammars of editors that are made from the compiler
 	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md
+	python -m mucc.editor.grammars
+
+vsix: ## build the extension for VS Code, editors/vscode/mucc.vsix (needs npm)
+	@command -v npm >/dev/null || { echo "npm is missing: apt-get install npm"; exit 1; }
+	cd editors/vscode && npm install --no-audit --no-fund --no-package-lock && npm run package
 
 clean: ## remove what was made here, but for .venv
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

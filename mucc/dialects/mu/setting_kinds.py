@@ -154,6 +154,11 @@ class Setting(ABC, Generic[A]):
         return (self.unset,) if self.unset else ()
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of arguments that values have in brackets."""
+        return ()
+
+    @property
     def example(self) -> str:
         """A value that is no word, empty where all are words."""
         return ""
@@ -351,6 +356,10 @@ class SchedulerSetting(Setting[SchedulerAttr]):
     @property
     def words(self) -> tuple[str, ...]:
         return (*SchedulerKind, *Raster)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for names in self.parameters.values() for name in names))
 
     @property
     def form(self) -> str:
