@@ -30,7 +30,10 @@ class Arguments:
 
 @command(Arguments, DESCRIPTION, usage="[--target TARGET]")
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Serve until the editor ends the connection."""
+    """Serve until the editor ends the connection. Raises MU5213 without pygls, MU4001 for an odd target."""
+    from mucc.target import get_target
+
+    get_target(args.target)
     try:
         from mucc.editor.server import make
     except ModuleNotFoundError as error:

@@ -49,6 +49,7 @@ class Tool:
 
 COMMANDS: dict[str, Entry] = {
     "build": Entry("mucc.cli.build", "compile FILE (the default command)"),
+    "new": Entry("mucc.cli.new", "begin a project: a kernel, its test, a benchmark, CI"),
     "check": Entry("mucc.cli.check", "report errors and warnings without compiling"),
     "fmt": Entry("mucc.cli.fmt", "rewrite files in the one canonical layout"),
     "run": Entry("mucc.cli.run", "compile, run, compare with the interpreter, and time"),

@@ -25,7 +25,7 @@ from mucc.diagnostics import (
     Span,
 )
 from mucc.dialects.locations import place_of, places_of
-from mucc.dialects.mu.settings import SETTINGS
+from mucc.dialects.mu.settings import SCHEDULER, SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.library.manifest_json import ManifestJson
 from mucc.passes.levels import STAGED, LevelError
@@ -202,10 +202,11 @@ def schedule_text(
             kind = kind_of(kernel)
             schedule = kind.schedule(kernel)
             settings = [s for s in kind.settings if not s.is_unset(s.of(schedule))]
+            width = max(len(SCHEDULER.name), *(len(s.name) for s in settings))
             lines = [
                 *([f"// measured: {origin}"] if origin else []),
                 f"schedule {name if len(scheduled) == 1 else f'{name}.{stage}'} for {program.target.data} {{",
-                *(f"    {s.name:<9} = {s.text(schedule[s.name])}" for s in settings),
+                *(f"    {s.name:<{width}} = {s.text(schedule[s.name])}" for s in settings),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")

@@ -264,6 +264,12 @@ def test_an_edit_of_a_long_program_is_checked_once_for_many_keys():
     serve(work)
 
 
+def test_an_unknown_target_is_an_error():
+    command = [sys.executable, "-m", "mucc", "lsp", "--target", "sm_90"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
+    assert "error[MU4001]" in done.stderr and "sm_90a" in done.stderr
+
+
 def test_without_pygls_the_extra_is_named(tmp_path: Path):
     (tmp_path / "pygls").mkdir()
     (tmp_path / "pygls" / "__init__.py").write_text("raise ModuleNotFoundError(name='pygls')")
