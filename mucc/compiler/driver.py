@@ -110,9 +110,7 @@ class Compilation:
             case "schedule":
                 return schedule_text(self.programs, self.measured)
             case "cu":
-                from mucc.compiler.emit import emit
-
-                return emit(self.cutlass, self.manifest, self.source)
+                return self.cu()
             case "header":
                 from mucc.library.header import header_text
 
@@ -123,6 +121,12 @@ class Compilation:
                 return json.dumps(self.manifest, indent=2) + "\n"
             case _:
                 raise KeyError(kind)
+
+    def cu(self, *, lines: bool = False) -> str:
+        """Emit the C++ of the program as one file; with `lines`, directives lead from it to the source."""
+        from mucc.compiler.emit import emit
+
+        return emit(self.cutlass, self.manifest, self.source, lines=lines)
 
     def parts(self) -> Parts:
         """Emit the C++ of the program in parts for separate compilation."""
