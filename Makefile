@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs vsix clean
+.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs site vsix clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -66,6 +66,9 @@ fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare 
 docs: $(STAMPS)/dev ## write the pages and the grammars of editors that are made from the compiler
 	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md
 	python -m mucc.editor.grammars
+
+site: $(STAMPS)/dev ## build the documentation site strictly, build/site (mucc[docs])
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 vsix: ## build the extension for VS Code, editors/vscode/mucc.vsix (needs npm)
 	@command -v npm >/dev/null || { echo "npm is missing: apt-get install npm"; exit 1; }

@@ -154,8 +154,13 @@ def _decisive_texts(
     request: Request, compilation: Compilation, parts: Parts | None
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return the parts of an artefact's key besides toolchain and headers: IR, C++, flags."""
-    code = parts.text if parts else compilation.cu(lines=request.lines)
+    code = parts.text if parts else _whole_text(request, compilation)
     return compilation.cache_text, code, decisive_flags(request)
+
+
+def _whole_text(request: Request, compilation: Compilation) -> str:
+    """Return the C++ of a program that nvcc compiles in one piece."""
+    return compilation.cu(lines=True) if request.lines else compilation.emit("cu")
 
 
 def decisive_flags(request: Request) -> tuple[str, ...]:
@@ -258,7 +263,7 @@ class _Builder:
 
         request = self.request
         return nvcc.build(
-            self.compilation.cu(lines=request.lines),
+            _whole_text(request, self.compilation),
             request.kind,
             self.toolchain,
             pool,

@@ -325,7 +325,8 @@ def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
     compilation = compile_source(
         source, args.target, args.print_ir, args.print_after, dims=args.sizes, tuned=not args.no_tuned
     )
-    text = compilation.cu(lines=args.lineinfo) if kind == "cu" else compilation.emit(kind)
+    lines = args.lineinfo and kind == "cu"
+    text = compilation.cu(lines=True) if lines else compilation.emit(kind)
     data = text.rstrip("\n").encode() + b"\n"
     if kind == "graph" and (args.output or "").endswith(".svg"):
         from mucc.compiler.graph import draw

@@ -52,8 +52,9 @@ def write_manual(folder: str) -> None:
 
     try:
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise usage_error(f"cannot make the folder '{folder}': {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "its name is none"
+        raise usage_error(f"cannot make the folder '{folder}': {reason}") from None
     for name, text in pages(MUCC).items():
         files.write_output(os.path.join(folder, name), text.encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,14 +42,14 @@ def main(args: Arguments, reporter: Reporter) -> int:
             f"'{args.name}' is no name of a kernel", "letters, digits and underscores: linear_gelu"
         )
     folder = Path(args.folder if args.folder is not None else args.name)
-    if args.folder == "" or folder.exists():
+    if args.folder == "" or os.path.lexists(folder):
         raise usage_error(f"'{folder}' exists already", "name another folder: --folder FOLDER")
     for path, text in texts(args.name).items():
         place = folder / path
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or "no folder can be made there"
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "its name is none"
             raise usage_error(f"cannot make '{place.parent}': {reason}") from None
         files.write_output(str(place), text.encode())
     reporter.line(f"{folder}: a project with the kernel {args.name}; README.md says what to run")
