@@ -26,7 +26,7 @@ demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and 
 test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest but for long tests, and a share of matrix
 	@python test/tools/run_all.py
 
-test-all: $(STAMPS)/torch ## the same with long tests: real builds of CUTLASS kernels, more PyTorch modules
+test-all: $(STAMPS)/torch $(STAMPS)/docs ## the same with long tests: real builds of CUTLASS kernels, more PyTorch modules
 	@python test/tools/run_all.py --all
 
 lint: $(STAMPS)/dev ## ruff, its formatter, pyright, and the directions of imports
@@ -67,7 +67,7 @@ docs: $(STAMPS)/dev ## write the pages and the grammars of editors that are made
 	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md
 	python -m mucc.editor.grammars
 
-site: $(STAMPS)/dev ## build the documentation site strictly, build/site (mucc[docs])
+site: $(STAMPS)/docs ## build the documentation site strictly, build/site (mucc[docs])
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
 vsix: ## build the extension for VS Code, editors/vscode/mucc.vsix (needs npm)
@@ -99,6 +99,10 @@ CONSTRAINTS = $(shell $(BIN)/python -m pip show -q cuda-toolkit 2>/dev/null || e
 
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
 	python -m pip install -q -e '.[dev]'
+	@touch $@
+
+$(STAMPS)/docs: pyproject.toml $(STAMPS)/dev
+	python -m pip install -q -e '.[docs]'
 	@touch $@
 
 # Calls are tested with torch tensors. Without a GPU a build for the CPU is enough; a version that ends in +cpu is never one

@@ -43,6 +43,13 @@ def test_every_keyword_is_in_the_grammars():
     assert [layout for layout in words["layouts"] if f"'{layout}'" not in text] == []
 
 
+def test_hooks_are_as_pre_commit_wants_them():
+    tool = shutil.which("pre-commit")
+    if tool is None:
+        pytest.skip("needs pre-commit: pip install 'mucc[dev]'")
+    subprocess.run([tool, "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml")], check=True)
+
+
 # Pygments
 
 
