@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from xdsl.dialects.builtin import ModuleOp
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute
 from mucc.compiler import program as programs
 from mucc.compiler.driver import Compilation, too_deep
 from mucc.compiler.source import decode
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink, Source, Span
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink, Severity, Source, Span
 from mucc.diagnostics.internal import internal_error
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_bytes
@@ -44,6 +44,8 @@ class Analysis:
     diagnostics: Sequence[Diagnostic]
     lowered: ModuleOp | None = None
     """The program as IR, where it has no errors in its language."""
+    remembered: Mapping[tuple[str, str], Value] = field(default_factory=dict[tuple[str, str], Value])
+    """What was known of values before the last edits, for kernels that cannot be understood now."""
 
     @cached_property
     def symbols(self) -> list[Symbol]:
@@ -52,13 +54,15 @@ class Analysis:
 
     @cached_property
     def module(self) -> ModuleOp | None:
-        """The program as IR; of a program with errors, what could be understood."""
-        if self.lowered is None:
-            try:
-                return lower(self.program, DiagnosticSink(self.source))
-            except (DiagnosticError, RecursionError):
-                return None
-        return self.lowered
+        """The program as IR; of a program with errors, the items that could be understood."""
+        if self.lowered is not None:
+            return self.lowered
+        wrong = [d.span for d in self.diagnostics if d.span and d.severity is Severity.ERROR]
+        items = tuple(i for i in self.program.items if not any(_touch(i.span, span) for span in wrong))
+        try:
+            return lower(ast.Program(self.program.span, items), DiagnosticSink(self.source))
+        except Exception:  # the frontend is for programs without syntax errors
+            return None
 
     @cached_property
     def values(self) -> dict[tuple[str, str], Value]:
@@ -68,6 +72,10 @@ class Analysis:
     def value_of(self, symbol: Symbol) -> Value | None:
         """Return what is known of a named value; None for others, and in kernels with errors."""
         return self.values.get((symbol.owner, symbol.name)) if symbol.kind is not Kind.DIM else None
+
+    def last_known(self, symbol: Symbol) -> Value | None:
+        """Return what is known of a named value, or what was known before the text had errors."""
+        return self.value_of(symbol) or self.remembered.get((symbol.owner, symbol.name))
 
     def excerpt_of(self, kernel: str) -> Excerpt | None:
         """Return a kernel with what it needs; None where the program has errors in its language."""
@@ -103,6 +111,10 @@ def analyse(text: str, name: str, target: str) -> Analysis:
     for excerpt in excerpts(program, source):
         found += map(excerpt.placed, _checked(excerpt.text, target))
     return Analysis(source, target, program, found, module)
+
+
+def _touch(a: Span, b: Span) -> bool:
+    return a.start <= b.end and b.start <= a.end
 
 
 @lru_cache(KNOWN)

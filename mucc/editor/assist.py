@@ -77,7 +77,7 @@ def _in_body(analysis: Analysis, before: str, offset: int) -> Iterator[Completio
     owner = _owner(before)
     for symbol in analysis.symbols:
         if symbol.owner == owner and symbol.kind is not Kind.RESULT and symbol.visible <= offset:
-            value = analysis.value_of(symbol)
+            value = analysis.last_known(symbol)
             yield Completion(symbol.name, symbol.kind.value, value.type if value else "")
         elif symbol.kind is Kind.FUNCTION and symbol.name != owner:
             yield Completion(symbol.name, "function")

@@ -73,7 +73,9 @@ class Server(LanguageServer):
         text = self.workspace.get_text_document(uri)
         version, known = self._known.get(uri, (None, None))
         if known is None or version != text.version or known.source.text != text.source:
+            before = {} if known is None else {**known.remembered, **known.values}
             known = analyse(text.source, text.path or uri, self.target)
+            known.remembered = before
             self._known[uri] = text.version, known
         return Document(text, known)
 

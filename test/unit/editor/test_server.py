@@ -196,6 +196,9 @@ def test_completions_are_names_functions_settings_and_their_values():
         assert "sm_90a" in await session.complete(text, "mlp.h for ")
         assert "mlp.h" in await session.complete(text, "schedule ")
         assert {"bf16", "f32"} <= (await session.complete(text, "(x: ")).keys()
+        half = text.replace("    z = h", "    z = h @ ")
+        assert [d.severity for d in await session.replace(half)]
+        assert (await session.complete(half, "    z = h @ "))["w2"].detail == "bf16[D, 4096]"
 
     serve(work)
 
