@@ -103,9 +103,8 @@ def main() -> None:
     send(into, "exit", None)
     server.wait(30)
     print(f"{text.count(chr(10))} lines: opened in {opened * 1e3:.0f} ms; from edit to diagnostics")
-    print(
-        f"median {statistics.median(times):.0f} ms, slowest of {len(times)} {max(times):.0f} ms, {used * 1e3:.0f} ms of a core each"
-    )
+    spread = f"median {statistics.median(times):.0f} ms, slowest of {len(times)} {max(times):.0f} ms"
+    print(f"{spread}, {used * 1e3:.0f} ms of a core each")
 
 
 if __name__ == "__main__":
