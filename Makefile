@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs clean
+.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs site vsix clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -28,6 +28,7 @@ test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest but for long tests
 
 test-all: $(STAMPS)/torch ## the same with long tests: real builds of CUTLASS kernels, more PyTorch modules
 	@python test/tools/run_all.py --all
+test-all: $(STAMPS)/docs
 
 lint: $(STAMPS)/dev ## ruff, its formatter, pyright, and the directions of imports
 	ruff check
@@ -63,8 +64,16 @@ fuzz: $(STAMPS)/dev ## 100,000 mutated sources and 3,000 random programs through
 fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare (bench/gpu_fuzz)
 	python -m bench.gpu_fuzz
 
-docs: $(STAMPS)/dev ## write the pages that are made from the compiler
+docs: $(STAMPS)/dev ## write the pages and the grammars of editors that are made from the compiler
 	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md
+	python -m mucc.editor.grammars
+
+site: $(STAMPS)/docs ## build the documentation site strictly, build/site (mucc[docs])
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+vsix: ## build the extension for VS Code, editors/vscode/mucc.vsix (needs npm)
+	@command -v npm >/dev/null || { echo "npm is missing: apt-get install npm"; exit 1; }
+	cd editors/vscode && npm install --no-audit --no-fund --no-package-lock && npm run package
 
 clean: ## remove what was made here, but for .venv
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
@@ -91,6 +100,10 @@ CONSTRAINTS = $(shell $(BIN)/python -m pip show -q cuda-toolkit 2>/dev/null || e
 
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/nvcc
 	python -m pip install -q -e '.[dev]'
+	@touch $@
+
+$(STAMPS)/docs: pyproject.toml $(STAMPS)/dev
+	python -m pip install -q -e '.[docs]'
 	@touch $@
 
 # Calls are tested with torch tensors. Without a GPU a build for the CPU is enough; a version that ends in +cpu is never one

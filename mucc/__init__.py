@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mucc.version import __version__
 
 if TYPE_CHECKING:
+    from mucc.editor.notebook import Shell
     from mucc.runtime import (
         check,
         compile,
@@ -58,6 +59,13 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     return getattr(import_module(module), name)
+
+
+def load_ipython_extension(shell: Shell) -> None:
+    """Define the cell magic `%%mucc`: what `%load_ext mucc` calls in Jupyter and IPython."""
+    from mucc.editor.notebook import register
+
+    register(shell)
 
 
 def __dir__() -> list[str]:

@@ -40,7 +40,9 @@ class Request:
     CUDA toolkit; with `plain`, nvcc compiles the program in one piece; `timeout` is in seconds for each step;
     `save_temps` is a directory for intermediate files, and makes the compilers run even if the result is
     cached; `print_ir` gets the IR after every pass, or after those in `print_after`. Schedules are chosen for
-    `dims`, typical values of open dims; with `tuned`, measured schedules take precedence.
+    `dims`, typical values of open dims; with `tuned`, measured schedules take precedence. With `lines`,
+    machine code leads back to lines of the program; nvcc then compiles it in one piece, since parts are
+    shared by programs with other lines.
     """
 
     data: bytes
@@ -57,6 +59,12 @@ class Request:
     print_after: tuple[str, ...] = ()
     dims: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
     tuned: bool = True
+    lines: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether nvcc compiles the program in one piece."""
+        return self.plain or self.lines
 
     @property
     def stem(self) -> str:
@@ -101,7 +109,7 @@ def build(
             warnings = entry.warnings and placed(entry.warnings, decode(request.data, request.name))
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
 
-    if toolchain and not request.plain:
+    if toolchain and not request.whole:
         # The process with NVRTC starts up while the passes run.
         from mucc.build.toolchain import nvrtc_worker
 
@@ -138,7 +146,7 @@ def _find_built(
     """Find an artefact built by another toolchain, for a machine that lacks parts of the toolchain."""
     if request.save_temps or not missing or any(d.code not in MISSING for d in missing.diagnostics):
         return None
-    texts = _decisive_texts(request, compilation, None if request.plain else compilation.parts())
+    texts = _decisive_texts(request, compilation, None if request.whole else compilation.parts())
     return cache.find_made(makers_key(*texts, HEADERS), present_versions(request.nvcc))
 
 
@@ -146,14 +154,21 @@ def _decisive_texts(
     request: Request, compilation: Compilation, parts: Parts | None
 ) -> tuple[str, str, tuple[str, ...]]:
     """Return the parts of an artefact's key besides toolchain and headers: IR, C++, flags."""
-    code = parts.text if parts else compilation.emit("cu")
+    code = parts.text if parts else _whole_text(request, compilation)
     return compilation.cache_text, code, decisive_flags(request)
+
+
+def _whole_text(request: Request, compilation: Compilation) -> str:
+    """Return the C++ of a program that nvcc compiles in one piece."""
+    return compilation.cu(lines=True) if request.lines else compilation.emit("cu")
 
 
 def decisive_flags(request: Request) -> tuple[str, ...]:
     """Return the flags that determine the result besides program and toolchain."""
-    way = "plain" if request.plain else "parts"
-    return (request.kind, request.target, way, *flags(request.kind, request.target), *ambient_flags())
+    way = "plain" if request.whole else "parts"
+    lines = (os.path.abspath(request.name),) if request.lines else ()
+    known = flags(request.kind, request.target, lines=request.lines)
+    return (request.kind, request.target, way, *known, *lines, *ambient_flags())
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +185,7 @@ class _Builder:
     def artefact(self) -> tuple[Artefact, str]:
         """Find or build the artefact; returns it with its key in the cache."""
         request = self.request
-        parts = None if request.plain else self.compilation.parts()
+        parts = None if request.whole else self.compilation.parts()
         fresh = False
 
         def make() -> Entry:
@@ -248,7 +263,7 @@ class _Builder:
 
         request = self.request
         return nvcc.build(
-            self.compilation.emit("cu"),
+            _whole_text(request, self.compilation),
             request.kind,
             self.toolchain,
             pool,
@@ -257,6 +272,7 @@ class _Builder:
             name=request.stem if request.save_temps else "kernel",
             timeout=request.timeout,
             save_temps=request.save_temps,
+            lines=request.lines,
         )
 
 

@@ -97,6 +97,7 @@ class Arguments:
     plain_nvcc: bool = flag(
         help="let nvcc compile each program in one piece, instead of from parts that the cache may know"
     )
+    lineinfo: bool = options.lineinfo()
     jobs: int | None = options.jobs("how much runs at a time (default: as cores and memory allow)", alone="0")
     timeout: float | None = option(
         None, type=float, metavar="SECONDS", help="stop a compiler after this time"
@@ -324,7 +325,8 @@ def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
     compilation = compile_source(
         source, args.target, args.print_ir, args.print_after, dims=args.sizes, tuned=not args.no_tuned
     )
-    text = compilation.emit(kind)
+    lines = args.lineinfo and kind == "cu"
+    text = compilation.cu(lines=True) if lines else compilation.emit(kind)
     data = text.rstrip("\n").encode() + b"\n"
     if kind == "graph" and (args.output or "").endswith(".svg"):
         from mucc.compiler.graph import draw
@@ -347,6 +349,7 @@ def _build(
             args.target,
             nvcc=args.nvcc,
             plain=args.plain_nvcc,
+            lines=args.lineinfo,
             cached=not args.no_cache,
             timeout=args.timeout,
             verbose=args.verbose,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from mucc.cli import candidates
 from mucc.cli.command import command
-from mucc.cli.parameters import arguments
+from mucc.cli.parameters import arguments, flag
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.usage import usage_error
 
 
 @dataclass
@@ -19,14 +20,21 @@ class Arguments:
     codes: list[str] = arguments(
         metavar="CODE", help="such as MU3004, or just 3004", complete=candidates.words(candidates.codes)
     )
+    all: bool = flag(help="explain every code, as a page in Markdown")
 
 
-@command(Arguments, "Say what a diagnostic code means. Without a code, list them all.", usage="[CODE...]")
+@command(
+    Arguments, "Say what a diagnostic code means. Without a code, list them all.", usage="[CODE... | --all]"
+)
 def main(args: Arguments, reporter: Reporter) -> int:
     """Print the explanation of each code, or list all codes. Raises MU5003 for an unknown code."""
     from mucc.diagnostics import explain
 
-    if not args.codes:
+    if args.all and args.codes:
+        raise usage_error("--all explains every code", "leave out the codes, or --all")
+    if args.all:
+        sys.stdout.write(explain.errors_page())
+    elif not args.codes:
         sys.stdout.write(explain.listing())
     for i, code in enumerate(args.codes):
         if (text := explain.explain(code)) is None:

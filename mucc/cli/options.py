@@ -53,6 +53,13 @@ def target(help: str = "GPU to compile for; see `mucc targets`") -> str:
     )
 
 
+def lineinfo() -> bool:
+    """Lead machine code back to lines of the program."""
+    return flag(
+        help="have profilers (ncu --import-source yes) show lines of the program; nvcc then compiles it whole"
+    )
+
+
 def typical_dims() -> list[str]:
     """Typical values of open dims."""
     return dims("typical sizes, to choose schedules for; the library serves every size", "M=128,...")

@@ -49,6 +49,7 @@ class Tool:
 
 COMMANDS: dict[str, Entry] = {
     "build": Entry("mucc.cli.build", "compile FILE (the default command)"),
+    "new": Entry("mucc.cli.new", "begin a project: a kernel, its test, a benchmark, CI"),
     "check": Entry("mucc.cli.check", "report errors and warnings without compiling"),
     "fmt": Entry("mucc.cli.fmt", "rewrite files in the one canonical layout"),
     "run": Entry("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
@@ -61,6 +62,7 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("mucc.cli.doctor", "show what was found on this machine and what is missing"),
     "cache": Entry("mucc.cli.cache", "show, clear, fill or check the cache of what was compiled"),
     "targets": Entry("mucc.cli.targets", "list the GPUs that can be compiled for"),
+    "lsp": Entry("mucc.cli.lsp", "serve an editor by the language server protocol"),
     "completion": Entry("mucc.cli.completion", "print a script that completes command lines in a shell"),
 }
 

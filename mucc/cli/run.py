@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import secrets
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mucc.cli import options
@@ -34,6 +35,10 @@ class Arguments:
         None, type=int, metavar="N", help="seed of the inputs (default: a new one, which is printed)"
     )
     profile: bool = flag(help="time each device kernel as well, beside its bound; needs a GPU")
+    trace: str | None = option(
+        None, metavar="FILE", help="write a trace of the launches for Perfetto (ui.perfetto.dev); needs a GPU"
+    )
+    lineinfo: bool = options.lineinfo()
     json: bool = options.json("print the result as JSON")
     no_cache: bool = options.no_cache()
     nvcc: str | None = options.nvcc()
@@ -50,8 +55,21 @@ def _check(args: Arguments) -> None:
         )
     if args.iters < 1:
         raise usage_error("--iters needs a number of at least 1")
+    if args.trace is not None:
+        if args.trace == "":
+            raise usage_error("--trace is followed by an empty name", "name a file: --trace trace.json")
+        files.check_output(args.trace, (args.file,))
     if args.seed is not None and args.seed < 0:
         raise usage_error("--seed needs a number of at least 0")
+
+
+def _writer(path: str) -> Callable[[str], None]:
+    """Return what writes a trace to a file."""
+
+    def write(text: str) -> None:
+        files.write_output(path, text.encode())
+
+    return write
 
 
 @command(
@@ -86,11 +104,19 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise fault(
             "MU6070", f"cannot run on a GPU: {problem}", "leave out --device to check the lowered program"
         )
-    if args.profile and problem:
+    if (args.profile or args.trace is not None) and problem:
         advice = "`mucc FILE --emit=graph --dims ...` says what each kernel takes at least"
         raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", advice)
     seed = secrets.randbits(31) if args.seed is None else args.seed
-    request = Request(data, source.name, "so", args.target, nvcc=args.nvcc, cached=not args.no_cache)
+    request = Request(
+        data,
+        source.name,
+        "so",
+        args.target,
+        nvcc=args.nvcc,
+        cached=not args.no_cache,
+        lines=args.lineinfo,
+    )
     try:
         if problem:
             run.check_memory(info, dims)
@@ -104,6 +130,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
             report = run_on_gpu(
                 *(compilation, info, dims, seed, request, args.iters, reporter.progress),
                 profiled=args.profile,
+                traced=_writer(args.trace) if args.trace is not None else None,
             )
     except MuccError as error:
         raise fault(error.code, error.message) from None

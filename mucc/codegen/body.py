@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
 
+from mucc.codegen.lines import mark
 from mucc.codegen.memory import EmissionError
 from mucc.codegen.names import Namer, float_literal, integer_literal
 from mucc.dialects.cutlass.nodes import BitsOp, ComputeOp, YieldOp
@@ -275,7 +276,7 @@ def _struct(
                     text = express(inner, operands)
                 texts[result] = namer(f"v{len(lines)}")
                 kind = "bool" if result.type == i1 else "int" if result.type == S32 else "float"
-                lines.append(f"{kind} const {texts[result]} = {text};")
+                lines.append(f"{kind} const {texts[result]} = {text};{mark(inner)}")
     return _lines(name, [parameters[i] for i in order], lines)
 
 

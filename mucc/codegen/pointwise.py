@@ -36,7 +36,7 @@ from mucc.dialects.cutlass.nodes import (
     StoreOp,
     are_bits,
 )
-from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, is_reproducible
 from mucc.dialects.cutlass.views import View, view_of
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.types import PACKED, Dim, Dims, Shaped, TensorType, dims_of, dtype_bytes
@@ -380,7 +380,10 @@ class Pointwise(ABC):
         members, values, fitting = self._members(axes, parts)
         sizes = [str(product([self.extents[a] for a in run])) for run in axes]
         extents = f"{{{{{', '.join(sizes)}}}}}"
-        data = ["struct Op {", *(f"  {line}" for line in (*parts.constants, "", *members)), "};"]
+        constants = list(parts.constants)
+        if is_reproducible(self.op):
+            constants.append("static constexpr bool kReproducible = true;")
+        data = ["struct Op {", *(f"  {line}" for line in (*constants, "", *members)), "};"]
         given = [
             "c",
             string_literal(self.op.stage.data),

@@ -25,7 +25,7 @@ from mucc.diagnostics import (
     Span,
 )
 from mucc.dialects.locations import place_of, places_of
-from mucc.dialects.mu.settings import SETTINGS
+from mucc.dialects.mu.settings import SCHEDULER, SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.library.manifest_json import ManifestJson
 from mucc.passes.levels import STAGED, LevelError
@@ -110,9 +110,7 @@ class Compilation:
             case "schedule":
                 return schedule_text(self.programs, self.measured)
             case "cu":
-                from mucc.compiler.emit import emit
-
-                return emit(self.cutlass, self.manifest, self.source)
+                return self.cu()
             case "header":
                 from mucc.library.header import header_text
 
@@ -123,6 +121,12 @@ class Compilation:
                 return json.dumps(self.manifest, indent=2) + "\n"
             case _:
                 raise KeyError(kind)
+
+    def cu(self, *, lines: bool = False) -> str:
+        """Emit the C++ of the program as one file; with `lines`, directives lead from it to the source."""
+        from mucc.compiler.emit import emit
+
+        return emit(self.cutlass, self.manifest, self.source, lines=lines)
 
     def parts(self) -> Parts:
         """Emit the C++ of the program in parts for separate compilation."""
@@ -202,10 +206,11 @@ def schedule_text(
             kind = kind_of(kernel)
             schedule = kind.schedule(kernel)
             settings = [s for s in kind.settings if not s.is_unset(s.of(schedule))]
+            width = max(len(SCHEDULER.name), *(len(s.name) for s in settings))
             lines = [
                 *([f"// measured: {origin}"] if origin else []),
                 f"schedule {name if len(scheduled) == 1 else f'{name}.{stage}'} for {program.target.data} {{",
-                *(f"    {s.name:<9} = {s.text(schedule[s.name])}" for s in settings),
+                *(f"    {s.name:<{width}} = {s.text(schedule[s.name])}" for s in settings),
                 "}",
             ]
             blocks.append("\n".join(lines) + "\n")

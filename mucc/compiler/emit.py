@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from mucc.codegen.kernel_code import KernelCode, Skeleton, SkeletonCode
+from mucc.codegen.lines import directed, marked, marking
 from mucc.codegen.memory import Places
 from mucc.codegen.names import Namer, comment_text, raw_string_literal, words
 from mucc.codegen.texts import Texts
@@ -36,26 +38,35 @@ _PROGRAM_NAMES = words(
 )
 
 
-def emit(module: ModuleOp, manifest: Mapping[str, object], source: Source | None = None) -> str:
+def emit(
+    module: ModuleOp, manifest: Mapping[str, object], source: Source | None = None, *, lines: bool = False
+) -> str:
     """Emit the `.cu` text of all programs of a module.
 
-    `manifest` is embedded as JSON. With `source`, the comment above each kernel quotes its source lines.
+    `manifest` is embedded as JSON. With `source`, the comment above each kernel quotes its source lines; with
+    `lines`, too, `#line` directives lead from kernels to it.
     Raises EmissionError for IR that earlier passes should have rejected.
     """
     module = _decomposed(module)
     programs = _programs(module)
     name = source.name if source is not None else str(manifest.get("source", "FILE.mcu"))
     stages = _SingleFile(source)
-    texts = _program_texts(programs, stages)
+    with marking(lines and source is not None):
+        texts = _program_texts(programs, stages)
     includes = "\n".join(_includes(stages.codes))
     parts = [_header(name, manifest, programs), includes, *texts]
     parts.append(f"MUCC_MODULE({raw_string_literal(manifest_text(manifest), 'manifest')})")
-    return "\n\n".join(parts) + "\n"
+    text = "\n\n".join(parts) + "\n"
+    return directed(text, os.path.abspath(name), OWN_NAME) if lines and source is not None else text
 
 
 def manifest_text(manifest: Mapping[str, object]) -> str:
     """Print a manifest as JSON, as a library embeds it."""
     return json.dumps(manifest, ensure_ascii=True, separators=(", ", ": "))
+
+
+OWN_NAME = "kernel.cu"
+"""What directives call the file with the C++ itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +173,8 @@ class _SingleFile(_StageWriter):
         self.codes.append(code)
         title = f"{places.program.sym_name.data}.{op.stage.data}"
         comment = [f"// {comment_text(title)}: {code.summary()}", *_quotes(op, self.source)]
-        return "\n".join([*comment, _namespace(scope, code.kernel(entry))])
+        with_lines = marked(_namespace(scope, code.kernel(entry)), _line(op))
+        return "\n".join([*comment, with_lines])
 
 
 class _ImageEntry(NamedTuple):
@@ -269,6 +281,13 @@ def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer
 def _namespace(name: str, lines: list[str]) -> str:
     extra = ["namespace fusion = cutlass::epilogue::fusion;\n"] if any("fusion::" in x for x in lines) else []
     return "\n".join([f"namespace {name} {{\n", *extra, *lines, "", f"}}  // namespace {name}"])
+
+
+def _line(op: DeviceKernelOp) -> int | None:
+    """Return the line of a kernel: that of its own location, else the first of what is in it."""
+    places = (place for inner in op.walk() for place in places_of(inner.location))
+    first = next(places_of(op.location), None) or min(places, key=lambda p: p.line.data, default=None)
+    return None if first is None else first.line.data
 
 
 def _quotes(op: Operation, source: Source | None) -> Iterator[str]:

@@ -281,6 +281,16 @@ _LAUNCH: dict[str, CodeInfo] = {
         scheduled("mainloop = cooperative", "pdl = on", kernel=SCALED.replace("s: f32", "s: f32[]")),
         scheduled("mainloop = cooperative", "pdl = on", kernel=SCALED),
     ),
+    "MU3075": entry(
+        "sums have no fixed order",
+        "With `reproducible = on` a kernel gives the same bits in every run, and a row of a result the same "
+        "bits whatever number of rows there are. What adds in another order from run to run or for other "
+        "extents cannot be chosen then: `stream_k`, which divides K by the number of tiles, and sums over "
+        "the results of a contraction in its epilogue, which atomics add. `split_k(n)` adds its parts in "
+        "order. A stage (`stage y = a @ b`) gives such a sum a kernel of its own, whose order is fixed.",
+        scheduled("mainloop = cooperative", "scheduler = stream_k(splits=2)", "reproducible = on"),
+        scheduled("mainloop = cooperative", "scheduler = split_k(2)", "reproducible = on"),
+    ),
     "MU3074": entry(
         "epilogue tile is not possible",
         "The epilogue of an sm_90a kernel works on pieces of a tile: as many rows as its warp groups hold "

@@ -471,6 +471,22 @@ warning[MU5209]: this program takes the full build by nvcc, about a minute: stag
 """,
         status=ExitStatus.TOOLCHAIN,
     ),
+    "MU5213": CodeInfo(
+        "an extra of mucc is not installed",
+        """
+What was asked for needs Python packages that a plain installation of mucc does not bring: `mucc lsp` needs
+pygls, for example.
+
+```
+$ mucc lsp
+error[MU5213]: the language server needs pygls
+  = help: pip install 'mucc[lsp]'
+```
+
+The help names the extra that brings them.
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
     "MU9002": CodeInfo(
         "a pass made IR that is not legal",
         """

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
-from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, is_reproducible
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.setting_kinds import Setting
-from mucc.dialects.mu.settings import Chosen
+from mucc.dialects.mu.settings import REPRODUCIBLE, Chosen
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.lowering.access import Axes, identity
@@ -296,8 +296,9 @@ class Kind(ABC, Generic[Op]):
 
     def manifest(self, op: Op) -> dict[str, Any]:
         """Return the kernel's entry in the manifest, as JSON."""
-        settings = {s.name: s.json(s.of(op.properties)) for s in self.settings}
-        return {"name": op.stage.data, "kind": self.name, **self.details(op), **settings}
+        settings = {s.name: s.json(s.of(op.properties)) for s in self.settings if s is not REPRODUCIBLE}
+        promised = {REPRODUCIBLE.name: True} if is_reproducible(op) else {}
+        return {"name": op.stage.data, "kind": self.name, **self.details(op), **settings, **promised}
 
     def alignments(self, op: Op, granule: int) -> Iterator[tuple[SSAValue, int]]:
         """Tensors whose data and free strides must be multiples of so many bytes, `granule` of a copy engine.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +14,6 @@ from mucc.target.devices import Card, get_card
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
-
-HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
-"""What `mucc_on_launch` of a library takes: called before each launch with the stage and the stream."""
 
 BAR = 24
 """The length of the longest bar, in characters."""
@@ -51,23 +45,6 @@ def card_named(name: str, target: str) -> Card:
         return get_card(name)
     except DiagnosticError:
         return get_card(get_target(target).facts.devices[0].key)
-
-
-@contextmanager
-def called_at_launches(library: Path, call: Callable[[str], None]) -> Generator[None]:
-    """Call a function with the name of the stage before each launch of a loaded library."""
-
-    def called(stage: bytes, stream: int | None) -> None:
-        call(stage.decode())
-
-    hook = HOOK(called)
-    door = ctypes.CDLL(str(library)).mucc_on_launch
-    door.argtypes, door.restype = [HOOK], None
-    door(hook)
-    try:
-        yield
-    finally:
-        door(HOOK())
 
 
 def stage_times(

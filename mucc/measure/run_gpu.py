@@ -18,7 +18,8 @@ from mucc.library.sparse import sparsify
 from mucc.measure.indices import draw_indices
 from mucc.measure.profile import StageTime, card_named, stage_times
 from mucc.measure.report import Report
-from mucc.measure.timing import interleaved_us, times_by_stage
+from mucc.measure.timing import interleaved_us, measured_calls, times_by_stage
+from mucc.measure.trace import trace
 from mucc.measure.verify import against, input_scales, references
 from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 
@@ -88,10 +89,11 @@ def run_on_gpu(
     progress: Callable[[str], None],
     *,
     profiled: bool = False,
+    traced: Callable[[str], None] | None = None,
 ) -> Report:
     """Build, run over poisoned outputs, compare with the float64 interpreter on the GPU, and time.
 
-    With `profiled` also the single kernels are timed.
+    With `profiled` also the single kernels are timed; `traced` gets a trace of their launches.
     """
     import tempfile
 
@@ -103,7 +105,8 @@ def run_on_gpu(
         path.write_bytes(artefact.data)
         kernel = load(path)[info.name]
         # The file is opened a second time to be profiled: the loader knows it by its name.
-        return _run(compilation, kernel, dims, seed, path if profiled else None, iters, progress)
+        of_stages = path if profiled or traced else None
+        return _run(compilation, kernel, dims, seed, of_stages, iters, progress, traced)
 
 
 def _run(
@@ -114,6 +117,7 @@ def _run(
     profiled: Path | None,
     iters: int,
     progress: Callable[[str], None],
+    traced: Callable[[str], None] | None,
 ) -> Report:
     """Run, compare and time a kernel; `profiled` is the library whose single kernels are timed."""
     info = kernel.info
@@ -143,8 +147,10 @@ def _run(
     stages: list[StageTime] = []
     if profiled is not None:
         card = card_named(torch.cuda.get_device_name(device), compilation.options.target)
-        found = times_by_stage(launch, profiled, iters, device)
-        stages = stage_times(compilation, info.name, dims, found, card)
+        calls = measured_calls(launch, profiled, iters, device)
+        stages = stage_times(compilation, info.name, dims, times_by_stage(calls), card)
+        if traced is not None:
+            traced(trace(info.name, torch.cuda.get_device_name(device), dims, calls, stages))
     middle = median(times)
     flops = sum(evaluate(terms, dims) for unit, terms in info.flops.items() if unit.startswith("tensor"))
     return Report(

@@ -6,9 +6,11 @@ import importlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-from mucc.measure.profile import called_at_launches
+from mucc.measure.trace import Launch
+from mucc.runtime.launches import called_at_launches
 
 torch: Any = importlib.import_module("torch")
 
@@ -54,25 +56,27 @@ def interleaved_us(
     return [[start.elapsed_time(end) * 1e3 for start, end in found] for found in pairs]
 
 
-def times_by_stage(
-    launch: Callable[[], Any], library: Path, runs: int, device: Any
-) -> dict[str, list[float]]:
-    """Measure each launch inside a call, in microseconds by the name of the stage, with a cold L2 before it.
+def measured_calls(launch: Callable[[], Any], library: Path, runs: int, device: Any) -> list[list[Launch]]:
+    """Measure each launch inside some calls, each call with a cold L2 before it.
 
     An event is recorded before each launch and one behind the last, so a launch counts until the next one
     begins; the GPU is kept busy meanwhile, so that it does not wait for the host.
     """
     size = torch.cuda.get_device_properties(device).L2_cache_size
     flush = torch.zeros(size, dtype=torch.float32, device=device).amax
-    calls: list[list[tuple[str, Any]]] = []
+    calls: list[list[tuple[str, Any, float]]] = []
 
     def mark(stage: str) -> None:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
-        calls[-1].append((stage, event))
+        calls[-1].append((stage, event, perf_counter() * 1e6))
 
     for _ in range(WARM):
         launch()
+    torch.cuda.synchronize(device)
+    first = torch.cuda.Event(enable_timing=True)
+    first.record()
+    begin = perf_counter() * 1e6
     with called_at_launches(library, mark):
         for _ in range(runs):
             calls.append([])
@@ -81,11 +85,22 @@ def times_by_stage(
             launch()
             mark("")
     torch.cuda.synchronize(device)
+    return [
+        [
+            Launch(stage, first.elapsed_time(start) * 1e3, first.elapsed_time(end) * 1e3, host - begin)
+            for (stage, start, host), (_, end, _) in pairwise(call)
+        ]
+        for call in calls
+    ]
+
+
+def times_by_stage(calls: Sequence[Sequence[Launch]]) -> dict[str, list[float]]:
+    """Return the time of each stage in each call, in microseconds by its name."""
     found: dict[str, list[float]] = {}
     for call in calls:
         once: dict[str, float] = {}
-        for (stage, start), (_, end) in pairwise(call):
-            once[stage] = once.get(stage, 0.0) + start.elapsed_time(end) * 1e3
+        for launch in call:
+            once[launch.stage] = once.get(launch.stage, 0.0) + launch.time_us
         for stage, time in once.items():
             found.setdefault(stage, []).append(time)
     return found

@@ -10,7 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.dialects.mu.settings import Chosen
+from mucc.dialects.mu.schedule_attributes import Switch, SwitchAttr
+from mucc.dialects.mu.settings import REPRODUCIBLE, Chosen
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.interface import Query
 from mucc.kernels.registry import kind_of
@@ -24,7 +25,7 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[ProgramOp]) -> It
         if program is None or schedule.stage is None:
             continue
         stages = {k.stage.data: kind_of(k).has_schedule for k in program.kernels}
-        if stages.get(schedule.stage.data):
+        if stages.get(schedule.stage.data) or _only_promises(schedule, stages):
             continue
         able = [name for name, has_schedule in stages.items() if has_schedule]
         reason = "has no contraction to schedule" if schedule.stage.data in stages else "does not exist"
@@ -34,6 +35,15 @@ def unknown_stages(schedules: list[ScheduleOp], programs: list[ProgramOp]) -> It
             location=schedule.location,
             helps=(f"stages with a schedule: {', '.join(able)}",) if able else (),
         )
+
+
+def _only_promises(schedule: ScheduleOp, stages: Mapping[str, bool]) -> bool:
+    """Whether a schedule sets nothing for its stage but what every kernel has."""
+    return (
+        schedule.stage is not None
+        and schedule.stage.data in stages
+        and {*schedule.settings.data} == {REPRODUCIBLE.name}
+    )
 
 
 @dataclass(frozen=True)
@@ -68,4 +78,6 @@ class SelectSchedule(Pass):
         for program in programs:
             for kernel in program.kernels:
                 settings = pinned(schedules, program, kernel.stage.data)
+                if REPRODUCIBLE.is_on(settings) and not kind_of(kernel).has_schedule:
+                    kernel.attributes[REPRODUCIBLE.name] = SwitchAttr(Switch.ON)
                 kind_of(kernel).select(program, kernel, settings, sizes, self.measured)

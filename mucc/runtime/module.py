@@ -30,8 +30,13 @@ class Module:
         self.path = path
         self.info = info
         self._ffi = ffi  # keeps the library loaded
+        functions = {k.name: getattr(ffi, k.ffi) for k in info.kernels}
+        if os.environ.get("MUCC_NVTX"):
+            from mucc.runtime.launches import annotated
+
+            functions = annotated(path, functions)
         self._kernels = {
-            k.name: Kernel(k, getattr(ffi, k.ffi), getattr(ffi, f"{k.ffi}_workspace"), info.digest)
+            k.name: Kernel(k, functions[k.name], getattr(ffi, f"{k.ffi}_workspace"), info.digest)
             for k in info.kernels
         }
         for kernel in self._kernels.values():

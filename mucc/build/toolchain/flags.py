@@ -14,13 +14,17 @@ COMMON = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr")
 """NDEBUG is required: with CUTLASS's device asserts, ptxas serialises wgmma."""
 
 
-def flags(kind: Kind, target: str) -> list[str]:
-    """Return the nvcc flags that determine an artefact, without paths. `target` is such as `sm_90a`."""
+def flags(kind: Kind, target: str, *, lines: bool = False) -> list[str]:
+    """Return the nvcc flags that determine an artefact, without paths. `target` is such as `sm_90a`.
+
+    With `lines`, machine code has the lines that it comes from.
+    """
     virtual = target.replace("sm_", "compute_")
+    own = [*COMMON, *(["-lineinfo"] if lines else [])]
     if kind == "ptx":
-        return [*COMMON, f"-gencode=arch={virtual},code={virtual}", "-ptx"]
+        return [*own, f"-gencode=arch={virtual},code={virtual}", "-ptx"]
     codes = f"[{target},{virtual}]" if kind == "so" and is_portable(target) else target
-    common = [*COMMON, f"-gencode=arch={virtual},code={codes}", "-Xptxas=-v"]
+    common = [*own, f"-gencode=arch={virtual},code={codes}", "-Xptxas=-v"]
     if kind == "cubin":
         return [*common, "-cubin"]
     return [*common, "-Xcompiler=-fPIC,-fvisibility=hidden", "-shared", "-cudart", "static"]

@@ -34,11 +34,13 @@ def build(
     name: str = "kernel",
     timeout: float | None = None,
     save_temps: str | None = None,
+    lines: bool = False,
 ) -> Built:
     """Compile the text of a `.cu` file, in `pool` or in a new pool.
 
     `program` is the program's name in messages, and `name` the stem of temporary files, which `save_temps`, a
-    directory, keeps together with the log. Raises DiagnosticError: MU5104 for a toolchain that cannot build,
+    directory, keeps together with the log. With `lines`, machine code has the lines that it comes from.
+    Raises DiagnosticError: MU5104 for a toolchain that cannot build,
     MU5106 out of memory, MU5107 out of disk, MU5108 after `timeout` seconds, MU5110 for rejected code, MU5111
     for a crash of a compiler. When it raises, Ctrl-C included, nvcc and its children have ended, and
     temporary files are removed.
@@ -51,7 +53,7 @@ def build(
         program=program,
         stage="the whole program",
         kind=jobs.Kind.NVCC if kind == "so" else jobs.Kind.DEVICE,
-        command=("{nvcc}", *flags(kind, target), *paths, source, "-o", output, *extra),
+        command=("{nvcc}", *flags(kind, target, lines=lines), *paths, source, "-o", output, *extra),
         inputs={source: text.encode()},
         outputs=(output,),
         timeout=timeout,

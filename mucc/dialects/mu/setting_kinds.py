@@ -153,6 +153,16 @@ class Setting(ABC, Generic[A]):
         """The words that values are made of."""
         return (self.unset,) if self.unset else ()
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of arguments that values have in brackets."""
+        return ()
+
+    @property
+    def example(self) -> str:
+        """A value that is no word, empty where all are words."""
+        return ""
+
     @abstractmethod
     def read(self, value: Value, faults: list[Fault]) -> A | None:
         """Convert a parsed value to an attribute.
@@ -215,11 +225,16 @@ class SizesSetting(Setting[P]):
     ):
         super().__init__(name, attribute, meaning, unset=unset, terse=terse)
         self._rank = len(axes)
+        self._example = example
         self._wanted = f"{'x'.join(axes)}, for example {example}"
 
     @property
     def form(self) -> str:
         return f"{self.unset} or {self._wanted}" if self.unset else self._wanted
+
+    @property
+    def example(self) -> str:
+        return self._example
 
     def read(self, value: Value, faults: list[Fault]) -> P | None:
         if isinstance(value, Word) and value.text == self.unset and value.arguments is None:
@@ -247,6 +262,10 @@ class CountSetting(Setting[IntegerAttr]):
     @property
     def form(self) -> str:
         return f"{self.unset} or a number of at least 1"
+
+    @property
+    def example(self) -> str:
+        return "4"
 
     def read(self, value: Value, faults: list[Fault]) -> IntegerAttr | None:
         match value:
@@ -328,7 +347,7 @@ class SwitchSetting(WordSetting[Switch]):
 class SchedulerSetting(Setting[SchedulerAttr]):
     """The tile scheduler: how output tiles are assigned to thread blocks, as a word with arguments."""
 
-    _PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    parameters: Mapping[str, tuple[str, ...]] = {
         SchedulerKind.PERSISTENT: ("raster", "swizzle"),
         SchedulerKind.STREAM_K: ("splits",),
         SchedulerKind.SPLIT_K: ("splits",),
@@ -337,6 +356,10 @@ class SchedulerSetting(Setting[SchedulerAttr]):
     @property
     def words(self) -> tuple[str, ...]:
         return (*SchedulerKind, *Raster)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for names in self.parameters.values() for name in names))
 
     @property
     def form(self) -> str:
@@ -365,7 +388,7 @@ class SchedulerSetting(Setting[SchedulerAttr]):
         self, word: Word, argument: Argument, given: dict[str, str | int], faults: list[Fault]
     ) -> None:
         """Check an argument and add it to `given`."""
-        names = self._PARAMETERS[word.text]
+        names = self.parameters[word.text]
         name = argument.name or names[0]
         if not argument.name and (len(names) > 1 or name in given):
             note = f"they are {', '.join(names)}"

@@ -91,9 +91,14 @@ PDL = SwitchSetting(
     "`on` or `off`: start while the kernel before it on the stream still runs (programmatic dependent "
     "launch), and wait for its end before reading. Off where it is left out",
 )
+REPRODUCIBLE = SwitchSetting(
+    "reproducible",
+    "`on` or `off`: give the same bits in every run on a card, for a row of a result also whatever number "
+    "of rows there are. For all kernels of a kernel or for a stage, contraction or not",
+)
 
 SETTINGS: Mapping[str, Setting[Any]] = {
-    s.name: s for s in (TILE, CLUSTER, MAINLOOP, STAGES, SCHEDULER, EXCHANGE, EPILOGUE, PDL)
+    s.name: s for s in (TILE, CLUSTER, MAINLOOP, STAGES, SCHEDULER, EXCHANGE, EPILOGUE, PDL, REPRODUCIBLE)
 }
 """All settings by name, in the order of `schedule` blocks and manifests."""
 

@@ -17,9 +17,8 @@ sm_90a's first three mainloops.
 * stages = auto, or >= 2 of (M + N) x K x element bytes; 227 KB in all with the epilogue.
 * scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8); for few tiles and a long K
   stream_k(splits=n) (cooperative), split_k(n) (also multistage, skinny).
-* exchange = on|off: compute the transpose, so a small M becomes the tile's N: for M <= 64 64x16x128 is 64 of
-  N, 16 of M. pdl = on|off: start before the last kernel ends. epilogue = MxN|auto: its piece of a tile
-  (sm_90a).
+* exchange = on|off: compute the transpose, so a small M becomes the tile's N: for M <= 64 64x16x128.
+  pdl = on|off: start early. reproducible = on|off: one order. epilogue = MxN|auto: its piece of a tile
 * TMA: the contiguous extent must be a multiple of 16 bytes, so of 16 (8-bit), 8 (16-bit), 4 (f32) elements:
   promise it in `where` or bind the dim, else matrices are copied first (or multistage).
 """

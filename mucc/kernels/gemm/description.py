@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mucc.dialects.cutlass.nodes import LoadNode, StoreNode
+from mucc.dialects.cutlass.nodes import LoadNode, ReductionNode, StoreNode
+from mucc.dialects.mu.ops.reduction import Reduction
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.kernels.gemm.granules import all_may_be_wide, held, outer_are_wide, unit_axis
 from mucc.kernels.gemm.nodes import (
@@ -114,6 +115,9 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
         row_reductions=len(stores[RowReductionOp]),
         col_reductions=len(stores[ColReductionOp]),
         scalar_reductions=len(stores[ScalarReductionOp]),
+        unordered_sums=sum(
+            isinstance(op, ReductionNode) and op.kind.data is Reduction.SUM for op in gemm.nodes
+        ),
         destination_is_col_major=destination is not None and not _is_row_major(gemm, destination.destination),
         col_broadcasts=tuple(loads[ColBroadcastOp]),
         scalars=sum(

@@ -21,6 +21,7 @@ from mucc.dialects.mu.settings import (
     EXCHANGE,
     MAINLOOP,
     PDL,
+    REPRODUCIBLE,
     SCHEDULER,
     STAGES,
     TILE,
@@ -101,7 +102,7 @@ class GemmKind(Kind[GemmOp]):
     def uncounted(self, op: GemmOp) -> str | None:
         return "stage count not resolved" if op.stages is None else None
 
-    settings = (TILE, CLUSTER, MAINLOOP, STAGES, SCHEDULER, EXCHANGE, EPILOGUE, PDL)
+    settings = (TILE, CLUSTER, MAINLOOP, STAGES, SCHEDULER, EXCHANGE, EPILOGUE, PDL, REPRODUCIBLE)
 
     def workload(self, target: str, op: GemmOp, sizes: Mapping[str, int]) -> GemmWorkload:
         from mucc.kernels.gemm.select import workload_of

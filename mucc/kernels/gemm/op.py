@@ -97,6 +97,7 @@ class GemmOp(DeviceKernelOp):
     exchange = opt_prop_def(SwitchAttr)
     epilogue = opt_prop_def(EpilogueTileAttr)
     pdl = opt_prop_def(SwitchAttr)
+    reproducible = opt_prop_def(SwitchAttr)
     a = operand_def(TensorType)
     b = operand_def(TensorType)
     b2 = opt_operand_def(TensorType)
@@ -113,7 +114,8 @@ class GemmOp(DeviceKernelOp):
         "(`tile` $tile^)? (`cluster` $cluster^)? "
         "(`mainloop` $mainloop^)? (`stages` $stages^)? (`scheduler` $scheduler^)? "
         "(`granules` $granules^)? "
-        "(`exchange` $exchange^)? (`epilogue` $epilogue^)? (`pdl` $pdl^)? attr-dict "
+        "(`exchange` $exchange^)? (`epilogue` $epilogue^)? (`pdl` $pdl^)? "
+        "(`reproducible` $reproducible^)? attr-dict "
         "`:` type($a) `,` type($b) (`,` type($b2)^)? (`scales` type($scales)^)? "
         "(`prepared` type($prepared)^)? $body"
     )

@@ -24,6 +24,7 @@ from mucc.dialects.mu.settings import (
     EXCHANGE,
     MAINLOOP,
     PDL,
+    REPRODUCIBLE,
     SCHEDULER,
     STAGES,
     TILE,
@@ -34,7 +35,7 @@ from mucc.kernels.gemm.scheduling.config import Pinned, Schedule
 NEEDED = (TILE, CLUSTER, MAINLOOP, SCHEDULER)
 """The settings that every schedule has."""
 
-TOLD = (TILE, CLUSTER, MAINLOOP, SCHEDULER, EXCHANGE, EPILOGUE, PDL, STAGES)
+TOLD = (TILE, CLUSTER, MAINLOOP, SCHEDULER, EXCHANGE, EPILOGUE, PDL, REPRODUCIBLE, STAGES)
 """The settings in the order in which a chosen schedule is told."""
 
 
@@ -50,6 +51,7 @@ def settings_of(schedule: Schedule) -> dict[str, Attribute]:
         EXCHANGE.name: SwitchAttr(Switch.ON) if schedule.exchanged else None,
         EPILOGUE.name: EpilogueTileAttr.of(*schedule.epilogue_tile) if schedule.epilogue_tile else None,
         PDL.name: SwitchAttr(Switch.ON) if schedule.pdl else None,
+        REPRODUCIBLE.name: SwitchAttr(Switch.ON) if schedule.reproducible else None,
         STAGES.name: IntegerAttr(schedule.stages, i64) if schedule.stages is not None else None,
     }
     return {name: value for name, value in held.items() if value is not None}
@@ -75,6 +77,8 @@ def pinned_fields(settings: Mapping[str, Attribute]) -> Pinned:
         pinned["epilogue_tile"] = piece.sizes
     if pdl := PDL.of(settings):
         pinned["pdl"] = pdl.data is Switch.ON
+    if reproducible := REPRODUCIBLE.of(settings):
+        pinned["reproducible"] = reproducible.data is Switch.ON
     if stages := STAGES.of(settings):
         pinned["stages"] = stages.value.data
     return pinned

@@ -9,8 +9,9 @@ import os
 import sys
 import threading
 import time
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from mucc.agent.profile import child
 from mucc.agent.profile.child import Call, Unusable, numbers, strides
-from mucc.agent.profile.sources import Request, ncu
+from mucc.agent.profile.sources import Request, ncu, ncu_report
 from mucc.agent.profile.sources.ncu import LAUNCHES, Ncu, command, find_ncu
 from mucc.agent.profile.sources.ncu_csv import messages, parse
 from mucc.agent.profile.sources.ptxas import Ptxas
@@ -349,3 +350,108 @@ def test_the_child_takes_turns_with_its_parent(tmp_path: Path, monkeypatch: pyte
     thread.join(300)
     assert (tmp_path / child.DONE).exists()
     assert len(library.calls) == 2 and driver.seen == [True, False]
+
+
+# Reports, by the package ncu-report
+
+
+class Metric:
+    """A counter as the package has it."""
+
+    ValueKind_DOUBLE, ValueKind_FLOAT, ValueKind_UINT32, ValueKind_UINT64, ValueKind_STRING = range(5)
+
+    def __init__(self, value: object):
+        self.value = value
+
+    def has_value(self) -> bool:
+        return self.value is not None
+
+    def kind(self) -> int:
+        return self.ValueKind_STRING if isinstance(self.value, str) else self.ValueKind_DOUBLE
+
+    def as_double(self) -> float:
+        assert isinstance(self.value, int | float)
+        return float(self.value)
+
+
+class Action:
+    """A launch as the package has it."""
+
+    def __init__(self, name: str, metrics: dict[str, object]):
+        self._name, self._metrics = name, metrics
+
+    def name(self) -> str:
+        return self._name
+
+    def metric_names(self) -> list[str]:
+        return list(self._metrics)
+
+    def metric_by_name(self, name: str) -> Metric:
+        return Metric(self._metrics[name])
+
+
+class Report:
+    """A report with one range."""
+
+    def __init__(self, *actions: Action):
+        self.actions = actions
+
+    def num_ranges(self) -> int:
+        return 1
+
+    def range_by_idx(self, number: int) -> Report:
+        return self
+
+    def num_actions(self) -> int:
+        return len(self.actions)
+
+    def action_by_idx(self, index: int) -> Action:
+        return self.actions[index]
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A package in the place of ncu-report, which reads what `report` is."""
+    made: Any = ModuleType("ncu_report")
+    made.__spec__ = ModuleSpec("ncu_report", None)
+    counted = {f"launch__{what}_dim_{axis}": 1 for what in ("grid", "block") for axis in "xyz"}
+    counted |= {
+        "launch__grid_dim_x": 132,
+        "launch__block_dim_x": 384,
+        "a__b.sum": 12345.678,
+        "a__c.sum": None,
+    }
+    made.report = Report(Action("void mu_k_out(Op, int)", {**counted, "device__name": "H200", "plain": 3}))
+    made.load_report = lambda path: made.report
+    monkeypatch.setitem(sys.modules, "ncu_report", made)
+    return made
+
+
+def test_reports_are_read_by_the_package(package: Any, tmp_path: Path):
+    assert ncu_report.read(tmp_path) == []
+    (tmp_path / "report.ncu-rep").touch()
+    (launch,) = ncu_report.read(tmp_path)
+    assert (launch.kernel, launch.grid, launch.block) == ("mu_k_out", "(132, 1, 1)", "(384, 1, 1)")
+    assert launch.counters["a__b.sum"] == 12345.678
+    assert not launch.counters.keys() & {"a__c.sum", "device__name", "plain"}
+
+
+def test_a_report_comes_before_the_table_and_the_table_where_there_is_none(
+    package: Any, fake_ncu: Any, monkeypatch: pytest.MonkeyPatch
+):
+    code = (
+        "for a in sys.argv:\n"
+        "    if a.startswith('--export='): open(a.partition('=')[2] + '.ncu-rep', 'w').close()\n"
+        f"print({TABLE!r})"
+    )
+    fake_ncu(code)
+    found = Ncu().read(asked())
+    assert [launch.counters["a__b.sum"] for launch in found.launches] == [12345.678]
+
+    def broken(path: str) -> None:
+        raise RuntimeError("of a newer ncu")
+
+    package.load_report = broken
+    assert len(Ncu().read(asked()).launches) == 2
+    monkeypatch.setattr(ncu_report, "is_installed", lambda: False)
+    assert len(Ncu().read(asked()).launches) == 2

@@ -11,7 +11,8 @@ import pytest
 from mucc.cli.main import main
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
-from mucc.measure.profile import as_lines, called_at_launches, card_named, stage_times
+from mucc.measure.profile import as_lines, card_named, stage_times
+from mucc.runtime.launches import called_at_launches
 
 TEXT = """
 kernel two[M, N=1024](x: bf16[M, N], w: bf16[N, N], v: bf16[N, N]) -> bf16[M, N] { return relu(x @ w) @ v }

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mucc.agent.isolation.zygote import environment
 from mucc.agent.profile.child import DONE, GO, PAUSE, READY, UNUSABLE
 from mucc.agent.profile.evidence import TIME
-from mucc.agent.profile.sources import Reading, Request
+from mucc.agent.profile.sources import Launch, Reading, Request, ncu_report
 from mucc.agent.profile.sources.ncu_csv import messages, parse
 from mucc.api import processes
 from mucc.api.machine import exclusive_gpu
@@ -68,7 +68,7 @@ class Ncu:
         ran = _run(tool, metrics, asked)
         if unknown := _unknown(ran.said):
             ran = _run(tool, [m for m in metrics if m not in unknown], asked)._replace(waited=ran.waited)
-        launches = parse(ran.said)
+        launches = ran.launches or parse(ran.said)
         if launches:
             unknown |= {m for m in metrics if all(m not in launch.counters for launch in launches)}
         missing = [f"ncu: there is no counter {name} here" for name in sorted(unknown)]
@@ -79,8 +79,8 @@ class Ncu:
         return Reading(launches=launches, missing=missing, waited=ran.waited)
 
 
-def command(tool: str, metrics: Sequence[str], *arguments: str) -> list[str]:
-    """Return the command line of ncu around our child.
+def command(tool: str, metrics: Sequence[str], *arguments: str, report: str | None = None) -> list[str]:
+    """Return the command line of ncu around our child; `report` is the file that it also writes, no suffix.
 
     Clocks stay as they are, so that times are those of real runs; caches are flushed before each pass, as
     they are when we measure.
@@ -96,6 +96,7 @@ def command(tool: str, metrics: Sequence[str], *arguments: str) -> list[str]:
         "--profile-from-start=off",
         f"--launch-count={LAUNCHES}",
         f"--metrics={','.join(metrics)}",
+        *([] if report is None else [f"--export={report}", "--force-overwrite"]),
         sys.executable,
         "-m",
         "mucc.agent.profile.child",
@@ -104,11 +105,15 @@ def command(tool: str, metrics: Sequence[str], *arguments: str) -> list[str]:
 
 
 class _Run(NamedTuple):
-    """A run of ncu: its exit status, -1 after a timeout; its output; seconds of waiting for the GPU."""
+    """A run of ncu: its exit status, -1 after a timeout; its output; seconds of waiting for the GPU.
+
+    `launches` are those of its report, where reports can be read.
+    """
 
     status: int
     said: str
     waited: float
+    launches: Sequence[Launch] = ()
 
 
 def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
@@ -116,7 +121,9 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
     assert asked.library is not None
     with tempfile.TemporaryDirectory(prefix="mucc-") as name, open(Path(name, "log"), "w+b") as log:
         folder = Path(name)
-        line = command(tool, metrics, os.path.abspath(asked.library), json.dumps(asked.sizes), name)
+        report = str(folder / ncu_report.NAME) if ncu_report.is_installed() else None
+        child = (os.path.abspath(asked.library), json.dumps(asked.sizes), name)
+        line = command(tool, metrics, *child, report=report)
         # ncu keeps a lock in TMPDIR, which another user's may hold.
         env = {**environment(), "TMPDIR": name, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         try:
@@ -141,7 +148,8 @@ def _run(tool: str, metrics: Sequence[str], asked: Request) -> _Run:
             process.returncode = status
         log.seek(0)
         said = log.read().decode("utf-8", errors="replace")
-    return _Run(status if ended else -1, said, waited)
+        launches = ncu_report.read(folder) if report is not None else ()
+    return _Run(status if ended else -1, said, waited, launches)
 
 
 def _came(file: Path, family: Family, until: float) -> bool:

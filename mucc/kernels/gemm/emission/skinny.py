@@ -16,6 +16,7 @@ from mucc.codegen.names import Namer, comment_text, string_literal, words
 from mucc.codegen.reductions import REDUCTIONS, identity
 from mucc.codegen.texts import Entry, Texts, used_locals
 from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode, ReductionNode, StoreNode
+from mucc.dialects.cutlass.ops import is_reproducible
 from mucc.dialects.mu.schedule_attributes import SchedulerKind
 from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.kernels.gemm.description import config_of
@@ -220,6 +221,8 @@ class SkinnyGemm(Gemm):
         }
         flags = f"kAlongK = {_bool(form.along_k)}, kExact = {_bool(form.exact)}"
         flags += f", kMixed = {_bool(self.op.narrow is not None)}"
+        if is_reproducible(self.op):
+            flags += ", kReproducible = true"
         factors: list[str] = []
         if self.op.narrow is not None:
             flags += f", kShifted = {_bool(len(self.op.scales) == 2)}"

@@ -17,6 +17,7 @@ from mucc.kernels.gemm.scheduling.config import (
     Schedule,
     Violation,
 )
+from mucc.kernels.gemm.scheduling.rules import unreproducible
 from mucc.kernels.workload import Estimate
 from mucc.target.facts import Device, Facts, Target
 
@@ -123,11 +124,12 @@ class GemmTarget(Target, ABC):
         """Every rule that a configuration breaks; `stages` is None where the count is left open."""
         if refusal := self.refusal(config) or self._sparse_refusal(config):
             return [refusal]
-        return self.family_of(config.schedule.mainloop).violations(self.facts, config, stages)
+        found = self.family_of(config.schedule.mainloop).violations(self.facts, config, stages)
+        return [*found, *unreproducible(config)]
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
-        if self.refusal(config) or self._sparse_refusal(config):
+        if self.refusal(config) or self._sparse_refusal(config) or unreproducible(config):
             return False
         return self.family_of(config.schedule.mainloop).is_legal(self.facts, config, stages)
 

@@ -35,6 +35,8 @@ class Epilogue:
     aux_loads_by_columns: tuple[bool, ...] = ()
     aux_stores_by_columns: tuple[bool, ...] = ()
     """Whether columns are contiguous in each further matrix; rows are in those that a tuple lacks."""
+    unordered_sums: int = 0
+    """Reductions whose result depends on the order in which blocks add to it: sums, not maxima."""
     ranges: int = 0
     """Into how many matrices the columns of the destination are divided; 0 where it is one."""
 
@@ -178,6 +180,7 @@ class Pinned(TypedDict, total=False):
     exchanged: bool
     epilogue_tile: tuple[int, int] | None
     pdl: bool
+    reproducible: bool
 
 
 NOTHING: Pinned = {}
@@ -202,6 +205,7 @@ class Schedule:
     exchanged: bool = False
     epilogue_tile: tuple[int, int] | None = None
     pdl: bool = False
+    reproducible: bool = False
 
     @property
     def compiled(self) -> Schedule:

@@ -270,6 +270,27 @@ def _no_pdl(config: GemmConfig, stages: int | None) -> Iterator[Fix]:
     yield Fix("off", config.having(pdl=False), stages)
 
 
+def unreproducible(config: GemmConfig) -> list[Violation]:
+    """Check that what is to be reproducible adds in an order that nothing but K decides.
+
+    Where `split_k` divides K, parts are added in order; `stream_k` divides it by how many tiles there are.
+    """
+    if not config.schedule.reproducible:
+        return []
+    if config.schedule.scheduler == "stream_k":
+        message = "a stream_k scheduler adds parts of K that depend on the number of rows"
+        note = "it divides tiles among the blocks that the card runs at a time"
+        return [Violation("MU3075", "scheduler", message, (note,), "persistent")]
+    if config.problem.epilogue.unordered_sums:
+        message = "sums over results are added by atomics, in an order that differs from run to run"
+        note = "the blocks of a contraction end in any order, and each adds what it has to a sum in memory"
+        help = (
+            "store the product between two kernels: `stage y = a @ b`, and sum y, in a kernel with an order"
+        )
+        return [Violation("MU3075", "reproducible", message, (note,), helps=(help,))]
+    return []
+
+
 def pieces(config: GemmConfig) -> Iterator[Broken]:
     """Only epilogues of CUTLASS that store by TMA work on pieces of a tile that can be chosen."""
     if config.schedule.epilogue_tile is not None:

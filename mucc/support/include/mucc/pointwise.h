@@ -6,6 +6,14 @@
 
 namespace mucc {
 
+// Whether a stage has `reproducible = on`: how its work is divided may then depend on what is reduced, not on how many
+// results there are.
+template <class Op, class = void>
+constexpr bool is_reproducible = false;
+template <class Op>
+constexpr bool is_reproducible<Op, decltype(void(Op::kReproducible))> = Op::kReproducible;
+
+
 // Whether lanes of a view can be loaded and stored `v` at a time.
 template <class View>
 bool fits(View const& view, int v) {

@@ -59,7 +59,9 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
     int64_t const queries = extents.of[Op::kRank - 2], processors = at_least(1, c.sm_count);
     int64_t rows = queries, others = 1;
     for (int a = 0; a < Op::kBatch; ++a) (is_shared<Op>(a) ? rows : others) *= extents.of[a];
-    bool const many = queries > 64 || (queries > 16 && (keys < 1024 || 2 * rows / queries * others > processors));
+    // Reproducible sums divide keys by their number alone, and one kind of kernel serves any number of queries.
+    constexpr bool kAlike = is_reproducible<Op>;
+    bool const many = kAlike ? Op::kMany : queries > 64 || (queries > 16 && (keys < 1024 || 2 * rows / queries * others > processors));
     int64_t const tiles = blocks_of(rows, kDecodeRows);
     if (many || rows == 0 || rows > INT32_MAX / 2 || keys > INT32_MAX / 2) return plan;
     plan.split.rows = int(rows), plan.split.tiles = int(tiles);
@@ -69,7 +71,7 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
     constexpr int kStart = 64, kCombine = 8, kMost = 64, kLeast = 128;
     int64_t least = INT64_MAX;
     for (int64_t parts = 1; parts <= kMost && (parts == 1 || parts * kLeast <= keys); ++parts) {
-      int64_t const cost = blocks_of(plan.units * parts, processors) * (blocks_of(keys, parts) + kStart) +
+      int64_t const cost = (kAlike ? 1 : blocks_of(plan.units * parts, processors)) * (blocks_of(keys, parts) + kStart) +
                            (parts > 1 ? kCombine * parts + kStart : 0);
       if (cost < least) least = cost, plan.split.tickets.parts = int(parts);
     }

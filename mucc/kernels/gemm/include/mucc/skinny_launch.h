@@ -16,9 +16,10 @@ struct Plan {
 
 // Tiles are given to blocks, and where they are too few to keep a GPU of `sm_count` multiprocessors busy, so are parts of
 // K; but a warp keeps a few steps to make. `splits` of 0 leaves the number of parts open, up to `most`.
-inline Plan plan(Extents const& e, int tile_few, int tile_many, int step, int splits, int most, int sm_count) {
+// A reproducible contraction divides K as if the small operand had one tile.
+inline Plan plan(Extents const& e, int tile_few, int tile_many, int step, int splits, int most, int sm_count, bool alike = false) {
   int64_t const tiles = blocks_of(e.many, tile_many);
-  int64_t const all = tiles * blocks_of(e.few, tile_few) * e.batch;
+  int64_t const all = alike ? tiles : tiles * blocks_of(e.few, tile_few) * e.batch;
   int64_t const steps = blocks_of(e.k, step);
   if (splits == 0) {
     splits = 1;
@@ -51,7 +52,7 @@ Access access(Op const& op, Extents const& e) {
 template <class Op>
 int launch(Call const& c, char const* stage, Code* codes, Op op, Extents e) {
   constexpr int kAlongY = 65535;  // blocks; those of further tiles are taken by the same ones
-  Plan const p = plan(e, Op::kFew, Op::kMany, Op::kStep, Op::kSplits, Op::kMostSplits, c.sm_count);
+  Plan const p = plan(e, Op::kFew, Op::kMany, Op::kStep, Op::kSplits, Op::kMostSplits, c.sm_count, is_reproducible<Op>);
   if (p.tiles * p.splits > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   Geometry geometry{{unsigned(p.tiles * p.splits), unsigned(at_most(blocks_of(e.few, Op::kFew), kAlongY)),

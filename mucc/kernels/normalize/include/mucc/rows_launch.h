@@ -61,7 +61,7 @@ RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int item
   int64_t teams = at_least(1, blocks / at_most(needed, blocks));
   // Teams in turn: while one waits for its blocks, another one loads or stores.
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
-  teams = at_most(teams, rows);
+  if (!is_reproducible<Op>) teams = at_most(teams, rows);
   int64_t const parts = at_most(blocks / teams, most), chunk = blocks_of(blocks_of(length, parts), 32) * 32;
   return {uint32_t(rows),
           uint32_t(length),
@@ -91,10 +91,11 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   // Whole sectors of memory.
   int const least = v > 1 ? 2 : 8, items = v > 1 ? Op::kColumnItems : 16;
   auto const holds = [&] { return length <= int64_t(items) * (shape.threads / shape.lanes); };
-  while (shape.lanes > least && (!holds() || blocks_of(rows, shape.lanes) < int64_t(c.sm_count))) shape.lanes /= 2;
+  auto const is_few = [&] { return !is_reproducible<Op> && blocks_of(rows, shape.lanes) < int64_t(c.sm_count); };
+  while (shape.lanes > least && (!holds() || is_few())) shape.lanes /= 2;
   if (!holds()) {
     shape.lanes = 32;
-    while (shape.lanes > 8 && blocks_of(rows, shape.lanes) < int64_t(c.sm_count)) shape.lanes /= 2;
+    while (shape.lanes > 8 && is_few()) shape.lanes /= 2;
     ++plan.code;
   }
   plan.blocks = blocks_of(rows, shape.lanes);
@@ -142,6 +143,7 @@ template <class Op>
 int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                 void* scratch = nullptr) {
   constexpr int kFast = Op::kInner ? Op::kRank - 1 : Op::kKept - 1;
+  if (is_reproducible<Op> && !Op::kInner) vector = false;
   vector = vector && extents.of[kFast] % Op::kVector == 0;
   int const v = vector ? Op::kVector : 1;
   RowCounts<Op> const n(extents, v);

@@ -16,6 +16,7 @@ struct ReducePlan {
 // Divides a reduction over the last axes of a space, `v` elements a step.
 template <class Op>
 ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
+  constexpr bool kAlike = is_reproducible<Op>;  // as if there were many results, however many there are
   extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1] /= v;
   int64_t results = 1, length = 1;
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
@@ -26,12 +27,12 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   int64_t const processors = at_least(1, c.sm_count), items = reduce_items(v, Op::kStreams);
   int64_t side;  // steps that a block takes side by side
   if (Op::kRows) {
-    bool const block = length > 8 * 32 || (length > 64 && results < 16 * processors);
+    bool const block = length > 8 * 32 || (length > 64 && !kAlike && results < 16 * processors);
     plan.code = block;
     if (!block) {
       // So many loads a lane, unless that leaves processors idle.
       while (lanes > 1 && lanes / 2 * kLaneItems >= length) lanes /= 2;
-      while (lanes < 32 && lanes < length && blocks_of(results * lanes, Op::kThreads) < 2 * processors) lanes *= 2;
+      while (!kAlike && lanes < 32 && lanes < length && blocks_of(results * lanes, Op::kThreads) < 2 * processors) lanes *= 2;
       plan.blocks = blocks_of(results, Op::kThreads / lanes);
       return plan;
     }
@@ -43,10 +44,10 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
     int const widest = v == 1 ? 256 : 64, least = v == 1 ? 32 : 8;
     bool const shared = length > 2 * items * (Op::kThreads / least);
     for (lanes = Op::kThreads; lanes > 1; lanes /= 2) {
-      int64_t const strips = blocks_of(results, lanes), groups = Op::kThreads / lanes;
+      int64_t const strips = kAlike ? 128 * processors : blocks_of(results, lanes), groups = Op::kThreads / lanes;
       bool const many = lanes > widest || (shared ? blocks_of(16 * processors, strips) > 4 * groups : strips < 4 * processors);
       bool const narrows = lanes > least && many && groups * items < length;
-      if (lanes / 2 < results && !narrows) break;
+      if ((kAlike || lanes / 2 < results) && !narrows) break;
     }
     plan.blocks = blocks_of(results, lanes);
     side = Op::kThreads / lanes;
@@ -54,6 +55,7 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   // Blocks share a result where there are few, as long as each has two rounds of loads: with many short blocks no
   // processor waits long for the last ones.
   // Strips of long columns are shared anyway: short blocks end together.
+  if (kAlike) return plan;
   bool const few = plan.blocks < 8 * processors;
   if (!few && Op::kRows) return plan;
   int64_t const wanted = blocks_of((few ? 16 : 128) * processors, plan.blocks);
@@ -87,6 +89,8 @@ int launch_reduce(Call const& c, char const* stage, Code* codes, Op op, Extents<
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
   bool const wide = at_least(results, length) > INT32_MAX;
+  // Where vectors lie along results, whether there can be any depends on how many results there are.
+  if (is_reproducible<Op> && !Op::kRows) vector = false;
   vector = vector && !wide && extents.of[kFast] % Op::kVector == 0;
   ReducePlan plan = plan_reduce<Op>(c, extents, vector ? Op::kVector : 1);
   if (plan.blocks > INT32_MAX)

@@ -27,14 +27,14 @@ ScanPlan plan_scan(Call const& c, Extents<Op::kRank> extents, int v) {
     // Whole lines of memory, and narrow strips before blocks share columns: sharing takes longer.
     int& lanes = plan.shape.lanes;
     int const least = v > 1 ? 8 : 32;
-    while (lanes / 2 >= rows || (lanes > least && blocks_of(rows, lanes) < int64_t(c.sm_count))) lanes /= 2;
+    while (!is_reproducible<Op> && (lanes / 2 >= rows || (lanes > least && blocks_of(rows, lanes) < int64_t(c.sm_count)))) lanes /= 2;
     blocks = blocks_of(rows, lanes);
     tile /= lanes;
   }
   int64_t const chunks = blocks_of(length, tile);
   // Enough blocks hide the time that each waits for memory; where there are fewer, several share a row.
   int64_t const enough = Op::kRows ? 2 * int64_t(c.sm_count) : int64_t(c.sm_count) * 7 / 8;
-  bool const split = chunks > 1 && blocks < enough;
+  bool const split = !is_reproducible<Op> && chunks > 1 && blocks < enough;
   if (split) {
     plan.code = Op::kRows ? 4 : 1;
     plan.blocks = blocks * chunks;
@@ -65,6 +65,7 @@ int64_t scan_scratch(Call const& c, Extents<Op::kRank> const& extents) {
 template <class Op>
 int launch_scan(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                 void* scratch) {
+  if (is_reproducible<Op> && !Op::kRows) vector = false;
   vector = vector && extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1] % Op::kVector == 0;
   ScanPlan plan = plan_scan<Op>(c, extents, vector ? Op::kVector : 1);
   if (plan.blocks == 0 || plan.shape.length == 0) return 0;

@@ -1,0 +1,56 @@
+"""`mucc new NAME`: begin a project."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mucc.cli import options
+from mucc.cli.command import command
+from mucc.cli.parameters import argument, option
+from mucc.cli.reporting import Reporter
+from mucc.compiler import files
+from mucc.diagnostics.core import ExitStatus
+from mucc.diagnostics.usage import usage_error
+
+DESCRIPTION = """\
+Begin a project: a folder with a kernel, tests that compare it with the interpreter and with PyTorch, a
+benchmark, and a workflow of continuous integration. Nothing that exists is overwritten."""
+
+
+@dataclass
+class Arguments:
+    """The arguments of `mucc new`."""
+
+    name: str | None = argument(None, metavar="NAME", help="the name of the kernel, and of the folder")
+    folder: str | None = option(None, metavar="FOLDER", help="the folder to make (default: NAME)")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
+
+
+@command(Arguments, DESCRIPTION, usage="NAME [--folder FOLDER]")
+def main(args: Arguments, reporter: Reporter) -> int:
+    """Write the files of a project. Raises MU5001 for a name that is none, or a folder that exists."""
+    from mucc.cli.project import files as texts
+    from mucc.frontend.lexer import is_name
+
+    if not args.name:
+        raise usage_error("which name?", "give the name of a kernel: mucc new linear_gelu")
+    if not args.name.isascii() or not is_name(args.name):
+        raise usage_error(
+            f"'{args.name}' is no name of a kernel", "letters, digits and underscores: linear_gelu"
+        )
+    folder = Path(args.folder if args.folder is not None else args.name)
+    if args.folder == "" or os.path.lexists(folder):
+        raise usage_error(f"'{folder}' exists already", "name another folder: --folder FOLDER")
+    for path, text in texts(args.name).items():
+        place = folder / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "its name is none"
+            raise usage_error(f"cannot make '{place.parent}': {reason}") from None
+        files.write_output(str(place), text.encode())
+    reporter.line(f"{folder}: a project with the kernel {args.name}; README.md says what to run")
+    return ExitStatus.GOOD

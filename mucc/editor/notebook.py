@@ -1,0 +1,95 @@
+"""The cell magic `%%mucc` of Jupyter and IPython.
+
+    %load_ext mucc
+
+    %%mucc
+    kernel scale[N](x: f32[N], a: f32) -> f32[N] {
+        return a * x
+    }
+
+Behind that cell, `scale(x, 2.0)` runs the kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from typing import NoReturn, Protocol
+
+from IPython.core.error import UsageError
+
+from mucc.diagnostics.core import DiagnosticError
+from mucc.diagnostics.render import render_text
+from mucc.library.dims import parse_dims
+from mucc.runtime import CompileError, MuccError, check, compile
+from mucc.runtime.build import DEFAULT_TARGET
+
+
+class Shell(Protocol):
+    """The session of IPython, as far as it is used here."""
+
+    execution_count: int
+
+    def push(self, variables: Mapping[str, object]) -> None:
+        """Define variables of the user."""
+        ...
+
+    def register_magic_function(self, func: Callable[..., object], magic_kind: str, magic_name: str) -> None:
+        """Define a magic."""
+        ...
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+class _Arguments(argparse.Namespace):
+    name: str | None
+    target: str
+    dims: list[str]
+    check: bool
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("%%mucc", description="Compile a cell, and define a variable for each kernel.")
+    parser.add_argument("name", nargs="?", help="a variable for the whole module")
+    parser.add_argument("--target", default=DEFAULT_TARGET, help="the GPU to compile for")
+    parser.add_argument("--dims", nargs="*", default=[], metavar="M=4096", help="typical sizes")
+    parser.add_argument("--check", action="store_true", help="report errors and warnings, compile nothing")
+    return parser
+
+
+def run_cell(shell: Shell, line: str, cell: str) -> None:
+    """Compile a cell, and define a variable for each of its kernels. Raises UsageError; errors are shown."""
+    given = _parser().parse_args(shlex.split(line), _Arguments())
+    if given.name is not None and not given.name.isidentifier():
+        raise UsageError(f"'{given.name}' is no name of a variable")
+    name = f"<cell {shell.execution_count}>"
+    try:
+        dims = parse_dims(given.dims)
+        if given.check:
+            found = check(cell, given.target, name=name, dims=dims)
+            print("\n".join(map(render_text, found)) or "no errors, no warnings")
+            return
+        module = compile(cell, given.target, name=name, dims=dims)
+    except (CompileError, DiagnosticError) as error:
+        for diagnostic in error.diagnostics:
+            print(render_text(diagnostic), file=sys.stderr)
+        raise UsageError(f"mucc ended with error {error.diagnostics[0].code}") from None
+    except MuccError as error:
+        raise UsageError(f"error[{error.code}]: {error.message}") from None
+    kernels = {kernel.name: kernel for kernel in module.kernels}
+    shell.push(kernels if given.name is None else {**kernels, given.name: module})
+
+
+def register(shell: Shell) -> None:
+    """Define the magic in a session."""
+
+    def mucc(line: str, cell: str) -> None:
+        """Compile a cell, and define a variable for each kernel: `%%mucc [NAME] [--target TARGET]`."""
+        run_cell(shell, line, cell)
+
+    shell.register_magic_function(mucc, "cell", "mucc")
