@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mucc.cli.command import command
 from mucc.cli.reporting import Reporter
-from mucc.cli.tune_options import DESCRIPTION, EPILOG, Arguments, action_of
+from mucc.cli.tune_options import DESCRIPTION, EPILOG, Arguments, action_of, where_of
 from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.usage import usage_error
@@ -117,6 +117,7 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
             keep_pins=args.keep_pins,
             again=args.again,
             timeout=args.timeout,
+            where=where_of(args),
             watcher=shown,
         )
     good = [outcome for outcome in outcomes if all(r.best for r in outcome.results)]
