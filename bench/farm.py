@@ -117,11 +117,17 @@ def stand_in(milliseconds: float) -> tuple[str, ...]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gpus", default="1,2", help="numbers of GPUs to tune on, one after the other")
-    parser.add_argument("--ray", metavar="ADDRESS", help="measure through Ray (local: a cluster of this machine)")
+    parser.add_argument(
+        "--ray", metavar="ADDRESS", help="measure through Ray (local: a cluster of this machine)"
+    )
     parser.add_argument("--budget", type=int, default=4, help="skeletons for a kernel")
-    parser.add_argument("--stand-in", type=float, metavar="MS", help="measurements that sleep; no GPU, no nvcc")
+    parser.add_argument(
+        "--stand-in", type=float, metavar="MS", help="measurements that sleep; no GPU, no nvcc"
+    )
     parser.add_argument("--build-only", action="store_true", help="fill the cache, measure nothing")
     args = parser.parse_args()
     counts = [int(word) for word in args.gpus.split(",")]

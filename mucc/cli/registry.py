@@ -60,6 +60,7 @@ COMMANDS: dict[str, Entry] = {
     "docs": Entry("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),
     "doctor": Entry("mucc.cli.doctor", "show what was found on this machine and what is missing"),
     "cache": Entry("mucc.cli.cache", "show, clear, fill or check the cache of what was compiled"),
+    "config": Entry("mucc.cli.config", "print folders of this installation, for CMake and others"),
     "targets": Entry("mucc.cli.targets", "list the GPUs that can be compiled for"),
     "completion": Entry("mucc.cli.completion", "print a script that completes command lines in a shell"),
 }
