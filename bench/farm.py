@@ -1,9 +1,10 @@
-"""Tuning on several GPUs of one machine, and on clusters: `python -m bench.farm [--gpus 1,2,4] [--ray ADDRESS]`.
+"""Tuning on several GPUs of a machine, and on clusters: `python -m bench.farm [--gpus 1,2] [--ray ADDRESS]`.
 
 40 problems, 4 kernels at 10 sizes each, are tuned from an empty database on 1, 2, … GPUs. All candidates are
-built into the cache before, so that the times are those of measuring: `wall_s` is that of the whole search with
-the start of its processes, `measuring_s` begins with the first measurement. `--stand-in MS` needs no GPU: its
-measurements take so many milliseconds of sleep, its libraries are empty, and the scheduling is the real one.
+built into the cache before, so that the times are those of measuring: `wall_s` is that of the whole search
+with the start of its processes, `measuring_s` begins with the first measurement. `--stand-in MS` needs no
+GPU: its measurements take so many milliseconds of sleep, its libraries are empty, and the scheduling is the
+real one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bench.common import Row, cpu_label, run_main, write_result
 from mucc.build.pool import Pool
@@ -117,9 +119,8 @@ def stand_in(milliseconds: float) -> tuple[str, ...]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--gpus", default="1,2", help="numbers of GPUs to tune on, one after the other")
     parser.add_argument(
         "--ray", metavar="ADDRESS", help="measure through Ray (local: a cluster of this machine)"
@@ -137,6 +138,8 @@ def main() -> int:
         if args.build_only:
             return 0
     rows: list[Row] = []
+    if args.ray and command is not None:
+        _pretend_gpus(max(counts))
     for count in counts:
         where = (
             Where(ray=args.ray, command=command, most=count)
@@ -147,6 +150,14 @@ def main() -> int:
         rows.append(row)
         print(row, flush=True)
     return report(rows, simulated=command is not None)
+
+
+def _pretend_gpus(count: int) -> None:
+    """Start a cluster of this machine that has GPUs by name only."""
+    import importlib
+
+    ray: Any = importlib.import_module("ray")
+    ray.init(num_gpus=count, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 
 
 def report(rows: list[Row], *, simulated: bool) -> int:
@@ -162,10 +173,13 @@ def report(rows: list[Row], *, simulated: bool) -> int:
     if simulated:
         card, versions = cpu_label(), {}
     else:
+        import importlib
+
         from bench.timing import card as this_card
         from bench.timing import gpu_versions
 
-        card, versions = this_card(), gpu_versions()
+        torch: Any = importlib.import_module("torch")
+        card, versions = this_card(torch), gpu_versions(torch)
     through = "ray" if rows[0]["through"] == "ray" else "gpus"
     write_result(card, f"farm_{through}", rows, summary, extra_versions=versions)
     return 0

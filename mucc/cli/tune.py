@@ -41,6 +41,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if args.output is not None and args.output != "-":
         files.check_output(args.output, (args.file,) if args.file != "-" else ())
     program = _program(args)
+    if args.ray is not None:
+        from mucc.cli.clusters import use
+
+        use(args.ray, reporter, args.nvcc)
     if args.build_only is not None:
         return _build_only(program, args, reporter)
     return _tune(program, args, reporter)
@@ -117,7 +121,7 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
             keep_pins=args.keep_pins,
             again=args.again,
             timeout=args.timeout,
-            where=where_of(args),
+            where=where_of(args, reporter),
             watcher=shown,
         )
     good = [outcome for outcome in outcomes if all(r.best for r in outcome.results)]

@@ -56,7 +56,7 @@ def _measure_only(args: Arguments, reporter: Reporter) -> int:
             args.measure_only,
             again=args.again,
             timeout=args.timeout,
-            where=where_of(args),
+            where=where_of(args, reporter),
             measured=measured,
         )
     except DiagnosticError as error:

@@ -10,6 +10,8 @@ from mucc.cli.parameters import flag, option
 from mucc.diagnostics.usage import usage_error
 
 if TYPE_CHECKING:
+    from mucc.cli.reporting import Reporter
+    from mucc.diagnostics.core import Diagnostic
     from mucc.measure.tune.opening import Where
 
 DESCRIPTION = "Search for the fastest schedules of a program by measuring them on this machine's GPU."
@@ -76,11 +78,16 @@ class Arguments:
     verbose: bool = options.verbose()
 
 
-def where_of(args: Arguments) -> Where:
+def where_of(args: Arguments, reporter: Reporter) -> Where:
     """Return where to measure."""
     from mucc.measure.tune.opening import Where
 
-    return Where(options.gpu_numbers(args.gpus), args.ray, args.card)
+    gpus = options.gpu_numbers(args.gpus)
+
+    def warn(warning: Diagnostic) -> None:
+        reporter.add([warning])
+
+    return Where(gpus, args.ray, args.card, warn=warn)
 
 
 def action_of(args: Arguments) -> str | None:

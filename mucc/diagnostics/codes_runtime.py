@@ -402,8 +402,8 @@ mod.linear(xs, ws, b, out=ys)
         "JAX cannot call a kernel",
         """
 `kernel.jax` makes a function for JAX by way of the package jax-tvm-ffi. XLA passes arrays that are contiguous
-row by row, so a kernel with numbers by value (`alpha: f32`), with `col_major`, `strides` or `sparse` cannot be
-called.
+row by row, so a kernel with numbers by value (`alpha: f32`), with `col_major`, `strides` or `sparse` cannot
+be called.
 
 Install the package (`pip install jax-tvm-ffi`); declare a number as `f32[]`, an array of one element, and a
 matrix in its order of memory, with `.T` in the program.

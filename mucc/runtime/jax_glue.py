@@ -33,8 +33,8 @@ INSTALL = "pip install jax-tvm-ffi"
 def jax_function(kernel: Kernel) -> Callable[..., Any]:
     """Return a function of JAX arrays that launches a kernel, under `jax.jit` too.
 
-    Shapes are those of the call, and outputs are allocated by XLA. Not differentiable. Raises MuccRuntimeError
-    MU6045 where JAX or jax-tvm-ffi is missing, and for kernels that JAX cannot call.
+    Shapes are those of the call, and outputs are allocated by XLA. Not differentiable. Raises
+    MuccRuntimeError MU6045 where JAX or jax-tvm-ffi is missing, and for kernels that JAX cannot call.
     """
     info = kernel.info
     jax, bridge = _module("jax", kernel), _module("jax_tvm_ffi", kernel)
@@ -88,7 +88,8 @@ def _dims(info: KernelInfo, arrays: Sequence[Any]) -> dict[str, int]:
             message = f"argument '{arg.name}' of {info.name}: expected {arg.dtype}, got {array.dtype}"
             raise MuccTypeError("MU6003", message)
         if len(array.shape) != len(arg.shape):
-            message = f"argument '{arg.name}' of {info.name}: expected rank {len(arg.shape)}, got shape {array.shape}"
+            what = f"expected rank {len(arg.shape)}, got shape {array.shape}"
+            message = f"argument '{arg.name}' of {info.name}: {what}"
             raise MuccValueError("MU6004", message)
     dims = {name: value for name, value in info.dims.items() if value is not None}
     for name, source in info.sources.items():

@@ -98,5 +98,5 @@ def test_numpy_is_told_what_to_do() -> None:
     kernel = mucc.compile((EXAMPLES.parent / "rms_norm.mcu").read_text()).rms_norm_gain
     x, gain = numpy.zeros((4, 8), "f4"), numpy.zeros(8, "f4")
     for call in (lambda: kernel(x, gain), lambda: kernel.launch(x, gain, x)):
-        with pytest.raises(mucc.runtime.MuccError, match="MU6041.*main memory.*cuda"):
+        with pytest.raises(mucc.runtime.MuccError, match=r"MU6041.*main memory.*cuda"):
             call()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ class Where(NamedTuple):
 
     `ray` is an address of a Ray cluster, `card` the kind of card to take there, and `most` how many of them
     at most. `command` runs the process
-    that launches kernels, another one in tests.
+    that launches kernels, another one in tests; `warn` hears of GPUs of the cluster that are not used
+    (MU5503).
     """
 
     gpus: tuple[int, ...] = ()
@@ -28,6 +29,7 @@ class Where(NamedTuple):
     card: str | None = None
     most: int | None = None
     command: tuple[str, ...] | None = None
+    warn: Callable[[Diagnostic], None] = lambda _: None
 
 
 @contextlib.contextmanager
