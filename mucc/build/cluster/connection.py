@@ -140,6 +140,8 @@ def connect(address: str, nvcc: str | None = None) -> Cluster:
         ray = imported()
         if not ray.is_initialized():
             _start(ray, address)
+        elif address not in ("auto", "local", now := str(ray.get_runtime_context().gcs_address)):
+            raise _missing(address, f"this process is connected to the one at {now}")
         cluster = Cluster(ray, with_compilers(nvcc))
         _connected[address] = cluster
         return cluster
