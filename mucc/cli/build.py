@@ -161,9 +161,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise usage_error("-j needs a number of jobs above 0, or none")
     steps = [_Step.of(path, args) for path in args.files]
     if args.ray is not None and any(step.kind in NVCC_KINDS for step in steps):
-        from mucc.cli.clusters import use
+        from mucc.cli.clusters import use_cluster
 
-        use(args.ray, reporter, args.nvcc)
+        use_cluster(args.ray, reporter, args.nvcc)
     outputs = [step.output for step in steps if step.output != STDIN]
     for step in steps:
         if outputs.count(step.output) > 1:

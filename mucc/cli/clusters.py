@@ -10,7 +10,7 @@ from mucc.cli.reporting import Reporter
 from mucc.diagnostics.usage import usage_error
 
 
-def use(address: str, reporter: Reporter, nvcc: str | None = None) -> None:
+def use_cluster(address: str, reporter: Reporter, nvcc: str | None = None) -> None:
     """Have all that builds use a cluster, and warn of machines that do not fit. Raises as `runner_for`."""
     if not address.strip():
         raise usage_error("--ray needs an address", "for example --ray auto, --ray local or --ray head:6379")

@@ -42,9 +42,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
         files.check_output(args.output, (args.file,) if args.file != "-" else ())
     program = _program(args)
     if args.ray is not None:
-        from mucc.cli.clusters import use
+        from mucc.cli.clusters import use_cluster
 
-        use(args.ray, reporter, args.nvcc)
+        use_cluster(args.ray, reporter, args.nvcc)
     if args.build_only is not None:
         return _build_only(program, args, reporter)
     return _tune(program, args, reporter)
