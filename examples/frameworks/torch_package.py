@@ -34,14 +34,17 @@ wanted = torch.tanh((x + 1) * scale * block.gain) * 2
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="mucc-"))
 program = torch.export.export(block, (x,), dynamic_shapes={"x": {0: torch.export.Dim("rows", max=4096)}})
 
-torch.export.save(program, folder / "block.pt2")
-exported = torch.export.load(folder / "block.pt2").module()
 
-path = torch._inductor.aoti_compile_and_package(program, package_path=str(folder / "block.aoti.pt2"))
-compiled = torch._inductor.aoti_load_package(path)
-
-for name, run in (("torch.export", exported), ("AOTInductor", compiled)):
+def check(name, run):
     error = (run(x) - wanted).abs().max().item()
     fewer = (run(x[:5]) - wanted[:5]).abs().max().item()
-    print(f"{name}: largest error {error:.1e}, with fewer rows {fewer:.1e}")
+    print(f"{name}: largest error {error:.1e}, with fewer rows {fewer:.1e}", flush=True)
     assert error < 1e-4 and fewer < 1e-4
+
+
+torch.export.save(program, folder / "block.pt2")
+check("torch.export", torch.export.load(folder / "block.pt2").module())
+
+package = str(folder / "block.aoti.pt2")
+path = torch._inductor.aoti_compile_and_package(program, package_path=package)
+check("AOTInductor", torch._inductor.aoti_load_package(path))

@@ -52,6 +52,7 @@ COMMANDS: dict[str, Entry] = {
     "check": Entry("mucc.cli.check", "report errors and warnings without compiling"),
     "fmt": Entry("mucc.cli.fmt", "rewrite files in the one canonical layout"),
     "run": Entry("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
+    "bench": Entry("mucc.cli.bench", "time a kernel beside PyTorch, Inductor and others"),
     "import": Entry("mucc.cli.imports", "make a program of a PyTorch module (a KernelBench problem file)"),
     "tune": Entry("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
     "sol": Entry("mucc.cli.sol", "the speed of light: what no implementation is faster than"),

@@ -483,6 +483,21 @@ Mend it by padding the columns with zeros, in the other operand of the product t
 weights are to be used.
 """,
     ),
+    "MU6071": CodeInfo(
+        "a kernel cannot be written in PyTorch",
+        """
+`mucc bench --against torch` writes the program in PyTorch as somebody would by hand. Some operations, and
+parameters that are sparse or packed, have no short form there.
+
+```
+$ mucc bench examples/w4a16.mcu --dims M=16,N=4096,K=4096 --against torch
+warning[MU6071]: w4a16 cannot be written in PyTorch: there is no short form for 'dequantize' as it is used
+  = help: give a function of your own: KERNEL in a file STEM.torch.py beside the program
+```
+
+A file `w4a16.torch.py` with `def w4a16(...)` beside the program takes its place.
+""",
+    ),
     "MU6070": CodeInfo(
         "the device that was asked for is not there",
         """
