@@ -25,9 +25,9 @@ from mucc.diagnostics.core import Source
 from mucc.measure.tune import local
 from mucc.measure.tune.building import Built, Toolset, build_each
 from mucc.measure.tune.local import tune
-from mucc.measure.tune.opening import Where
 from mucc.measure.tune.plans import Candidate, Kernel, Program, Size
 from mucc.measure.tune.search import Limits, Silent
+from mucc.measure.tune.where import Where
 
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh")
 

@@ -21,8 +21,8 @@ from typing import Literal, TypeAlias
 from bench.common import at_least_one, cpu_label, run_main, write_result
 
 Way = Literal["jobs", "programs", "batches"]
-"""What a task is: a job of a build, as it is now, or the whole build of a candidate with its passes and NVRTC; and
-with `batches` measurements are stored BATCH at a time besides."""
+"""What a task is: a job of a build, as it is now, or the whole build of a candidate, with its passes.
+With `batches` measurements are stored BATCH at a time besides."""
 
 BATCH = 50
 

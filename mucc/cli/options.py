@@ -112,7 +112,7 @@ def gpu_numbers(text: str | None) -> tuple[int, ...]:
     if text is None:
         return ()
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words):
+    if not all(word.isascii() and word.isdecimal() and len(word) < 5 for word in words):
         raise usage_error(
             f"--gpus takes numbers of GPUs, and '{text}' is no such list", "for example --gpus 0,1"
         )

@@ -12,7 +12,7 @@ from mucc.diagnostics.usage import usage_error
 if TYPE_CHECKING:
     from mucc.cli.reporting import Reporter
     from mucc.diagnostics.core import Diagnostic
-    from mucc.measure.tune.opening import Where
+    from mucc.measure.tune.where import Where
 
 DESCRIPTION = "Search for the fastest schedules of a program by measuring them on this machine's GPU."
 
@@ -80,7 +80,7 @@ class Arguments:
 
 def where_of(args: Arguments, reporter: Reporter) -> Where:
     """Return where to measure."""
-    from mucc.measure.tune.opening import Where
+    from mucc.measure.tune.where import Where
 
     gpus = options.gpu_numbers(args.gpus)
 

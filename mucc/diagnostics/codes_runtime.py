@@ -491,9 +491,12 @@ parameters that are sparse or packed, have no short form there.
 
 ```
 $ mucc bench examples/w4a16.mcu --dims M=16,N=4096,K=4096 --against torch
-warning[MU6071]: w4a16 cannot be written in PyTorch: there is no short form for 'dequantize' as it is used
-  = help: give a function of your own: KERNEL in a file STEM.torch.py beside the program
+             µs   of mucc     error
+mucc       9.10      1.00   2.1e-03
+torch         -  w4a16 cannot be written in PyTorch: there is no short form for 'dequantize' as it is used
 ```
+
+The other contenders are timed all the same.
 
 A file `w4a16.torch.py` with `def w4a16(...)` beside the program takes its place.
 """,

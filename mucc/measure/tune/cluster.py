@@ -25,8 +25,8 @@ from mucc.database.records import Record
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.measure.tune.gpus import Gpus, Lost, Together
 from mucc.measure.tune.measuring import Measurer, Session, check_card
-from mucc.measure.tune.opening import Where
 from mucc.measure.tune.plans import Candidate, Kernel, Size
+from mucc.measure.tune.where import Where
 from mucc.measure.tune.worker import Worker
 from mucc.process import reaper
 

@@ -17,9 +17,10 @@ from mucc.measure.tune.building import Built, Toolset, build_each
 from mucc.measure.tune.folder import Result, result_of
 from mucc.measure.tune.gpus import Gpus
 from mucc.measure.tune.measuring import TIMEOUT
-from mucc.measure.tune.opening import Where, opened
+from mucc.measure.tune.opening import opened
 from mucc.measure.tune.plans import Candidate, Kernel, Program
 from mucc.measure.tune.search import Limits, Search, Silent, Taking, Watcher
+from mucc.measure.tune.where import Where
 from mucc.measure.tune.worker import Worker
 from mucc.process import reaper
 

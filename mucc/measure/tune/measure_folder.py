@@ -15,8 +15,9 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.measure.tune.folder import Folder, build_failure
 from mucc.measure.tune.gpus import Gpus, Lost
 from mucc.measure.tune.measuring import TIMEOUT, Sink, after_final, entrants_of, record_of
-from mucc.measure.tune.opening import Where, opened
+from mucc.measure.tune.opening import opened
 from mucc.measure.tune.plans import Candidate, Kernel, Plan, Size
+from mucc.measure.tune.where import Where
 from mucc.measure.tune.worker import Worker
 
 

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from mucc.build.pool import awaited
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.measure.tune.gpus import Alone, Gpus, Together
 from mucc.measure.tune.measuring import TIMEOUT, Session, check_card
+from mucc.measure.tune.where import Where
 from mucc.measure.tune.worker import Worker
-
-
-class Where(NamedTuple):
-    """Where is measured: on the current GPU, on GPUs of this machine by number, or on a cluster.
-
-    `ray` is an address of a Ray cluster, `card` the kind of card to take there, and `most` how many of them
-    at most. `command` runs the process
-    that launches kernels, another one in tests; `warn` hears of GPUs of the cluster that are not used
-    (MU5503).
-    """
-
-    gpus: tuple[int, ...] = ()
-    ray: str | None = None
-    card: str | None = None
-    most: int | None = None
-    command: tuple[str, ...] | None = None
-    warn: Callable[[Diagnostic], None] = lambda _: None
 
 
 @contextlib.contextmanager

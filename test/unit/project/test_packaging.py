@@ -74,6 +74,7 @@ def test_a_wheel_holds_the_package_and_its_data(wheel: zipfile.ZipFile):
     present = {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/support").rglob("*") if p.is_file()}
     present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/target/data").rglob("*.toml")}
     present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/kernels").glob("*/include/mucc/*")}
+    present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/library/cmake").glob("*.cmake")}
     present |= {"mucc/agent/guide.md", "mucc/agent/propose/llm/prices.toml"}
     assert data == present | {"mucc/py.typed"}
 

@@ -21,9 +21,9 @@ from mucc.database.store import Store
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.measure.tune.building import Built
 from mucc.measure.tune.local import tune
-from mucc.measure.tune.opening import Where
 from mucc.measure.tune.plans import Program
 from mucc.measure.tune.search import Limits
+from mucc.measure.tune.where import Where
 
 pytestmark = pytest.mark.long
 
@@ -130,7 +130,7 @@ import tunelib
 import mucc.measure.tune.local as local
 from mucc.diagnostics.core import Source
 from mucc.measure.tune.building import Built
-from mucc.measure.tune.opening import Where
+from mucc.measure.tune.where import Where
 from mucc.measure.tune.plans import Program
 from mucc.measure.tune.search import Limits
 
