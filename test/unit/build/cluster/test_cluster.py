@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import raylib
+import tunelib
 from processes import HANG, wait_for
 
 from mucc.build.cluster import connection
@@ -87,6 +88,39 @@ def test_importing_mucc_does_not_load_ray() -> None:
     code = f"import {modules}; mucc.build.pool.Pool(1); print('ray' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+# Command lines; before a cluster is there, since a process has one
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mucc", "{}/f.mcu", "{}/g.mcu"),
+        ("mucc", "tune", "{}/f.mcu", "--dims", "M=64,N=64,K=64"),
+        ("mucc.agent", "optimize", "{}/p.py", "-o", "{}/run"),
+    ],
+    ids=["build", "tune", "agent"],
+)
+def test_commands_say_that_there_is_no_cluster(words: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "f.mcu").write_text(tunelib.TEXT)
+    (tmp_path / "g.mcu").write_text(tunelib.TEXT.replace("kernel f", "kernel g"))
+    (tmp_path / "p.py").write_text("")
+    line = [word.replace("{}", str(tmp_path)) for word in words]
+    command = [sys.executable, "-m", *line, "--ray", "127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and "MU5502" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_benchmarks_take_an_address() -> None:
+    pytest.importorskip("ray")
+    from bench.common import _take_cluster  # pyright: ignore[reportPrivateUsage]
+
+    words = ["bench/compile.py", "--ray", "127.0.0.1:9", "-j", "2"]
+    with pytest.raises(DiagnosticError) as caught:
+        _take_cluster(words)
+    assert caught.value.diagnostics[0].code == "MU5502" and words == ["bench/compile.py", "-j", "2"]
 
 
 # With a cluster
