@@ -12,11 +12,14 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from mucc.build.pool import Cancelled
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.measure.tune.measuring import Measurer
 
 MOST_LOSSES = 3
 """How often a measurement may lose its measurer before it is given up: it may be what ends them."""
+
+ENDED = "the search has ended"
 
 Value = TypeVar("Value")
 
@@ -103,7 +106,7 @@ class Together:
         task = _Task(key, work, future)  # pyright: ignore[reportArgumentType]  # its result is a Value
         with self._changed:
             if self._closed or not self._queues:
-                future.set_exception(none_left())
+                future.set_exception(Cancelled(ENDED) if self._closed else none_left())
                 return future
             self._queues[self._home(key)].append(task)
             self._changed.notify_all()
@@ -138,7 +141,11 @@ class Together:
             except BaseException as error:  # exceptions cannot leave a thread
                 task.future.set_exception(error)
             else:
-                task.future.set_result(result)
+                # Processes are ended with the search, and what they did then says nothing of a candidate.
+                if self._closed:
+                    task.future.set_exception(Cancelled(ENDED))
+                else:
+                    task.future.set_result(result)
         if current is None:
             self._leave(place)
 
@@ -159,6 +166,9 @@ class Together:
     def _give_back(self, task: _Task, lost: Lost) -> None:
         """Queue the work of a lost measurer again, before all that waits."""
         task.losses += 1
+        if self._closed:
+            task.future.set_exception(Cancelled(ENDED))
+            return
         if task.losses >= MOST_LOSSES:
             task.future.set_exception(Lost(f"it was given up after {task.losses} losses: {lost}"))
             return
@@ -194,7 +204,7 @@ def _follow(source: Future[object], target: Future[object]) -> None:
 
     def copy(done: Future[object]) -> None:
         if done.cancelled():
-            target.set_exception(Lost("the search has ended"))
+            target.set_exception(Cancelled(ENDED))
         elif (error := done.exception()) is not None:
             target.set_exception(error)
         else:

@@ -74,14 +74,12 @@ def tune(
         analyses = analyse(program, target, keep_pins=keep_pins, card=gpus.card)
         if side_by_side == 1:
             return [one.tune(analysis) for analysis in analyses]
-        with ThreadPoolExecutor(side_by_side, "mucc-kernel") as threads:
-            futures = [threads.submit(one.tune, analysis) for analysis in analyses]
-            try:
-                return [awaited(future) for future in futures]
-            except BaseException:
-                one.stop.set()
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        threads = ThreadPoolExecutor(side_by_side, "mucc-kernel")
+        try:
+            return [awaited(future) for future in [threads.submit(one.tune, a) for a in analyses]]
+        finally:  # after an error, searches end with the GPUs
+            one.stop.set()
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Keeper:

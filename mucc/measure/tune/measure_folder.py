@@ -83,23 +83,21 @@ def measure_plan(
     total = sum(len(candidates) for *_, candidates in problems)
     measuring = _Measuring(plan, place, gpus, keep, measured, {} if again else known, total)
     failed: list[Diagnostic] = []
-    with ThreadPoolExecutor(gpus.count, "mucc-problem") as threads:
+    threads = ThreadPoolExecutor(gpus.count, "mucc-problem")
+    try:
         # One GPU needs no other thread than this one, which signals interrupt.
-        outcomes = (
-            [threads.submit(measuring.problem, *problem) for problem in problems] if gpus.count > 1 else []
-        )
-        try:
-            for i, problem in enumerate(problems):
-                try:
-                    awaited(outcomes[i]) if outcomes else measuring.problem(*problem)
-                except DiagnosticError as error:
-                    if error.diagnostics[0].code != "MU5311":
-                        raise
-                    failed.extend(error.diagnostics)  # the other sizes go on
-        except BaseException:
-            measuring.stop.set()
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+        several = gpus.count > 1
+        outcomes = [threads.submit(measuring.problem, *problem) for problem in problems] if several else []
+        for i, problem in enumerate(problems):
+            try:
+                awaited(outcomes[i]) if outcomes else measuring.problem(*problem)
+            except DiagnosticError as error:
+                if error.diagnostics[0].code != "MU5311":
+                    raise
+                failed.extend(error.diagnostics)  # the other sizes go on
+    finally:  # after an error, threads end with the GPUs
+        measuring.stop.set()
+        threads.shutdown(wait=False, cancel_futures=True)
     if failed:
         raise DiagnosticError(failed)
 

@@ -12,6 +12,7 @@ import tunelib
 from processes import HANG
 
 import mucc.measure.tune.local
+from mucc.build.pool import Cancelled
 from mucc.database.records import Record
 from mucc.database.store import Store
 from mucc.diagnostics.core import DiagnosticError, Source
@@ -126,11 +127,13 @@ def test_leaving_drops_what_waits() -> None:
         go.wait(HANG)
 
     with together(1) as gpus:
-        gpus.submit("a", hold)
+        running = gpus.submit("a", hold)
         assert started.wait(HANG)
         waiting = gpus.submit("a", hold)
     assert waiting.cancelled()
     go.set()
+    with pytest.raises(Cancelled):  # what came after the end is nobody's
+        running.result(HANG)
 
 
 # With processes
@@ -240,3 +243,13 @@ def _note(order: list[str]) -> None:
 
     with exclusive_gpu():
         order.append("all")
+
+
+def test_an_error_ends_all_searches(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kernels are searched; one cannot be measured, and the other leaves no fault behind."""
+    monkeypatch.setenv("TUNELIB_SLEEP", "0.05")
+    text = tunelib.TEXT + tunelib.TEXT.replace("kernel f", "kernel g").replace("relu", "silu")
+    with pytest.raises(DiagnosticError) as caught:
+        tuned(text, Where((0, 1), command=(*tunelib.COMMAND, "large")), sizes=5)
+    assert caught.value.diagnostics[0].code == "MU5311"
+    assert all(r.is_good for r in Store(str(tmp_path / "tuning.db")).all())
