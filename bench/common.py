@@ -28,10 +28,11 @@ Row = Mapping[str, object]
 
 def run_main(main: Callable[[], object]) -> NoReturn:
     """Run a benchmark as a process of its own, as commands run: signals end it, and what is wrong with its
-    arguments, files or streams is one line and status 2."""
+    arguments, files or streams is one line and status 2. `--ray ADDRESS` has all builds done on a cluster."""
 
     def command() -> int:
         try:
+            _take_cluster(sys.argv)
             status = main()
             sys.stdout.flush()
             return status if isinstance(status, int) else 0
@@ -47,6 +48,21 @@ def run_main(main: Callable[[], object]) -> NoReturn:
         return 2
 
     start.run(command)
+
+
+def _take_cluster(words: list[str]) -> None:
+    """Take `--ray ADDRESS` out of a command line, and use that cluster; `bench.farm` has its own option."""
+    if Path(words[0]).stem == "farm" or "--ray" not in words[:-1]:
+        return
+    from mucc.build.cluster.connection import VARIABLE
+    from mucc.build.cluster.runner import runner_for
+
+    place = words.index("--ray")
+    address = words[place + 1]
+    del words[place : place + 2]
+    for warning in runner_for(address).cluster.warnings:
+        print(warning, file=sys.stderr)
+    os.environ[VARIABLE] = address
 
 
 def at_least_one(text: str) -> int:

@@ -12,6 +12,7 @@ from mucc.api import names_from
 
 if TYPE_CHECKING:
     from mucc.cli import candidates, options
+    from mucc.cli.clusters import use_cluster
     from mucc.cli.command import command, words
     from mucc.cli.main import entry, main
     from mucc.cli.parameters import argument, arguments, flag, option, repeated
@@ -34,6 +35,7 @@ __all__ = [
     "option",
     "options",
     "repeated",
+    "use_cluster",
     "words",
 ]
 
@@ -41,6 +43,7 @@ __getattr__ = names_from(
     __name__,
     {
         "mucc.cli": ("candidates", "options"),
+        "mucc.cli.clusters": ("use_cluster",),
         "mucc.cli.command": ("command", "words"),
         "mucc.cli.main": ("entry", "main"),
         "mucc.cli.parameters": ("argument", "arguments", "flag", "option", "repeated"),

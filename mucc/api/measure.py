@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mucc.measure.tune.building import build
     from mucc.measure.tune.choosing import plan
     from mucc.measure.tune.folder import results
-    from mucc.measure.tune.measuring import measure
+    from mucc.measure.tune.measure_folder import measure
     from mucc.measure.tune.plans import Plan, Program
     from mucc.torch.importer.tolerance import UNKNOWN, Compared, compared, dtype_name, form, in_float64, rms
 
@@ -52,7 +52,7 @@ __getattr__ = names_from(
         "mucc.measure.tune.building": ("build",),
         "mucc.measure.tune.choosing": ("plan",),
         "mucc.measure.tune.folder": ("results",),
-        "mucc.measure.tune.measuring": ("measure",),
+        "mucc.measure.tune.measure_folder": ("measure",),
         "mucc.measure.tune.plans": ("Plan", "Program"),
     },
 )

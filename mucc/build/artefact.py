@@ -240,7 +240,7 @@ class _Builder:
             self.cache,
             timeout=request.timeout,
             keep=request.save_temps,
-            ahead=self.pool is pool,
+            ahead=self.pool is pool and not pool.remote,
         )
         try:
             if request.kind == "so":

@@ -66,6 +66,15 @@ class Runner(Protocol):
     ) -> Result: ...
 
 
+def _default_runner() -> Runner:
+    """Return the runner for the cluster that MUCC_RAY names, or else `jobs.run`."""
+    if not os.environ.get("MUCC_RAY"):
+        return jobs.run
+    from mucc.build.cluster.runner import ambient_runner
+
+    return ambient_runner() or jobs.run
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Value_co]):
     """The outcome of an item of `Pool.map`: a value or an error."""
@@ -109,9 +118,10 @@ class Pool:
 
     `cores` and `memory_bytes` default to those of this machine (see `mucc.process.machine`). A job takes one
     core and the peak memory of its kind, as measured in advance or by this pool. A job larger than the bound
-    runs alone. Jobs start in order of submission, except that up to MAX_PASSED later jobs may start before a
-    job that waits for memory. `tools` has the paths of placeholders; with `verbose`, diagnostics have whole
-    logs. Thread-safe.
+    runs alone. `runner` runs a job, by default on this machine or on the cluster that MUCC_RAY names
+    (`remote`); one for a cluster has `cores` and `memory_bytes` of its own. Jobs start in order of
+    submission, except that up to MAX_PASSED later jobs may start before a job that waits for memory. `tools`
+    has the paths of placeholders; with `verbose`, diagnostics have whole logs. Thread-safe.
     """
 
     def __init__(
@@ -122,10 +132,14 @@ class Pool:
         display: Display | None = None,
         *,
         verbose: bool = False,
-        runner: Runner = jobs.run,
+        runner: Runner | None = None,
     ):
-        self.cores = machine.cores() if cores is None else cores
-        self.memory_bytes = default_memory() if memory_bytes is None else memory_bytes
+        runner = runner or _default_runner()
+        self.remote = bool(getattr(runner, "remote", False))
+        all_cores: int | None = getattr(runner, "cores", None)
+        all_memory: int | None = getattr(runner, "memory_bytes", None)
+        self.cores: int = (all_cores or machine.cores()) if cores is None else cores
+        self.memory_bytes: int = (all_memory or default_memory()) if memory_bytes is None else memory_bytes
         if self.cores < 1:
             raise ValueError("a pool needs a core")
         self._tools = dict(tools or {})

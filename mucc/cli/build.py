@@ -98,6 +98,7 @@ class Arguments:
         help="let nvcc compile each program in one piece, instead of from parts that the cache may know"
     )
     lineinfo: bool = options.lineinfo()
+    ray: str | None = options.ray(f"build on {options.RAY}")
     jobs: int | None = options.jobs("how much runs at a time (default: as cores and memory allow)", alone="0")
     timeout: float | None = option(
         None, type=float, metavar="SECONDS", help="stop a compiler after this time"
@@ -160,6 +161,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if args.jobs is not None and args.jobs < 0:
         raise usage_error("-j needs a number of jobs above 0, or none")
     steps = [_Step.of(path, args) for path in args.files]
+    if args.ray is not None and any(step.kind in NVCC_KINDS for step in steps):
+        from mucc.cli.clusters import use_cluster
+
+        use_cluster(args.ray, reporter, args.nvcc)
     outputs = [step.output for step in steps if step.output != STDIN]
     for step in steps:
         if outputs.count(step.output) > 1:

@@ -109,6 +109,35 @@ def jobs(help: str, alone: str | None = None) -> int | None:
     )
 
 
+def gpus(help: str) -> str | None:
+    """Declare the numbers of GPUs of this machine; see `gpu_numbers`."""
+    return option(None, metavar="N,...", help=help)
+
+
+def gpu_numbers(text: str | None) -> tuple[int, ...]:
+    """Parse the numbers of GPUs, such as `0,1`. Raises MU5001."""
+    if text is None:
+        return ()
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdecimal() and len(word) < 5 for word in words):
+        raise usage_error(
+            f"--gpus takes numbers of GPUs, and '{text}' is no such list", "for example --gpus 0,1"
+        )
+    numbers = tuple(int(word) for word in words)
+    if len({*numbers}) < len(numbers):
+        raise usage_error(f"--gpus {text} names a GPU twice")
+    return numbers
+
+
+def ray(help: str) -> str | None:
+    """Declare the address of a Ray cluster."""
+    return option(None, metavar="ADDRESS", help=help)
+
+
+RAY = "the machines of a Ray cluster: its address, auto for the one of this machine, local for a new one"
+"""What `ray` is followed by in texts of help."""
+
+
 def card(help: str) -> str | None:
     """Declare the name of a card, such as h200."""
     return option(None, metavar="CARD", help=help, complete=candidates.words(candidates.card_names))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mucc.cli.command import command
 from mucc.cli.reporting import Reporter
-from mucc.cli.tune_options import DESCRIPTION, EPILOG, Arguments, action_of
+from mucc.cli.tune_options import DESCRIPTION, EPILOG, Arguments, action_of, where_of
 from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.usage import usage_error
@@ -41,6 +41,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if args.output is not None and args.output != "-":
         files.check_output(args.output, (args.file,) if args.file != "-" else ())
     program = _program(args)
+    if args.ray is not None:
+        from mucc.cli.clusters import use_cluster
+
+        use_cluster(args.ray, reporter, args.nvcc)
     if args.build_only is not None:
         return _build_only(program, args, reporter)
     return _tune(program, args, reporter)
@@ -117,6 +121,7 @@ def _tune(program: Program, args: Arguments, reporter: Reporter) -> int:
             keep_pins=args.keep_pins,
             again=args.again,
             timeout=args.timeout,
+            where=where_of(args, reporter),
             watcher=shown,
         )
     good = [outcome for outcome in outcomes if all(r.best for r in outcome.results)]

@@ -34,8 +34,9 @@ def run(action: str, args: Arguments, reporter: Reporter) -> int:
 
 
 def _measure_only(args: Arguments, reporter: Reporter) -> int:
+    from mucc.cli.tune_options import where_of
     from mucc.measure.tune.folder import Folder
-    from mucc.measure.tune.measuring import Progress, measure
+    from mucc.measure.tune.measure_folder import Progress, measure
     from mucc.measure.tune.show import rate
 
     assert args.measure_only is not None
@@ -51,7 +52,13 @@ def _measure_only(args: Arguments, reporter: Reporter) -> int:
     Folder(args.measure_only).plan()  # before a GPU is looked for
     problems: tuple[Diagnostic, ...] = ()
     try:
-        measure(args.measure_only, again=args.again, timeout=args.timeout, measured=measured)
+        measure(
+            args.measure_only,
+            again=args.again,
+            timeout=args.timeout,
+            where=where_of(args, reporter),
+            measured=measured,
+        )
     except DiagnosticError as error:
         if any(d.code != "MU5311" for d in error.diagnostics):
             raise

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mucc.cli import candidates, options
 from mucc.cli.parameters import flag, option
 from mucc.diagnostics.usage import usage_error
+
+if TYPE_CHECKING:
+    from mucc.cli.reporting import Reporter
+    from mucc.diagnostics.core import Diagnostic
+    from mucc.measure.tune.where import Where
 
 DESCRIPTION = "Search for the fastest schedules of a program by measuring them on this machine's GPU."
 
@@ -58,6 +64,11 @@ class Arguments:
     import_: str | None = option(
         None, metavar="FILE", help="take in what --export wrote", complete=candidates.files()
     )
+    gpus: str | None = options.gpus(
+        "measure on these GPUs of this machine, side by side (default: the first)"
+    )
+    ray: str | None = options.ray(f"build and measure on {options.RAY}")
+    card: str | None = options.card("the kind of card to measure on in a cluster that has several")
     no_cache: bool = options.no_cache()
     nvcc: str | None = options.nvcc()
     jobs: int | None = options.jobs("how much is built at a time (default: as memory allows)")
@@ -65,6 +76,18 @@ class Arguments:
     target: str = options.target()
     diagnostics: str = options.diagnostics()
     verbose: bool = options.verbose()
+
+
+def where_of(args: Arguments, reporter: Reporter) -> Where:
+    """Return where to measure."""
+    from mucc.measure.tune.where import Where
+
+    gpus = options.gpu_numbers(args.gpus)
+
+    def warn(warning: Diagnostic) -> None:
+        reporter.add([warning])
+
+    return Where(gpus, args.ray, args.card, warn=warn)
 
 
 def action_of(args: Arguments) -> str | None:
@@ -83,4 +106,9 @@ def action_of(args: Arguments) -> str | None:
         raise usage_error("--timeout needs a number of seconds above 0")
     if args.jobs is not None and args.jobs < 1:
         raise usage_error("--jobs needs a number above 0")
+    if args.gpus is not None and args.ray is not None:
+        raise usage_error("--gpus is about this machine, --ray about a cluster", "use one of them")
+    if args.card is not None and args.ray is None:
+        raise usage_error("--card chooses among the cards of a cluster, so it goes with --ray")
+    options.gpu_numbers(args.gpus)
     return given[0] if given else None

@@ -354,7 +354,15 @@ mod.two(x, out=(y, amax))              # several
         "an argument is not a torch tensor",
         """
 `kernel(...)` allocates outputs with torch and takes torch tensors. Other frameworks' arrays go through
-`kernel.launch(*inputs, *outputs)`, which takes anything with `__dlpack__` on a CUDA device.
+`kernel.launch(*inputs, *outputs)`, which takes anything with `__dlpack__` on a CUDA device, and JAX's through
+`kernel.jax(*inputs)`.
+
+NumPy's arrays lie in main memory, where kernels cannot read: copy them to the GPU first.
+
+```python
+y = mod.linear(torch.from_numpy(x).cuda(), w, b).cpu().numpy()
+mod.linear.launch(cupy.asarray(x), w, b, y)
+```
 """,
     ),
     "MU6042": CodeInfo(
@@ -388,6 +396,17 @@ no list is the same for all problems.
 ys = mod.linear(xs, ws, b)             # xs and ws of one length, b for all of them
 mod.linear(xs, ws, b, out=ys)
 ```
+""",
+    ),
+    "MU6045": CodeInfo(
+        "JAX cannot call a kernel",
+        """
+`kernel.jax` makes a function for JAX by way of the package jax-tvm-ffi. XLA passes arrays that are contiguous
+row by row, so a kernel with numbers by value (`alpha: f32`), with `col_major`, `strides` or `sparse` cannot
+be called.
+
+Install the package (`pip install jax-tvm-ffi`); declare a number as `f32[]`, an array of one element, and a
+matrix in its order of memory, with `.T` in the program.
 """,
     ),
     "MU6050": CodeInfo(
@@ -462,6 +481,24 @@ what it gives, as it is: a copy by `.clone()`, `.contiguous()` or `.to(...)` has
 
 Mend it by padding the columns with zeros, in the other operand of the product too; or pack again where the
 weights are to be used.
+""",
+    ),
+    "MU6071": CodeInfo(
+        "a kernel cannot be written in PyTorch",
+        """
+`mucc bench --against torch` writes the program in PyTorch as somebody would by hand. Some operations, and
+parameters that are sparse or packed, have no short form there.
+
+```
+$ mucc bench examples/w4a16.mcu --dims M=16,N=4096,K=4096 --against torch
+             µs   of mucc     error
+mucc       9.10      1.00   2.1e-03
+torch         -  w4a16 cannot be written in PyTorch: there is no short form for 'dequantize' as it is used
+```
+
+The other contenders are timed all the same.
+
+A file `w4a16.torch.py` with `def w4a16(...)` beside the program takes its place.
 """,
     ),
     "MU6070": CodeInfo(

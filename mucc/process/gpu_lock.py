@@ -57,16 +57,30 @@ class _Turns:
                 self.changed.notify_all()
 
 
-_turns = _Turns()
+_turns: dict[str, _Turns] = {}
+"""The turns of this process's threads, by the GPUs that they are about."""
+
+_turns_lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def exclusive_gpu() -> Generator[None]:
+def exclusive_gpu(device: str | None = None) -> Generator[None]:
     """Hold the GPUs exclusively: no other mucc process of this user works on them. Waits for the lock.
 
-    For what is timed, and as little else as possible.
+    For what is timed, and as little else as possible. With `device`, a value of CUDA_VISIBLE_DEVICES that
+    names one of the GPUs, only that one is held: others can be measured on at the same time.
     """
-    with _turns.alone(), _files(fcntl.LOCK_EX):
+    every = _visible()
+    if device is None or device == every:
+        with _turns_of(every).alone(), _files(every, fcntl.LOCK_EX):
+            yield
+        return
+    with (
+        _turns_of(every).together(),
+        _files(every, fcntl.LOCK_SH),
+        _turns_of(device).alone(),
+        _files(device, fcntl.LOCK_EX),
+    ):
         yield
 
 
@@ -76,22 +90,31 @@ def shared_gpu() -> Generator[None]:
 
     For work on a GPU that is not timed, and would disturb what is.
     """
-    with _turns.together(), _files(fcntl.LOCK_SH):
+    every = _visible()
+    with _turns_of(every).together(), _files(every, fcntl.LOCK_SH):
         yield
 
 
+def _visible() -> str:
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+
+
+def _turns_of(gpus: str) -> _Turns:
+    with _turns_lock:
+        return _turns.setdefault(gpus, _Turns())
+
+
 @contextlib.contextmanager
-def _files(kind: int) -> Generator[None]:
+def _files(gpus: str, kind: int) -> Generator[None]:
     with contextlib.ExitStack() as stack:
-        with _file("gate", kind):
-            stack.enter_context(_file("room", kind))
+        with _file(gpus, "gate", kind):
+            stack.enter_context(_file(gpus, "room", kind))
         yield
 
 
 @contextlib.contextmanager
-def _file(what: str, kind: int) -> Generator[None]:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
-    name = "".join(c if c.isalnum() else "-" for c in visible)
+def _file(gpus: str, what: str, kind: int) -> Generator[None]:
+    name = "".join(c if c.isalnum() else "-" for c in gpus)
     path = os.path.join(tempfile.gettempdir(), f"mucc-gpu-{os.getuid()}-{name}-{what}.lock")
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -111,8 +134,8 @@ def _file(what: str, kind: int) -> Generator[None]:
 
 
 def _after_fork() -> None:
-    global _turns
-    _turns = _Turns()
+    global _turns, _turns_lock
+    _turns, _turns_lock = {}, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

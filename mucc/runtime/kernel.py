@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mucc.library.errors import MuccRuntimeError, MuccTypeError, translated
 from mucc.library.signature import KernelInfo
+from mucc.runtime.foreign import advice, in_main_memory
 from mucc.runtime.lists import flattened, has_lists, is_list
 
 if TYPE_CHECKING:
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 class Kernel:
     """One kernel of a loaded library.
 
-    Four ways to call it, from the most convenient to the leanest:
+    Five ways to call it, from the most convenient to the leanest:
 
     * `kernel(x, w, b)`: torch tensors by position or by name, outputs are allocated and returned;
     * `kernel.op(x, w, b)`: the torch operator, for `torch.compile` and `torch.export`;
+    * `kernel.jax(x, w, b)`: JAX arrays, under `jax.jit` too;
     * `kernel.launch(x, w, b, y)`: any DLPack tensors, outputs included;
     * `kernel.ffi(x, w, b, y)`: the same without a Python layer; errors are plain TypeError and ValueError.
 
@@ -77,7 +79,7 @@ class Kernel:
         try:
             self.ffi(*(flattened(self.info, args) if has_lists(self.info, args) else args))
         except Exception as error:
-            raise translated(error) from None
+            raise self._about_numpy(args) or translated(error) from None
 
     def workspace_bytes(self, *args: Any) -> int:
         """Return the bytes of workspace that `launch` needs with these arguments."""
@@ -85,6 +87,21 @@ class Kernel:
             return self.ffi_workspace(*(flattened(self.info, args) if has_lists(self.info, args) else args))
         except Exception as error:
             raise translated(error) from None
+
+    def _about_numpy(self, args: tuple[Any, ...]) -> MuccTypeError | None:
+        """Return an error about the first NumPy array of a call; None without one."""
+        if (place := in_main_memory(args)) is None:
+            return None
+        names = [a.name for a in self.info.args]
+        which = f"argument '{names[place]}'" if place < len(names) else f"argument {place + 1}"
+        return MuccTypeError("MU6041", f"{which} of {self.name}: {advice(args[place])}")
+
+    @cached_property
+    def jax(self) -> Callable[..., Any]:
+        """A function of JAX arrays that runs the kernel. Raises MuccRuntimeError MU6045."""
+        from mucc.runtime.jax_glue import jax_function
+
+        return jax_function(self)
 
     @cached_property
     def op(self) -> Any:

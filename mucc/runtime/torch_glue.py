@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mucc.library.errors import MuccTypeError, translated
 from mucc.library.extents import Polynomial, Source, polynomial
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg
+from mucc.runtime.foreign import advice
 from mucc.runtime.lists import has_lists, is_list, problems
 
 if TYPE_CHECKING:
@@ -252,10 +253,7 @@ class TorchKernel:
         for arg, value in zip(inputs, tensors, strict=True):
             if arg.role == "input" and hasattr(value, "__dlpack__") and not isinstance(value, torch.Tensor):
                 what = f"expected a torch tensor, got {type(value).__module__}.{type(value).__name__}"
-                return MuccTypeError(
-                    "MU6041",
-                    f"argument '{arg.name}' of {name}: {what}; kernel.launch(...) takes any DLPack tensor",
-                )
+                return MuccTypeError("MU6041", f"argument '{arg.name}' of {name}: {what}; {advice(value)}")
         if outs is not None:
             if len(outs) == self.n_outputs:
                 return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mucc.measure.tune.building import build
     from mucc.measure.tune.choosing import plan
     from mucc.measure.tune.folder import results
-    from mucc.measure.tune.measuring import measure
+    from mucc.measure.tune.measure_folder import measure
     from mucc.measure.tune.plans import Plan, Program
     from mucc.measure.tune.ranking import survey
 

@@ -61,7 +61,10 @@ def record(kernel: Kernel, size: Size, candidate: Candidate, time_us: float | No
 
 
 class FakeBench:
-    """What a library says of itself comes true: `{"does": "crash"}` ends the process that runs it."""
+    """What a library says of itself comes true: `{"does": "crash"}` ends the process that runs it.
+
+    GPUs whose numbers are words of the command are cards of another kind.
+    """
 
     def __init__(self) -> None:
         self.size = ""
@@ -69,6 +72,8 @@ class FakeBench:
     def hello(self) -> Mapping[str, str]:
         if "nothing" in sys.argv:
             raise RuntimeError("there is no GPU")
+        if os.environ.get("CUDA_VISIBLE_DEVICES") in sys.argv:
+            return {"card": "NVIDIA H100 80GB HBM3", "arch": "sm_90"}
         return {"card": CARD, "arch": "sm_90"}
 
     def prepare(self, text: str, kernel: str, target: str, dims: Mapping[str, int], seed: int) -> None:
@@ -80,7 +85,9 @@ class FakeBench:
     def try_one(self, path: str, budget_us: float) -> Trial:
         data = json.loads(Path(path).read_text())
         with open(os.environ.get("TUNELIB_LOG", os.devnull), "a") as log:
-            log.write(f"{Path(path).stem} {self.size}\n")
+            log.write(
+                f"{Path(path).stem} {self.size} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip() + "\n"
+            )
         time.sleep(float(os.environ.get("TUNELIB_SLEEP", "0")))
         match data.get("does"):
             case "crash":

@@ -81,6 +81,7 @@ class Arguments(ModelArguments):
         None, choices=NAMES, metavar="NAME", help="offline, openai, anthropic or command (default: offline)"
     )
     isolation: str | None = agent_options.isolation_if_named()
+    ray: str | None = options.ray(f"build on {options.RAY}")
     jobs: int | None = options.jobs("what is done side by side (default: cores)")
     quiet: bool = flag("-q", "--quiet", help="no progress")
     json: bool = options.json("print the table as one JSON object")
@@ -104,6 +105,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
     from mucc.agent.engine.locking import locked
     from mucc.agent.engine.run import RunRequest, optimize
 
+    if args.ray is not None:
+        from mucc.api.commands import use_cluster
+
+        use_cluster(args.ray, reporter)
     request = RunRequest(
         args.output,
         args.problems,

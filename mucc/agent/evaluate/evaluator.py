@@ -59,7 +59,8 @@ class LocalEvaluator:
             raise DiagnosticError(Diagnostic("MU7203", message)) from None
         self._zygote = zygote
         self._zygote.start()
-        self._pool = Pool(cores=jobs, runner=patient_run)
+        # On a cluster nothing that is timed here is disturbed.
+        self._pool = Pool(cores=jobs, runner=None if os.environ.get("MUCC_RAY") else patient_run)
         self._threads = ThreadPoolExecutor(THREADS, "evaluate")
         self._closed = False
         self.builder = Builder(self._pool, libraries, settings)

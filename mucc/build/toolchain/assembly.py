@@ -273,7 +273,7 @@ class Assembly:
             return self._submit(job, {"prelude": prelude or "mucc_shim.h"})
 
         def make() -> Entry:
-            prelude = self._find_prelude()
+            prelude = None if self.pool.remote else self._find_prelude()
             try:
                 result = compile(prelude)
             except DiagnosticError:

@@ -9,11 +9,9 @@ from statistics import median
 from typing import Any, Protocol
 
 from mucc.database.records import Record, Run, Status, skeleton_text, support_digest, today
-from mucc.database.store import Store
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.measure.tune.choosing import varied
-from mucc.measure.tune.folder import Folder, build_failure
-from mucc.measure.tune.plans import Candidate, Kernel, Plan, Size
+from mucc.measure.tune.plans import Candidate, Kernel, Size
 from mucc.measure.tune.worker import Died, Refused, Worker
 from mucc.process.gpu_lock import exclusive_gpu
 from mucc.version import __version__
@@ -78,7 +76,7 @@ class Session:
     def sweep(self, kernel: Kernel, size: Size, candidate: Candidate, path: str) -> Record:
         """Check and time a candidate alone."""
         try:
-            with exclusive_gpu():
+            with exclusive_gpu(self.worker.device):
                 said = self._ask(kernel, size, do="try", path=os.path.abspath(path), budget_us=self.sweep_us)
         except Died as error:
             status = Status.TIMEOUT if error.timeout else Status.FAULT
@@ -98,7 +96,7 @@ class Session:
         """Time candidates in turns; none where that failed, which leaves what the sweep found."""
         paths = [os.path.abspath(path) for _, path in finalists]
         try:
-            with exclusive_gpu():
+            with exclusive_gpu(self.worker.device):
                 budgets = {"budget_us": self.final_us, "heat_us": self.heat_us}
                 said = self._ask(kernel, size, do="race", paths=paths, **budgets)
         except (Died, Refused):
@@ -184,131 +182,3 @@ def check_card(target: str, arch: str) -> None:
     if arch != target.rstrip("af"):
         message = f"the GPU of this machine is {arch}, the libraries are for {target}"
         raise DiagnosticError(Diagnostic("MU5312", message, helps=("measure on a machine with such a GPU",)))
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far measuring is: one record more of a plan."""
-
-    kernel: Kernel
-    size: Size
-    candidate: Candidate
-    record: Record
-    done: int
-    total: int
-
-
-def measure(
-    folder: str | os.PathLike[str],
-    *,
-    again: bool = False,
-    database: str | None = None,
-    keep_in_database: bool = True,
-    worker: Worker | None = None,
-    timeout: float = TIMEOUT,
-    measured: Callable[[Progress], None] = lambda _: None,
-) -> Folder:
-    """Measure what a folder holds libraries for, and has no measurement of on this card; all with `again`.
-
-    Each measurement goes into the folder and into the database (`database` names another file) before the
-    next begins. Needs torch and a GPU, and no compiler. Raises DiagnosticError: MU5301 where there is no
-    GPU, MU5302 or MU5303 for the folder, MU5305 to MU5308 for the database, MU5312 for another GPU than the
-    plan's.
-    """
-    place = Folder(folder)
-    plan = place.plan()
-    with worker or Worker() as child, Store(database) as store:
-        said = child.hello()
-        check_card(plan.target, said["arch"])
-        session = Session(child, said["card"], timeout, support=plan.support)
-
-        def keep(records: list[Record]) -> None:
-            place.add(records)
-            if keep_in_database:
-                store.add(records)
-
-        measure_plan(plan, place, session, keep, again=again, measured=measured)
-    return place
-
-
-def measure_plan(
-    plan: Plan,
-    place: Folder,
-    measurer: Measurer,
-    keep: Sink,
-    *,
-    again: bool = False,
-    measured: Callable[[Progress], None] = lambda _: None,
-) -> None:
-    """`measure` with any measurer."""
-    known = {r.key: r for r in place.records()}
-    work = [
-        (kernel, size, [c for c in kernel.candidates if c.estimates[i] is not None])
-        for kernel in plan.kernels
-        for i, size in enumerate(kernel.sizes)
-    ]
-    total, done = sum(len(candidates) for *_, candidates in work), 0
-    problems: list[Diagnostic] = []
-    for kernel, size, candidates in work:
-        here: dict[str, Record] = {}
-        fresh = False
-        try:
-            for i, candidate in enumerate(candidates):
-                earlier = {} if again else known
-                record, new = _measured(plan, kernel, size, candidate, place, measurer, earlier)
-                if record is not None:
-                    here[candidate.id] = record
-                if record is not None and new:
-                    keep([record])
-                    measured(Progress(kernel, size, candidate, record, done + i + 1, total))
-                fresh = fresh or new
-            if fresh:
-                paths = {c.id: path for c in candidates if (path := place.library(c))}
-                race(kernel, size, {c.id: c for c in candidates}, here, paths, measurer, keep)
-        except DiagnosticError as error:
-            if error.diagnostics[0].code != "MU5311":
-                raise
-            problems.extend(error.diagnostics)  # the other sizes go on
-        done += len(candidates)
-    if problems:
-        raise DiagnosticError(problems)
-
-
-def _measured(
-    plan: Plan,
-    kernel: Kernel,
-    size: Size,
-    candidate: Candidate,
-    place: Folder,
-    measurer: Measurer,
-    known: Mapping[tuple[str, ...], Record],
-) -> tuple[Record | None, bool]:
-    """Return a candidate's record at a size, and whether it is new; None if it was not built yet."""
-    if (path := place.library(candidate)) is None:
-        if (failure := place.failure(candidate)) is None:
-            return None, False
-        record = record_of(kernel, size, candidate, "", build_failure(failure), plan.support)
-        return record, record.key not in known
-    key = record_of(kernel, size, candidate, measurer.card, Run(Status.GOOD), plan.support).key
-    if key in known:
-        return known[key], False
-    return measurer.sweep(kernel, size, candidate, path), True
-
-
-def race(
-    kernel: Kernel,
-    size: Size,
-    candidates: Mapping[str, Candidate],
-    here: Mapping[str, Record],
-    paths: Mapping[str, str],
-    measurer: Measurer,
-    keep: Sink,
-) -> list[Record]:
-    """Run the last round among the best candidates, by id, and return what it found."""
-    entrants = [(candidates[id], paths[id]) for id in entrants_of(here) if id in paths]
-    if len(entrants) < 2:
-        return []
-    raced = measurer.final(kernel, size, entrants)
-    if raced:
-        keep(after_final(list(here.values()), raced))
-    return raced

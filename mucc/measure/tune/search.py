@@ -6,18 +6,22 @@ What builds and what measures is given, so that the search itself needs neither 
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import NamedTuple, Protocol
 
+from mucc.build.pool import awaited
 from mucc.database.records import Choice, Record, Run, Settings, Status, best, choice_text
 from mucc.files.json_text import canonical
 from mucc.measure.tune.analysis import Analysis
 from mucc.measure.tune.building import Built
 from mucc.measure.tune.choosing import BUDGET, FACTOR, candidate_of, candidates_of, first_choice, split_budget
 from mucc.measure.tune.folder import build_failure
-from mucc.measure.tune.measuring import Measurer, Sink, entrants_of, race, record_of
+from mucc.measure.tune.gpus import Gpus, Lost
+from mucc.measure.tune.measuring import Sink, after_final, entrants_of, record_of
 from mucc.measure.tune.plans import Candidate, Kernel, Size
 
 EPSILON = 0.05
@@ -73,6 +77,34 @@ class Silent:
         pass
 
 
+class Taking:
+    """Passes what several searches report on to one watcher, one report at a time."""
+
+    def __init__(self, watcher: Watcher):
+        self._watcher = watcher
+        self._lock = threading.Lock()
+
+    def began(self, kernel: Kernel, stage: str, candidates: int, measurements: int) -> None:
+        with self._lock:
+            self._watcher.began(kernel, stage, candidates, measurements)
+
+    def built(self, built: Built) -> None:
+        with self._lock:
+            self._watcher.built(built)
+
+    def measured(self, kernel: Kernel, size: Size, candidate: Candidate, record: Record, known: bool) -> None:
+        with self._lock:
+            self._watcher.measured(kernel, size, candidate, record, known)
+
+    def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
+        with self._lock:
+            self._watcher.ended(kernel, stage, reason)
+
+    def close(self) -> None:
+        with self._lock:
+            self._watcher.close()
+
+
 class Limits(NamedTuple):
     """How much is tried; see `mucc.measure.tune.choosing`."""
 
@@ -81,11 +113,19 @@ class Limits(NamedTuple):
     epsilon: float = EPSILON
 
 
+class _Asked(NamedTuple):
+    """A measurement that was asked for."""
+
+    built: Built
+    size: Size
+    future: Future[Record]
+
+
 @dataclass
 class Search:
     """Tunes kernels. `known` are earlier measurements of this card, which are not made again."""
 
-    measurer: Measurer
+    gpus: Gpus
     build: Build
     place: Place
     keep: Sink
@@ -127,10 +167,13 @@ class Search:
         fresh = {size.text for size in kernel.sizes for c in todo if size in self._missing(kernel, c)}
         builds = self.build(kernel, todo)
         done = 0
+        asked: list[_Asked] = []
         try:
             for built in builds:
                 done += 1
-                self._measure(built, paths)
+                self._ask(built, paths, asked)
+                # One GPU less than all may have work when the next library is waited for.
+                self._take(asked, self.gpus.count - 1)
                 if done < len(todo) and self._at_bound(kernel, candidates):
                     reason = f"within {self.limits.epsilon:.0%} of the bound: {len(todo) - done} not tried"
                     break
@@ -138,12 +181,12 @@ class Search:
             close = getattr(builds, "close", None)
             if close is not None:
                 close()
-        for size in kernel.sizes:
-            self._final(kernel, size, candidates, paths, size.text in fresh)
+        self._take(asked, 0)
+        self._final_rounds(kernel, candidates, paths, fresh)
         self.watcher.ended(kernel, stage, reason)
 
-    def _measure(self, built: Built, paths: dict[str, str]) -> None:
-        """All that is missing of a candidate."""
+    def _ask(self, built: Built, paths: dict[str, str], asked: list[_Asked]) -> None:
+        """Ask for all measurements that are missing of a candidate, and keep those that are made."""
         kernel, candidate = built.kernel, built.candidate
         self.watcher.built(built)
         if built.failure is not None:
@@ -154,34 +197,64 @@ class Search:
                 self.known[record.key] = record
                 self.watcher.measured(kernel, size, candidate, record, False)
             return
-        paths[candidate.id] = self.place(built)
+        path = paths[candidate.id] = self.place(built)
         for size in self._missing(kernel, candidate):
-            record = self.measurer.sweep(kernel, size, candidate, paths[candidate.id])
-            if built.notes and not record.run.reason:
-                record = dataclasses.replace(record, run=record.run._replace(reason=built.notes))
-            self._add([record])
-            self.watcher.measured(kernel, size, candidate, record, False)
+            key = (kernel.digest, size.text)
+            future = self.gpus.submit(key, lambda m, size=size: m.sweep(kernel, size, candidate, path))
+            asked.append(_Asked(built, size, future))
+            self._take(asked, len(asked))
 
-    def _final(
-        self,
-        kernel: Kernel,
-        size: Size,
-        candidates: Sequence[Candidate],
-        paths: dict[str, str],
-        fresh: bool,
+    def _take(self, asked: list[_Asked], left: int) -> None:
+        """Keep results as they come until at most `left` are still awaited."""
+        while asked:
+            ready = [a for a in asked if a.future.done()]
+            if not ready and len(asked) <= left:
+                return
+            for one in ready or asked[:1]:
+                self._took(one)
+                asked.remove(one)
+
+    def _took(self, asked: _Asked) -> None:
+        """Wait for a measurement and keep it."""
+        kernel, candidate, size = asked.built.kernel, asked.built.candidate, asked.size
+        try:
+            record = awaited(asked.future)
+        except Lost as error:
+            run = Run(Status.FAULT, f"the process or machine that measured it was lost: {error}")
+            record = record_of(kernel, size, candidate, self.gpus.card, run)
+        if asked.built.notes and not record.run.reason:
+            record = dataclasses.replace(record, run=record.run._replace(reason=asked.built.notes))
+        self._add([record])
+        self.watcher.measured(kernel, size, candidate, record, False)
+
+    def _final_rounds(
+        self, kernel: Kernel, candidates: Sequence[Candidate], paths: dict[str, str], fresh: set[str]
     ) -> None:
-        """Run the last round of a size if something is new, or if there was none yet."""
-        here = {c.id: r for c in candidates if (r := self._known(kernel, size, c)) is not None}
-        if not fresh and any(r.run.final for r in here.values()):
-            return
+        """Run the last round of each size that has something new or had none yet; sizes side by side."""
         by_id = {c.id: c for c in candidates}
-        entrants = entrants_of(here)
-        # Some may be known from an earlier run, and their libraries are in the cache.
-        lacking = [by_id[id] for id in entrants if id not in paths]
-        for built in self.build(kernel, lacking) if lacking else ():
-            if built.data is not None:
-                paths[built.candidate.id] = self.place(built)
-        race(kernel, size, by_id, here, paths, self.measurer, self._add)
+        rounds: list[tuple[dict[str, Record], Future[list[Record]]]] = []
+        for size in kernel.sizes:
+            here = {c.id: r for c in candidates if (r := self._known(kernel, size, c)) is not None}
+            if size.text not in fresh and any(r.run.final for r in here.values()):
+                continue
+            entrants = entrants_of(here)
+            # Some may be known from an earlier run, and their libraries are in the cache.
+            lacking = [by_id[id] for id in entrants if id not in paths]
+            for built in self.build(kernel, lacking) if lacking else ():
+                if built.data is not None:
+                    paths[built.candidate.id] = self.place(built)
+            racing = [(by_id[id], paths[id]) for id in entrants if id in paths]
+            if len(racing) > 1:
+                key = (kernel.digest, size.text)
+                future = self.gpus.submit(key, lambda m, size=size, r=racing: m.final(kernel, size, r))
+                rounds.append((here, future))
+        for here, future in rounds:
+            try:
+                raced = awaited(future)
+            except Lost:
+                continue  # what the sweeps found stays
+            if raced:
+                self._add(after_final(list(here.values()), raced))
 
     def _missing(self, kernel: Kernel, candidate: Candidate) -> list[Size]:
         """Return the sizes at which a candidate is worth measuring and was not measured."""
@@ -192,7 +265,7 @@ class Search:
         ]
 
     def _known(self, kernel: Kernel, size: Size, candidate: Candidate) -> Record | None:
-        for card in (self.measurer.card, ""):
+        for card in (self.gpus.card, ""):
             key = record_of(kernel, size, candidate, card, Run(Status.GOOD)).key
             if (record := self.known.get(key)) is not None:
                 return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import dataclass, fields
 from typing import TextIO
 
 from mucc.build.progress import clock, is_terminal
@@ -23,29 +24,49 @@ def watcher(stream: TextIO, *, json: bool = False) -> Watcher:
     return Live(stream) if is_terminal(stream) else Lines(stream)
 
 
+@dataclass
+class _Counts:
+    """How far the stage of a kernel is."""
+
+    candidates: int = 0
+    measurements: int = 0
+    built: int = 0
+    measured: int = 0
+    failed: int = 0
+
+
 class _Counting(Silent):
-    """Counts, and remembers the best of each size."""
+    """Counts over all kernels that are searched now, and remembers the best of each size."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
         self.began_at = time.monotonic()
-        self.candidates = self.built_so_far = self.measurements = self.measured_so_far = self.failed = 0
+        self.counts: dict[str, _Counts] = {}
         self.best: dict[tuple[str, str], Record] = {}
 
     def began(self, kernel: Kernel, stage: str, candidates: int, measurements: int) -> None:
-        self.candidates, self.measurements = candidates, measurements
-        self.built_so_far = self.measured_so_far = self.failed = 0
+        self.counts[kernel.digest] = _Counts(candidates, measurements)
 
     def built(self, built: Built) -> None:
-        self.built_so_far += 1
+        if (counts := self.counts.get(built.kernel.digest)) is not None:
+            counts.built += 1
 
     def measured(self, kernel: Kernel, size: Size, candidate: Candidate, record: Record, known: bool) -> None:
-        if not known:
-            self.measured_so_far += 1
-            self.failed += not record.is_good
+        if not known and (counts := self.counts.get(kernel.digest)) is not None:
+            counts.measured += 1
+            counts.failed += not record.is_good
         key = (kernel.digest, size.text)
         if record.is_good and (key not in self.best or record.time_us < self.best[key].time_us):
             self.best[key] = record
+
+    def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
+        self.counts.pop(kernel.digest, None)
+
+    @property
+    def total(self) -> _Counts:
+        """The sums over kernels."""
+        found = self.counts.values()
+        return _Counts(*(sum(getattr(c, f.name) for c in found) for f in fields(_Counts)))
 
     def write(self, text: str) -> None:
         """Best effort: a stream that is gone is no reason to lose a search."""
@@ -79,7 +100,8 @@ class Lines(_Counting):
 
     def built(self, built: Built) -> None:
         super().built(built)
-        what = f"{self.built_so_far} of {self.candidates} built: {compact(built.candidate.settings)}"
+        total = self.total
+        what = f"{total.built} of {total.candidates} built: {compact(built.candidate.settings)}"
         failed = f": {built.failure.reason}" if built.failure else ""
         self.write(f"mucc: {what}{failed}\n")
 
@@ -88,10 +110,12 @@ class Lines(_Counting):
         if known:
             return
         said = rate(size, record) if record.is_good else f"{record.run.status.value}: {record.run.reason}"
-        what = f"{self.measured_so_far} of {self.measurements} measured: {compact(candidate.settings)}"
+        total = self.total
+        what = f"{total.measured} of {total.measurements} measured: {compact(candidate.settings)}"
         self.write(f"mucc: {what}: {said}; at {size.text}: {self.standing(kernel, size)}\n")
 
     def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
+        super().ended(kernel, stage, reason)
         if reason:
             self.write(f"mucc: {kernel.name}: {reason}\n")
 
@@ -122,7 +146,9 @@ class Live(_Counting):
         self._draw()
 
     def ended(self, kernel: Kernel, stage: str, reason: str) -> None:
-        self.close()
+        super().ended(kernel, stage, reason)
+        if not self.counts:
+            self.close()
         if reason:
             self.write(f"mucc: {kernel.name}: {reason}\n")
 
@@ -141,10 +167,11 @@ class Live(_Counting):
         if self._now is None:
             return ""
         kernel, size = self._now
-        failed = f", {self.failed} failed" if self.failed else ""
+        total = self.total
+        failed = f", {total.failed} failed" if total.failed else ""
         text = (
-            f"{kernel.name}: {self.built_so_far} of {self.candidates} built, "
-            f"{self.measured_so_far} of {self.measurements} measured{failed}, "
+            f"{kernel.name}: {total.built} of {total.candidates} built, "
+            f"{total.measured} of {total.measurements} measured{failed}, "
             f"{clock(time.monotonic() - self.began_at)}; {size.text}: {self.standing(kernel, size)}"
         )
         return text if len(text) < width else f"{text[: width - 2]}…"

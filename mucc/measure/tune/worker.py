@@ -39,11 +39,13 @@ class Refused(Exception):
 class Worker:
     """Asks a child process, one question at a time; starts it when need be.
 
-    `command` is what runs `mucc.measure.tune.child.serve`. Leaving the `with` ends the process.
+    `command` is what runs `mucc.measure.tune.child.serve`; `device` is the value of CUDA_VISIBLE_DEVICES for
+    it, that of this process by default. Leaving the `with` ends the process.
     """
 
-    def __init__(self, command: Sequence[str] | None = None):
+    def __init__(self, command: Sequence[str] | None = None, device: str | None = None):
         self.command = tuple(command or COMMAND)
+        self.device = device
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None
@@ -80,7 +82,8 @@ class Worker:
         try:
             return self.ask(START, do="hello")
         except (Died, Refused) as error:
-            message = f"kernels cannot be measured on this machine: {error}"
+            which = "" if self.device is None else f" on GPU {self.device} of"
+            message = f"kernels cannot be measured{which or ' on'} this machine: {error}"
             helps = (
                 "--build-only FOLDER builds here what another machine can measure with --measure-only FOLDER",
             )
@@ -111,6 +114,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             start_new_session=True,
+            env=None if self.device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": self.device},
         )
         reaper.watch(process.pid)
         self._process = process

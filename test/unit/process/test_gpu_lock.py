@@ -72,7 +72,8 @@ def test_who_measures_comes_before_who_shares():
 def _waiting() -> int:
     from mucc.process import gpu_lock
 
-    return gpu_lock._turns.waiting  # pyright: ignore[reportPrivateUsage]
+    turns = gpu_lock._turns  # pyright: ignore[reportPrivateUsage]
+    return sum(t.waiting for t in turns.values())
 
 
 @pytest.mark.parametrize(("theirs", "waits"), [("exclusive_gpu", True), ("shared_gpu", False)])

@@ -75,6 +75,7 @@ def test_a_wheel_holds_the_package_and_its_data(wheel: zipfile.ZipFile):
     present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/target/data").rglob("*.toml")}
     present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/kernels").glob("*/include/mucc/*")}
     present |= {"mucc/agent/guide.md", "mucc/agent/propose/llm/prices.toml", "mucc/editor/words.json"}
+    present |= {str(p.relative_to(ROOT)) for p in (ROOT / "mucc/library/cmake").glob("*.cmake")}
     assert data == present | {"mucc/py.typed"}
 
 

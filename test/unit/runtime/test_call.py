@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -387,3 +388,21 @@ def test_without_torch_launch_still_works_and_a_call_says_so(module: Module) -> 
         [sys.executable, "-c", code, str(module.path)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "MU6042\nMU6001\n"), done.stderr
+
+
+def test_numpy_is_told_where_kernels_read(module: Module) -> None:
+    """By both doors, since an array in main memory can reach no kernel."""
+    numpy = pytest.importorskip("numpy")
+    kernel = module.kernels[0]
+    arrays = [numpy.zeros((8, 8), "f4") for _ in kernel.info.args]
+    for call in (lambda: kernel(*arrays[: len(kernel.info.inputs)]), lambda: kernel.launch(*arrays)):
+        with pytest.raises(MuccError, match=r"main memory.*torch.from_numpy\(a\).cuda\(\)") as caught:
+            call()
+        assert caught.value.code == "MU6041"
+
+
+def test_jax_is_not_installed(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(MuccError, match="needs jax") as caught:
+        _ = Kernel(module.kernels[0].info, module.kernels[0].ffi, module.kernels[0].ffi_workspace).jax
+    assert caught.value.code == "MU6045"

@@ -20,7 +20,7 @@ from mucc.database.store import Store
 from mucc.diagnostics.core import DiagnosticError
 from mucc.measure.tune.child import UNFIT
 from mucc.measure.tune.folder import Folder, results
-from mucc.measure.tune.measuring import Progress, measure
+from mucc.measure.tune.measure_folder import Progress, measure
 from mucc.measure.tune.plans import Plan
 from mucc.measure.tune.worker import Died, Worker
 
@@ -166,7 +166,7 @@ MEASURE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import tunelib
-from mucc.measure.tune.measuring import measure
+from mucc.measure.tune.measure_folder import measure
 from mucc.measure.tune.worker import Worker
 measure(sys.argv[2], worker=Worker(tunelib.COMMAND))
 """

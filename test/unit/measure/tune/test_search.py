@@ -20,6 +20,7 @@ from mucc.measure.tune.analysis import Analysis, analyse
 from mucc.measure.tune.building import Built
 from mucc.measure.tune.choosing import plan, varied
 from mucc.measure.tune.folder import Failure
+from mucc.measure.tune.gpus import Alone
 from mucc.measure.tune.measuring import record_of
 from mucc.measure.tune.plans import Candidate, Kernel, Plan, Program, Size
 from mucc.measure.tune.search import Limits, Search, overall
@@ -73,7 +74,7 @@ class Bench:
         ]
 
     def search(self, **options: Any) -> Search:
-        return Search(self, self.build, lambda built: built.candidate.id, self.kept.extend, **options)
+        return Search(Alone(self), self.build, lambda built: built.candidate.id, self.kept.extend, **options)
 
 
 def by_hash(seed: int) -> Time:

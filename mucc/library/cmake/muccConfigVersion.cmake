@@ -1,0 +1,13 @@
+# The version is that of the package: mucc/version.py.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../../version.py" line REGEX "^__version__")
+string(REGEX MATCH "[0-9]+(\\.[0-9]+)*" PACKAGE_VERSION "${line}")
+string(REGEX MATCH "^[0-9]+" major "${PACKAGE_VERSION}")
+string(REGEX MATCH "^[0-9]+" wanted "${PACKAGE_FIND_VERSION}")
+if(PACKAGE_VERSION VERSION_LESS PACKAGE_FIND_VERSION OR NOT wanted STREQUAL major)
+  set(PACKAGE_VERSION_COMPATIBLE FALSE)
+else()
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+  if(PACKAGE_FIND_VERSION STREQUAL PACKAGE_VERSION)
+    set(PACKAGE_VERSION_EXACT TRUE)
+  endif()
+endif()
