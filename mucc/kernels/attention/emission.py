@@ -10,7 +10,7 @@ from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import VIEW_TYPES, Places
 from mucc.codegen.names import float_literal, words
-from mucc.codegen.pointwise import Parts
+from mucc.codegen.pointwise import Operand, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
@@ -54,7 +54,7 @@ class AttentionWork(AcrossWork):
         """
         query key value packs keys score first_column last_column multiply_keys multiply_values sum a b keeps
         to Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
-        kScale kCausal kPlain kNarrowsFirst kNanRows kHasFirst kHasLast kDecodes kMany kShared
+        store_sum kStoresSum kScale kCausal kPlain kNarrowsFirst kNanRows kHasFirst kHasLast kDecodes kMany kShared
         kDecodeWarps kDecodeStages
         """
     )
@@ -109,11 +109,30 @@ class AttentionWork(AcrossWork):
         members.append(
             "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
-        stored = [store.value for store in self.op.stores if isinstance(store, StoreOp)]
-        of_results = (*self.loads_for(stored), *self.outputs)
+        of_results = (*self.loads_for(self.stored), *(output for output, _ in self.stored_results))
         packed = {f"mucc::fits(op.{o.member}, Op::kVector)" for o in of_results}
         fitting = [condition for condition in fitting if condition in packed]
         return members, [*map(self._operand, operands.values()), *values, "false"], fitting
+
+    @property
+    def stored(self) -> list[SSAValue]:
+        """The values that are stored for each result."""
+        sums = self.attention.score_sum
+        stores = (store for store in self.op.stores if isinstance(store, StoreOp))
+        return [s.value for s in stores if sums is None or s.value is not sums.result]
+
+    @property
+    def stored_results(self) -> list[tuple[Operand, str]]:
+        """The outputs that have a number for each result, and what is stored there."""
+        stored = zip(self.outputs, self.results, strict=True)
+        return [(output, result) for output, result in stored if output not in self.sums]
+
+    @property
+    def sums(self) -> list[Operand]:
+        """The outputs that have the log-sum-exp of each row."""
+        node = self.attention.score_sum
+        stored = zip(self.outputs, self.results, strict=True)
+        return [] if node is None else [o for o, result in stored if result == self.lanes[node.result]]
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
@@ -138,6 +157,7 @@ class AttentionWork(AcrossWork):
                     f"static constexpr float kScale = {scale};",
                     f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
                     f"static constexpr bool kPlain = {_bool(self.is_plain)};",
+                    f"static constexpr bool kStoresSum = {_bool(bool(self.sums))};",
                     f"static constexpr bool kNarrowsFirst = {_bool(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {_bool(self.attention.attend.nan_rows is not None)};",
                     f"static constexpr bool kHasFirst = {_bool(self.attention.attend.first is not None)};",
@@ -166,9 +186,9 @@ class AttentionWork(AcrossWork):
         """
         nodes = list(self.op.nodes)
         behind = nodes[nodes.index(self.attention.attend) + 1 :]
-        if len(self.outputs) != 1 or any(isinstance(node, READS) for node in behind):
+        if len(self.stored_results) != 1 or any(isinstance(node, READS) for node in behind):
             return False
-        output = self.outputs[0].memory.type
+        output = self.stored_results[0][0].memory.type
         return output.dtype in ("f16", "bf16")
 
     def _warpgroup_constants(self, tile: Tile) -> list[str]:
@@ -224,12 +244,10 @@ class AttentionWork(AcrossWork):
             *self._limit("last_column", attend.last),
             "  template <int V, class P, class To>",
             f"  MUCC_DEVICE void store(P const& p, {attended}, To const& to) const {{",
-            *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
-            *(
-                f"    to({o.member}, p, {result});"
-                for o, result in zip(self.outputs, self.results, strict=True)
-            ),
+            *self.statements_for(self.stored),
+            *(f"    to({output.member}, p, {result});" for output, result in self.stored_results),
             "  }",
+            *self._sum_store(),
         ]
         if self.has_warpgroups:
             width = -(-self.result_width // 16) * 16
@@ -248,6 +266,17 @@ class AttentionWork(AcrossWork):
             "    constexpr int V = 1;",
             *self.statements_for([limit]),
             f"    return mucc::to_bits({self.lanes[limit]}.of[0]);",
+            "  }",
+        ]
+
+    def _sum_store(self) -> list[str]:
+        """Emit the function that stores the log-sum-exp of a position's row, if that is stored."""
+        if not self.sums:
+            return []
+        return [
+            "  template <class P>",
+            "  MUCC_DEVICE void store_sum(P const& p, float sum) const {",
+            *(f"    mucc::store({output.member}, p, mucc::Lanes<1>(sum));" for output in self.sums),
             "  }",
         ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
@@ -9,6 +11,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
 
 
+@dataclass(frozen=True)
 class FormAttention(Pass):
     """Make attention of a product, a softmax and a product.
 
@@ -18,14 +21,29 @@ class FormAttention(Pass):
     %w = mu.softmax %t axis 1     ->   %y = mu.scored_attention %q, %k, %v scores %t
     %y = mu.matmul %w, %v
     ```
+
+    Sums of exponentials move behind the attention whose kernel stores them. Gradients that a kernel computes
+    read sums of rows instead of attention's result.
     """
 
     name = "form-attention"
 
+    target: str = "sm_90a"
+
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        # Few programs have a softmax, so what finds it is loaded where there is one.
-        if any(inner.name == "mu.softmax" for kernel in kernels for inner in kernel.body.block.ops):
+        kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
+        names = {inner.name for kernel in kernels for inner in kernel.body.block.ops}
+        # Few programs have such operations, so what rewrites them is loaded where there is one.
+        if "mu.softmax" in names:
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
+        if "mu.attention_logsumexp" in names:
+            from mucc.kernels.attention.sums import move_sums
+
+            for kernel in kernels:
+                move_sums(kernel.body.block)
+        if "mu.attention_gradient" in names:
+            from mucc.kernels.attention.gradients import Gradients
+
+            rewrite(op, [Gradients(self.target)])

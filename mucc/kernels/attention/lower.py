@@ -7,14 +7,14 @@ import math
 from xdsl.dialects.builtin import FloatAttr, f32, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp, ScoresOp
+from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp, ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, DivOp, MulOp, SelectOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import GeneratedOp
+from mucc.dialects.mu.ops.views import GeneratedOp, RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
-from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.ranges import limit_bits, without_ranges
 from mucc.kernels.lowering.access import Axes, identity, root_axes
 from mucc.kernels.lowering.bodies import Body
@@ -40,8 +40,12 @@ class AttentionBody(Body):
         first, last = (None if limit is None else limit_bits(self, limit) for limit in seen)
         causal = isinstance(op, AttentionOp) and op.causal is not None
         nan_rows = isinstance(op, ScoredAttentionOp)
-        self.add(attend := AttendOp(self._scaled(score), value, causal, first, last, nan_rows), op)
+        score = self._scaled(score)
+        self.add(attend := AttendOp(score, value, causal, first, last, nan_rows), op)
         self.attended = attend.result
+        self.sums: SSAValue | None = None
+        if any(isinstance(inner, AttentionLogSumExpOp) for inner in stage.body.block.ops):
+            self.sums = self.add(ScoreSumOp(score), op)
         # Behind it the same values are those of other elements.
         self.values.clear()
         self.loads.clear()
@@ -89,8 +93,18 @@ class AttentionBody(Body):
         return total.result
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
+        if isinstance(op, AttentionLogSumExpOp):
+            assert self.sums is not None
+            return self.sums
         assert op is self.op
         return self.attended
+
+    def destination(self, target: SSAValue, root: SSAValue) -> SSAValue:
+        """Return where a result is stored: numbers of rows as matrices of one column."""
+        if not isinstance(root.owner, AttentionLogSumExpOp):
+            return self.program.regrouped(target, root)
+        self.program.block.add_op(view := RegroupOp(target, (*Shaped.of(root.type).dims, 1)))
+        return view.result
 
 
 def scores_of(op: AttentionOp | ScoredAttentionOp) -> Dims:

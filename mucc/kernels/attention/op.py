@@ -47,6 +47,27 @@ class ScoreOp(ValueNode):
 
 
 @irdl_op_definition
+class ScoreSumOp(ValueNode):
+    """The logarithm of the sum of the exponentials of a row's scores: those of the kernel's `cutlass.attend`.
+
+    It is the same for all columns, and -infinity in a row without any.
+    """
+
+    name = "cutlass.score_sum"
+
+    score = operand_def(Float32Type)
+
+    FORMAT: ClassVar[str] = "$score attr-dict"
+
+    def __init__(self, score: SSAValue):
+        super().__init__(operands=[score], result_types=[f32])
+
+    @property
+    def holds_bits(self) -> bool:
+        return False
+
+
+@irdl_op_definition
 class AttendOp(ValueNode):
     """The mean of the values `[.., N, E]`, weighted by the softmax of a row's scores.
 
@@ -135,6 +156,11 @@ class AttentionKernelOp(DeviceKernelOp):
         return next(op for op in self.nodes if isinstance(op, AttendOp))
 
     @property
+    def score_sum(self) -> ScoreSumOp | None:
+        """The node of the log-sum-exp, which is stored for each row."""
+        return next((op for op in self.nodes if isinstance(op, ScoreSumOp)), None)
+
+    @property
     def may_decode(self) -> bool:
         """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
         rows = self.extents[-2]
@@ -151,10 +177,12 @@ class AttentionKernelOp(DeviceKernelOp):
         return self.is_causal or attend.first is not None or attend.last is not None
 
     def verify_(self) -> None:
-        self.verify_nodes((*READS, ScoreOp, AttendOp, StoreOp))
+        self.verify_nodes((*READS, ScoreOp, ScoreSumOp, AttendOp, StoreOp))
         for kind in (ScoreOp, AttendOp):
             if (count := sum(isinstance(op, kind) for op in self.nodes)) != 1:
                 raise VerifyException(f"a {self.name} has one {kind.name}, not {count}")
+        if (sums := self.score_sum) is not None and sums.score is not self.attend.score:
+            raise VerifyException(f"a {sums.name} has the scores of the {AttendOp.name}")
         rows, columns = self.extents[-2:]
         query, key, value = (Shaped.of(v.type) for v in (self.score.query, self.score.key, self.attend.value))
         if query.dims[-2] != rows or key.dims[-2] != columns or value.dims[-2] != columns:

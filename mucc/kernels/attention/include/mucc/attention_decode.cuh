@@ -389,6 +389,10 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     }
   };
   int const taken = rows <= 8 ? kItems / 2 : kItems;  // the others are of no row
+  if constexpr (Work::kStoresSum) {
+    if (parts == 1 && thread < rows)
+      store_sum_of(work, position_of(thread), most_of(thread), total_of(thread, most_of(thread)));
+  }
   int64_t const words = 2 * kRows + 4 * (split.rows <= 8 ? kItems / 2 : kItems);
   float* const own_part = split.partials + (unit * parts + part) * words;
   for (int i = thread; i < taken; i += kThreads) {
@@ -433,6 +437,9 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
     for (int bits = 1; bits < 8; bits *= 2) sums += __shfl_xor_sync(~0u, sums, bits);
     float const share = share_of<Work>(sums);
+    if constexpr (Work::kStoresSum) {
+      if (thread % 8 == 0 && row < rows) store_sum_of(work, position_of(row), largest, sums);
+    }
     for (int k = thread % 8; k < parts; k += 8)
       known[k * 2 * kRows + row] = relative<Work>(known[k * 2 * kRows + row], largest) * share;
   }
