@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
@@ -11,7 +9,6 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
 
 
-@dataclass(frozen=True)
 class FormAttention(Pass):
     """Make attention of a product, a softmax and a product.
 
@@ -22,13 +19,10 @@ class FormAttention(Pass):
     %y = mu.matmul %w, %v
     ```
 
-    Sums of exponentials move behind the attention whose kernel stores them. Gradients that a kernel computes
-    read sums of rows instead of attention's result.
+    Sums of exponentials move behind the attention whose kernel stores them.
     """
 
     name = "form-attention"
-
-    target: str = "sm_90a"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
@@ -43,7 +37,3 @@ class FormAttention(Pass):
 
             for kernel in kernels:
                 move_sums(kernel.body.block)
-        if "mu.attention_gradient" in names:
-            from mucc.kernels.attention.gradients import Gradients
-
-            rewrite(op, [Gradients(self.target)])

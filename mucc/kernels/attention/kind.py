@@ -38,7 +38,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
         from mucc.kernels.attention.form import FormAttention
 
-        return (FormAttention(target),)
+        return (FormAttention(),)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         """Claim 16-bit attention whose rows have at most `MOST` elements; other attention is decomposed."""

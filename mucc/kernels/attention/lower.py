@@ -7,7 +7,13 @@ import math
 from xdsl.dialects.builtin import FloatAttr, f32, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp, ScoredAttentionOp, ScoresOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionBackwardOp,
+    AttentionLogSumExpOp,
+    AttentionOp,
+    ScoredAttentionOp,
+    ScoresOp,
+)
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, DivOp, MulOp, SelectOp
 from mucc.dialects.mu.ops.pointwise import number
@@ -22,13 +28,18 @@ from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.map.copies import contiguous_rows
 
 
-class AttentionBody(Body):
-    """The nodes of an attention kernel: pointwise work on scores, then on results."""
+class ScoresBody(Body):
+    """The nodes that compute scores, and the range of columns that each row sees."""
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, op: AttentionOp | ScoredAttentionOp):
+    def __init__(
+        self,
+        program: ProgramBuilder,
+        stage: StageOp,
+        op: AttentionOp | ScoredAttentionOp | AttentionBackwardOp,
+    ):
         super().__init__(program, stage)
         self.op = op
-        query, key, value = (contiguous_rows(program, stage, v) for v in (op.query, op.key, op.value))
+        query, key = (contiguous_rows(program, stage, v) for v in (op.query, op.key))
         self.product = ScoreOp(query, key, self._scale())
         self.add(self.product, op)
         score = self.product.result
@@ -37,18 +48,9 @@ class AttentionBody(Body):
         elif op.mask is not None:
             score = self._masked(score, op.mask)
         score, seen = without_ranges(self, score)
-        first, last = (None if limit is None else limit_bits(self, limit) for limit in seen)
-        causal = isinstance(op, AttentionOp) and op.causal is not None
-        nan_rows = isinstance(op, ScoredAttentionOp)
-        score = self._scaled(score)
-        self.add(attend := AttendOp(score, value, causal, first, last, nan_rows), op)
-        self.attended = attend.result
-        self.sums: SSAValue | None = None
-        if any(isinstance(inner, AttentionLogSumExpOp) for inner in stage.body.block.ops):
-            self.sums = self.add(ScoreSumOp(score), op)
-        # Behind it the same values are those of other elements.
-        self.values.clear()
-        self.loads.clear()
+        self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
+        self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
+        self.score = self._scaled(score)
 
     def _scale(self) -> FloatAttr:
         if isinstance(self.op, ScoredAttentionOp):
@@ -91,6 +93,24 @@ class AttentionBody(Body):
             given = number.result
         self.add(total := AddOp(score, given), self.op)
         return total.result
+
+
+class AttentionBody(ScoresBody):
+    """The nodes of an attention kernel: pointwise work on scores, then on results."""
+
+    def __init__(self, program: ProgramBuilder, stage: StageOp, op: AttentionOp | ScoredAttentionOp):
+        super().__init__(program, stage, op)
+        value = contiguous_rows(program, stage, op.value)
+        nan_rows = isinstance(op, ScoredAttentionOp)
+        attend = AttendOp(self.score, value, self.causal, self.first, self.last, nan_rows)
+        self.add(attend, op)
+        self.attended = attend.result
+        self.sums: SSAValue | None = None
+        if any(isinstance(inner, AttentionLogSumExpOp) for inner in stage.body.block.ops):
+            self.sums = self.add(ScoreSumOp(self.score), op)
+        # Behind it the same values are those of other elements.
+        self.values.clear()
+        self.loads.clear()
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         if isinstance(op, AttentionLogSumExpOp):

@@ -29,7 +29,10 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     """Multiply values with the softmax of the scores; from here on nodes are over the results."""
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
-    scores, value = seen_scores(functions, op, args), functions.read(args[1])
+    first = None if op.first is None else args[2]
+    last = None if op.last is None else args[-1]
+    scores = seen_columns(functions, functions.over_space(args[0]), first, last, causal=op.causal is not None)
+    value = functions.read(args[1])
     empty = 0.0 if op.nan_rows is None else math.nan
     result = attended(functions, scores, value, op.value.type, causal=False, empty=empty)
     functions.begin(kernel.results_space)
@@ -39,18 +42,14 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     return (functions.over_space(result),)
 
 
-def seen_scores(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> Any:
-    """Return scores, -infinity where a row does not see a column."""
-    kernel = op.parent_op()
-    assert isinstance(kernel, AttentionKernelOp)
-    scores = functions.over_space(args[0])
-    if op.first is not None or op.last is not None:
-        columns = functions.indices(len(kernel.extents) - 1)
-        if op.first is not None:
-            scores = _kept(functions, args[2] <= columns, scores)
-        if op.last is not None:
-            scores = _kept(functions, columns <= args[-1], scores)
-    return causal_scores(functions, scores) if op.causal is not None else scores
+def seen_columns(functions: CutlassFunctions, scores: Any, first: Any, last: Any, *, causal: bool) -> Any:
+    """Hide the columns before a row's first and behind its last one, where there are such limits."""
+    columns = functions.indices(len(scores.shape) - 1)
+    if first is not None:
+        scores = _kept(functions, first <= columns, scores)
+    if last is not None:
+        scores = _kept(functions, columns <= last, scores)
+    return causal_scores(functions, scores) if causal else scores
 
 
 def _kept(functions: CutlassFunctions, seen: Any, scores: Any) -> Any:

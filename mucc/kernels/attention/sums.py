@@ -8,7 +8,7 @@ from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp
 
 
 def move_sums(block: Block) -> None:
-    """Move log-sum-exps that stand before attention of the same scores behind it, where their readers allow."""
+    """Move log-sum-exps behind attention of the same scores, where their readers allow."""
     for op in list(block.ops):
         if not isinstance(op, AttentionLogSumExpOp):
             continue
