@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench.attention.backward import text_of
+
 WINDOW = 1024
 CAP = 50.0
 
@@ -22,7 +24,10 @@ KINDS = {
 
 INDEXED = ("window", "alibi")
 SDPA = ("full", "causal", "gqa", "decode")
-"""What `scaled_dot_product_attention` computes without a mask in memory. FlexAttention has the others."""
+"""What `scaled_dot_product_attention` computes without a mask in memory."""
+
+FLEX = ("window", "alibi", "softcap")
+"""What only FlexAttention computes."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,17 @@ class Case:
     @property
     def is_grouped(self) -> bool:
         """Whether the program has an axis of queries that share keys."""
-        return self.kind in ("gqa", "decode")
+        return self.kind in ("gqa", "decode", "backward_gqa")
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether gradients are computed."""
+        return self.kind.startswith("backward_")
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows see no later columns."""
+        return self.kind in ("causal", "gqa", "alibi", "window", "backward_causal", "backward_gqa")
 
     @property
     def kernel(self) -> str:
@@ -68,6 +83,8 @@ class Case:
     @property
     def text(self) -> str:
         """The program, whose extents are open but for those of a head."""
+        if self.is_backward:
+            return text_of(self)
         rows = "1" if self.kind == "decode" else "S"
         group = f"{self.groups}" if self.kind == "decode" else "G"
         lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
@@ -93,7 +110,7 @@ class Case:
         """How many scores of a head count: those that a mask leaves."""
         n = self.queries
         match self.kind:
-            case "causal" | "gqa" | "alibi":
+            case "causal" | "gqa" | "alibi" | "backward_causal" | "backward_gqa":
                 return n * (n + 1) // 2
             case "window":
                 seen = min(n, WINDOW)
@@ -132,4 +149,13 @@ def _decode() -> Iterator[Case]:
                     yield case
 
 
-CASES: tuple[Case, ...] = (*_prefill(), *_decode())
+def _backward() -> Iterator[Case]:
+    for kind in ("full", "causal", "gqa"):
+        for width in (64, 96, 128):
+            for length in (512, 1024, 2048, 4096, 8192, 16384):
+                batch, heads = max(1, 16384 // length), max(8, 2048 // width)
+                groups = 8 if kind == "gqa" else 1
+                yield Case(f"backward_{kind}", width, batch, heads // groups, groups, length, length)
+
+
+CASES: tuple[Case, ...] = (*_prefill(), *_decode(), *_backward())

@@ -29,6 +29,9 @@ SLACK = 1.5
 FLOOR = 2.0**-11
 """A relative error that is always good: scores have those of f32."""
 
+SUMS_FLOOR = 1e-5
+"""An error of log-sum-exps, relative to their size and 1, that is good."""
+
 Score = Callable[[Any, Any, Any, dict[str, Any]], Any]
 """Computes scores of scaled products, indices of rows and columns, and further tensors, all in float64."""
 
@@ -51,6 +54,8 @@ class Form:
     """What rows without a key get."""
     adds: bool = False
     """Whether the tensor x is added to the result."""
+    gives: str = "result"
+    """What is computed: the `result`, with `sums` the log-sum-exp too, or `gradients` of all operands."""
 
     @property
     def key(self) -> str:
@@ -70,6 +75,14 @@ class Form:
         )
         out = f"{self.dtype}[{of_query}, {rows}, {result}]"
         more = f", {self.more}" if self.more else ""
+        sums, value = f"f32[{of_query}, {rows}]", self.result
+        arguments = self.result.removeprefix("attention(q, k, v").removesuffix(")")
+        if self.gives == "sums":
+            out, value = f"(y: {out}, l: {sums})", f"{self.result}, attention_logsumexp(q, k{arguments})"
+        if self.gives == "gradients":
+            more += f", y: {out}, l: {sums}, dy: {out}"
+            out = f"(dq: {q}, dk: {k}, dv: {v})"
+            value = ", ".join(f"attention_d{x}(q, k, v, y, l, dy{arguments})" for x in "qkv")
         dims = ", ".join(
             [*dict.fromkeys(d for d in of_query.split(", ") if d.isalpha()), *rows.strip("1"), "T"]
         )
@@ -77,7 +90,7 @@ class Form:
             f"    {n} = iota(({rows}, T), axis={a})" for a, n in enumerate("ij") if f" {n} " in self.result
         ]
         lines = [f"kernel {self.kernel}[{dims}](q: {q}, k: {k}, v: {v}{more}) -> {out} {{"]
-        return "\n".join([*lines, *indices, f"    return {self.result}", "}", ""])
+        return "\n".join([*lines, *indices, f"    return {value}", "}", ""])
 
 
 def _where(seen: Any, x: Any) -> Any:
@@ -159,6 +172,78 @@ FORMS = (
         lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
         more="n: s32[B]",
     ),
+    Form("sums64", "bf16", (64, 64), "attention(q, k, v)", gives="sums"),
+    Form(
+        "sums128",
+        "f16",
+        (128, 128),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        gives="sums",
+    ),
+    Form(
+        "sums_lengths",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask= j < n[:, None, None, None] )",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        gives="sums",
+    ),
+    Form(
+        "sums_decode",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v)",
+        lead=("B, H, 8", "B, H, 1"),
+        few=True,
+        gives="sums",
+    ),
+    Form("gradients64", "bf16", (64, 64), "attention(q, k, v)", gives="gradients"),
+    Form("gradients128", "f16", (128, 128), "attention(q, k, v)", gives="gradients"),
+    Form(
+        "gradients_causal",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        gives="gradients",
+    ),
+    Form(
+        "gradients_grouped",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        lead=("B, H, G", "B, H, 1"),
+        gives="gradients",
+    ),
+    Form(
+        "gradients_window",
+        "bf16",
+        (96, 96),
+        "attention(q, k, v, mask= j <= i and i - j < 100)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 100), x),
+        gives="gradients",
+    ),
+    Form(
+        "gradients_biased",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=b)",
+        lambda x, i, j, m: x + m["b"],
+        more="b: f32[S, T]",
+        gives="gradients",
+    ),
+    Form(
+        "gradients_lengths",
+        "bf16",
+        (32, 48),
+        "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
+        lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
+        more="n: s32[B]",
+        gives="gradients",
+    ),
     Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
     Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),
     Form(
@@ -230,13 +315,17 @@ class Call:
                 bias[:: rng.randint(1, 9)] = -math.inf
                 return bias
 
-    def expected(self) -> tuple[Any, Any]:
-        """Return the result in float64, and that with weights and results rounded as kernels round them."""
+    def scores(self) -> Any:
+        """Return the scores in float64."""
         torch = self.torch
-        q, k, v = (x.double() for x in self.inputs)
+        q, k = (x.double() for x in self.inputs[:2])
         i, j = (torch.arange(n, device="cuda") for n in (self.queries, self.keys))
         more = {n: x.double() if x.is_floating_point() else x for n, x in self.more.items()}
-        scores = self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
+        return self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
+
+    def expected(self) -> tuple[Any, Any]:
+        """Return the result in float64, and that with weights and results rounded as kernels round them."""
+        v, scores = self.inputs[2].double(), self.scores()
         most = scores.amax(-1, keepdim=True)
         empty = most == -math.inf
         weights = (scores - most.masked_fill(empty, 0.0)).exp()
@@ -244,21 +333,73 @@ class Call:
 
         def result(weights: Any) -> Any:
             mean = (weights @ v / total).masked_fill(empty, self.form.empty)
-            return mean + more["x"] if self.form.adds else mean
+            return mean + self.more["x"].double() if self.form.adds else mean
 
         return result(weights), result(weights.to(self.dtype).double()).to(self.dtype).double()
 
     def error(self, kernel: Any) -> tuple[float, float]:
         """Return the relative error of a result, and how large it may be; infinity where NaN differ."""
-        torch = self.torch
+        if self.form.gives == "gradients":
+            return self._error_of_gradients(kernel)
         exact, rounded = self.expected()
-        out = torch.full(exact.shape, math.nan, device="cuda", dtype=self.dtype)
-        kernel(*self.inputs, *self.more.values(), out=out)
-        found, size = out.double(), max(float(exact.nan_to_num().norm()), 1e-30)
-        if not bool((found.isnan() == exact.isnan()).all()):
-            return math.inf, 0.0
-        distances = [float((x - exact).nan_to_num().norm()) / size for x in (found, rounded)]
-        return distances[0], SLACK * distances[1] + FLOOR
+        out = self._filled(exact.shape, self.dtype)
+        if self.form.gives == "result":
+            kernel(*self.inputs, *self.more.values(), out=out)
+            return _error(out, exact, rounded)
+        sums = self._filled(exact.shape[:-1], self.torch.float32)
+        kernel(*self.inputs, *self.more.values(), out=(out, sums))
+        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1))]
+        return max(shares, key=lambda share: share[0] / share[1] if share[1] else math.inf)
+
+    def _filled(self, shape: Any, dtype: Any) -> Any:
+        return self.torch.full(shape, math.nan, device="cuda", dtype=dtype)
+
+    def _error_of_gradients(self, kernel: Any) -> tuple[float, float]:
+        """Compare the gradients of all operands, of a random gradient of the result."""
+        torch = self.torch
+        scores, result = self.scores(), self.expected()[1].nan_to_num()
+        sums = scores.logsumexp(-1)
+        gradient = torch.randn(result.shape, device="cuda").to(self.dtype)
+        outputs = tuple(self._filled(x.shape, self.dtype) for x in self.inputs)
+        y = result.to(self.dtype)
+        kernel(*self.inputs, *self.more.values(), y, sums.float(), gradient, out=outputs)
+        shift = sums.masked_fill(sums == -math.inf, math.inf)[..., None]
+        weights = (scores - shift).exp()
+        found = (0.0, 1.0)
+        exact = self._gradients(weights, y, gradient, lambda x: x)
+        rounded = self._gradients(weights, y, gradient, lambda x: x.to(self.dtype).double())
+        for own, right, near in zip(outputs, exact, rounded, strict=True):
+            share = _error(own, right, near)
+            found = max(found, share, key=lambda s: s[0] / s[1] if s[1] else math.inf)
+        return found
+
+    def _gradients(self, weights: Any, y: Any, gradient: Any, rounded: Callable[[Any], Any]) -> list[Any]:
+        """Compute gradients in float64, with what kernels round rounded by a function."""
+        q, k, v = (x.double() for x in self.inputs)
+        by, dy = 1 / math.sqrt(q.shape[-1]), gradient.double()
+        weights = rounded(weights)
+        changes = rounded(weights * (dy @ v.mT - (dy * y.double()).sum(-1, keepdim=True)))
+        found = [changes @ k * by, changes.mT @ q * by, weights.mT @ dy]
+        return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self.inputs, strict=True)]
+
+
+def _error(found: Any, exact: Any, rounded: Any) -> tuple[float, float]:
+    """Return a relative error, and how large it may be; infinity where NaN differ."""
+    found, size = found.double(), max(float(exact.nan_to_num().norm()), 1e-30)
+    if not bool((found.isnan() == exact.isnan()).all()):
+        return math.inf, 0.0
+    distances = [float((x - exact).nan_to_num().norm()) / size for x in (found, rounded)]
+    return distances[0], SLACK * distances[1] + FLOOR
+
+
+def _sums_error(found: Any, exact: Any) -> tuple[float, float]:
+    """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32."""
+    empty = exact == -math.inf
+    if not bool(((found == -math.inf) == empty).all()):
+        return math.inf, 0.0
+    exact = exact.masked_fill(empty, 0.0)
+    distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / (1 + exact.abs())
+    return float(distance.max()), SUMS_FLOOR
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bench.attention.backward import measure_backward
 from bench.attention.cases import CAP, SDPA, WINDOW, Case
 from bench.gemm.measure import captured, timed
 
@@ -133,6 +134,8 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     A contender that cannot be run is named in `failed`.
     """
     torch.manual_seed(0)
+    if case.is_backward:
+        return measure_backward(torch, kernel, case, rounds)
     inputs = inputs_of(torch, case)
     result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=torch.bfloat16)
     kernel(*inputs, out=result)

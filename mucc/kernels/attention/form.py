@@ -19,7 +19,7 @@ class FormAttention(Pass):
     %y = mu.matmul %w, %v
     ```
 
-    Sums of exponentials move behind the attention whose kernel stores them.
+    Masks that are written several times are one. Sums of exponentials move behind the attention whose kernel stores them.
     """
 
     name = "form-attention"
@@ -32,8 +32,9 @@ class FormAttention(Pass):
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
-        if "mu.attention_logsumexp" in names:
-            from mucc.kernels.attention.sums import move_sums
+        if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
+            from mucc.kernels.attention.sharing import move_sums, share_masks
 
             for kernel in kernels:
+                share_masks(kernel.body.block)
                 move_sums(kernel.body.block)

@@ -117,7 +117,7 @@ class AttentionBackwardWork(ScoreWork):
         return [
             *self.score_work(self.kernel.score, node),
             *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
-            *wgmma("add_keys", dtype, padded[0], from_registers=True, turned=True),
+            *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
             *wgmma("multiply_changes", dtype, CHUNK, from_registers=False, turned=True, left_turned=True),
         ]

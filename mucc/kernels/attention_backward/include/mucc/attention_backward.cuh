@@ -262,6 +262,12 @@ MUCC_DEVICE void store_gradient(Operand<T, kBatch> const& result, P const& posit
   }
 }
 
+// The numbers that are the halves of a word.
+template <class T>
+MUCC_DEVICE void unpack(T, uint32_t word, float (&x)[2]) {
+  x[0] = widen(T{uint16_t(word)}), x[1] = widen(T{uint16_t(word >> 16)});
+}
+
 template <class Work>
 MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at, int group,
                                 float* partials) {
@@ -269,13 +275,15 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   using T = typename Work::Element;
   constexpr int kRows = At::kRows, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
+  // With 128 queries a step there is no room for weights in f32 beside products.
+  constexpr bool kKeepsWeights = kRows == 64;
   constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
   float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[32];
-  uint32_t weights[kRows / 16][4], changes[kRows / 16][4];
+  uint32_t weights[kRows / 16][4];
 
   auto multiply_keys = [&](int s) {
     uint64_t const a = described(at.keys() + group * kGroupKeys * 128, 16), b = described(at.query(s), 16);
@@ -297,10 +305,12 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     for (int i = 0; i < kRows / 16; ++i) Work::add_values(values, weights[i], b + i * (16 * 128 / 16), i > 0 || keeps);
     end_products();
   };
-  auto add_keys = [&](int s, int keeps) {
+  auto add_keys = [&](int s, int place, int keeps) {
+    uint64_t const a = described(at.changes(place) + group * kGroupKeys * 128, 16);
     uint64_t const b = described(at.query(s), At::kRowChunk);
 #pragma unroll
-    for (int i = 0; i < kRows / 16; ++i) Work::add_keys(keys, changes[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+    for (int i = 0; i < kRows / 16; ++i)
+      Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
     end_products();
   };
   auto multiply_changes = [&](int s) {
@@ -310,12 +320,6 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     for (int i = 0; i < kKeys / 16; ++i)
       Work::multiply_changes(queries, a + i * (16 * 128 / 16), b + i * (16 * 128 / 16), i > 0);
     end_products();
-  };
-  auto pack = [&](uint32_t (&to)[kRows / 16][4], float const (&x)[kRows / 2]) {
-#pragma unroll
-    for (int s = 0; s < kRows / 16; ++s)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[s][i] = attention::packed(T{}, x[8 * s + 2 * i], x[8 * s + 2 * i + 1]);
   };
 
   Walk<Work> walk(extents, blockIdx.x);
@@ -345,26 +349,29 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
       make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
     else
       make_weights<true>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
-    pack(weights, c);
+#pragma unroll
+    for (int t = 0; t < kRows / 16; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[t][i] = attention::packed(T{}, c[8 * t + 2 * i], c[8 * t + 2 * i + 1]);
     begin_products();
     add_values(g, keeps);
     wait_products<1>();
     hold(d);
+    // Pieces of 16 bytes are swizzled as those that the copy engine writes.
+    char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
     for (int j = 0; j < kRows / 8; ++j) {
       auto const sums = *reinterpret_cast<Pack<float, 2> const*>(numbers + kRows + 8 * j);
+      char* const to = own + j / 8 * At::kKeyChunk + (j % 8 ^ lane / 4) * 16;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) d[4 * j + i] = c[4 * j + i] * (d[4 * j + i] - sums.of[i % 2]);
-    }
-    pack(changes, d);
-    char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
+      for (int h = 0; h < 2; ++h) {
+        float x[2] = {c[4 * j + 2 * h], c[4 * j + 2 * h + 1]};
+        if constexpr (!kKeepsWeights) unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
 #pragma unroll
-    for (int t = 0; t < kRows / 16; ++t)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        int const piece = (t % 4 * 2 + i / 2) ^ lane / 4;
-        *reinterpret_cast<uint32_t*>(own + t / 4 * At::kKeyChunk + i % 2 * 8 * 128 + piece * 16) = changes[t][i];
+        for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
+        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
+    }
     wait_products<0>();
     hold(values);
     release(at.gradient_empty(g));
@@ -378,7 +385,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     begin_products();
     multiply_keys(more ? query.place : s);
     multiply_changes(place);
-    add_keys(s, keeps);
+    add_keys(s, place, keeps);
     wait_products<1>();
     hold(queries);
     if (partials) {
@@ -424,10 +431,10 @@ MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents,
   __syncthreads();
   int const group = int(threadIdx.x / 128) - 1;
   if (group < 0) {
-    leave_registers<24>();
+    leave_registers<At::kRows == 64 ? 24 : 40>();
     if (threadIdx.x < 32) load_steps(work, extents, maps, at);
   } else {
-    take_registers<240>();
+    take_registers<At::kRows == 64 ? 240 : 232>();
     multiply_steps(work, extents, at, group, partials);
   }
 }
