@@ -13,7 +13,8 @@ import argparse
 import importlib
 import math
 import random
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -405,6 +406,7 @@ def _sums_error(found: Any, exact: Any) -> tuple[float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.attention.fuzz", description=__doc__)
     parser.add_argument("--calls", type=at_least_one, default=600, help="calls of all programs (600)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="programs such as causal64 that match")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--longest", type=at_least_one, default=LONGEST, help=f"the most queries and keys ({LONGEST})"
@@ -419,21 +421,24 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
     args = parser.parse_args()
     folder = Path(args.output)
-    if not args.run_only and (failed := build_problems(FORMS, folder, Options(args.target, args.jobs, 600))):
+    forms = [form for form in FORMS if re.search(args.only, form.key)]
+    if not forms:
+        raise SystemExit(f"no program matches '{args.only}'")
+    if not args.run_only and (failed := build_problems(forms, folder, Options(args.target, args.jobs, 600))):
         raise SystemExit("\n".join(f"{key}: {error}" for key, error in failed.items()))
-    return 0 if args.build_only else run(folder, args.calls, args.seed, args.longest)
+    return 0 if args.build_only else run(forms, folder, args.calls, args.seed, args.longest)
 
 
-def run(folder: Path, calls: int, seed: int, longest: int) -> int:
+def run(forms: Sequence[Form], folder: Path, calls: int, seed: int, longest: int) -> int:
     """Call the programs in turns; 1 where a result is wrong."""
     torch: Any = importlib.import_module("torch")
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    kernels = {form.key: loaded(form, folder)[0] for form in FORMS}
+    kernels = {form.key: loaded(form, folder)[0] for form in forms}
     wrong = 0
     largest = dict.fromkeys(kernels, 0.0)
     for number in range(calls):
-        form = FORMS[number % len(FORMS)]
+        form = forms[number % len(forms)]
         call = Call(torch, form, rng, longest)
         error, most = call.error(kernels[form.key])
         largest[form.key] = max(largest[form.key], error / most if most else math.inf)
