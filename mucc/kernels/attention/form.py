@@ -19,7 +19,8 @@ class FormAttention(Pass):
     %y = mu.matmul %w, %v
     ```
 
-    Masks that are written several times are one. Sums of exponentials move behind the attention whose kernel stores them.
+    Masks that are written several times are one. Sums of exponentials move behind the attention whose kernel
+    stores them.
     """
 
     name = "form-attention"

@@ -83,9 +83,7 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
 
         return {DifferentiateOp: differentiate, StoreGradientOp: store_gradient}
 
-    def code(
-        self, op: AttentionBackwardKernelOp, places: Places, *, canonical: bool = False
-    ) -> KernelCode:
+    def code(self, op: AttentionBackwardKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.attention_backward.emission import AttentionBackwardCode
 
         return AttentionBackwardCode(op, places)

@@ -10,9 +10,7 @@ from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, Differ
 from mucc.kernels.interpreter import CutlassFunctions
 
 
-def differentiate(
-    functions: CutlassFunctions, op: DifferentiateOp, args: tuple[Any, ...]
-) -> tuple[Any, ...]:
+def differentiate(functions: CutlassFunctions, op: DifferentiateOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Keep scores and tensors: what is stored decides what is computed of them."""
     score, *tensors = args[:7]
     limits = list(args[7:])

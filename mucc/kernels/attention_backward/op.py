@@ -86,9 +86,7 @@ class StoreGradientOp(StoreNode):
     FORMAT: ClassVar[str] = "$of $value `,` $destination attr-dict `:` type($destination)"
 
     def __init__(self, of: Wanted, value: SSAValue, destination: SSAValue):
-        IRDLOperation.__init__(
-            self, operands=[value, destination], properties={"of": WantedAttr(of)}
-        )
+        IRDLOperation.__init__(self, operands=[value, destination], properties={"of": WantedAttr(of)})
 
 
 @irdl_op_definition
@@ -103,9 +101,7 @@ class AttentionBackwardKernelOp(SpaceKernelOp):
     FORMAT: ClassVar[str] = "$stage `space` $space $body attr-dict"
 
     def __init__(self, stage: str, space: Sequence[Dim], body: Region):
-        super().__init__(
-            properties={"stage": StringAttr(stage), "space": dims_attr(space)}, regions=[body]
-        )
+        super().__init__(properties={"stage": StringAttr(stage), "space": dims_attr(space)}, regions=[body])
 
     @property
     def score(self) -> ScoreOp:

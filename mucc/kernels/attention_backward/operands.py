@@ -20,9 +20,7 @@ def takes_gradient(op: GradientOp, target: str | None) -> bool:
     """
     if target is not None and target not in WARPGROUPS:
         return False
-    query, key, value, gradient = (
-        Shaped.of(v.type).dims for v in (op.query, op.key, op.value, op.gradient)
-    )
+    query, key, value, gradient = (Shaped.of(v.type).dims for v in (op.query, op.key, op.value, op.gradient))
     if not takes(op.query, op.key, op.value, gradient) or len({*map(len, (query, key, value, gradient))}) > 1:
         return False
     widths = (query[-1], value[-1])

@@ -126,7 +126,11 @@ def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
 
 
 def _masked_scores(
-    machine: Machine, op: AttentionOp | AttentionLogSumExpOp | GradientOp, q: Any, k: Any, masks: Sequence[Any]
+    machine: Machine,
+    op: AttentionOp | AttentionLogSumExpOp | GradientOp,
+    q: Any,
+    k: Any,
+    masks: Sequence[Any],
 ) -> Any:
     xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
     scale = 1 / math.sqrt(q.shape[-1]) if op.scale is None else op.scale.value.data
@@ -182,8 +186,8 @@ def gradient_of(
 ) -> Any:
     """Compute a gradient of attention from its scores; values are those of `mu.attention_backward`.
 
-    `types` are those of the gradient of attention's result, whose dtype weights are rounded to, and of what is
-    computed.
+    `types` are those of the gradient of attention's result, whose dtype weights are rounded to, and of the
+    gradient that is computed.
     """
     gradient, q, k, v, sums, rows = values
     xp, narrow = machine.arrays.xp, types[0]

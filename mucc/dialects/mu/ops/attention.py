@@ -277,7 +277,7 @@ class AttentionBackwardOp(GradientOp, AnchorOp):
 
 
 def row_sums(gradient: SSAValue, result: SSAValue) -> list[Operation]:
-    """Return the operations that sum gradient times result over columns, in f32, the last one with the sums."""
+    """Return the operations that sum gradient times result over columns; the last one has the sums, in f32."""
     casts = [CastOp(v, f32) for v in (gradient, result)]
     product = MulOp(casts[0].result, casts[1].result)
     return [*casts, product, ReduceOp("sum", product.result, [len(Shaped.of(result.type).dims) - 1])]

@@ -10,7 +10,9 @@ from mucc.diagnostics.core import Source
 from mucc.library.signature import KernelInfo
 
 KERNELS = """
-kernel plain[B, S, T](q: f16[B, S, 32], k: f16[B, T, 32], v: f16[B, T, 48]) -> (y: f16[B, S, 48], l: f32[B, S]) {
+kernel plain[B, S, T](
+    q: f16[B, S, 32], k: f16[B, T, 32], v: f16[B, T, 48]
+) -> (y: f16[B, S, 48], l: f32[B, S]) {
     return attention(q, k, v), attention_logsumexp(q, k)
 }
 kernel before[B, S, T](

@@ -1,15 +1,17 @@
-"""Gradients of attention: the kernel run on the host against the interpreter, and the interpreter against PyTorch."""
+"""Gradients of attention: the kernel run on the host against the interpreter, and that against PyTorch."""
 
 from __future__ import annotations
 
 import pytest
 from on_host import Program, run
 
-from mucc.compiler.driver import Options, compile_text
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 
 
-def _kernel(name: str, dims: str, lead: str, shared: str, dtype: str, width: int, options: str, more: str = "") -> str:
+def _kernel(
+    name: str, dims: str, lead: str, shared: str, dtype: str, width: int, options: str, more: str = ""
+) -> str:
     """A kernel of all gradients of attention of one width."""
     of_query, of_key = f"{dtype}[{lead}S, {width}]", f"{dtype}[{shared}T, {width}]"
     gradients = ", ".join(f"attention_d{x}(q, k, v, y, l, dy{options})" for x in "qkv")
