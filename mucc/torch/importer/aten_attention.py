@@ -17,6 +17,7 @@ from mucc.dialects.mu.ops.attention import (
     AttentionOp,
     Wanted,
 )
+from mucc.dialects.mu.ops.shape import FullOp
 from mucc.dialects.mu.ops.views import ExpandOp
 from mucc.dialects.mu.types import Dims
 from mucc.torch.importer.aten_views import reshaped
@@ -115,7 +116,9 @@ def _sums(b: Builder, given: Operands, causal: bool, scale: float | None) -> SSA
 def _seeds(b: Builder) -> list[SSAValue | None]:
     """Return 0 for each number of a random generator among the results: backward passes read them."""
     return [
-        b.cast(b.number(0), "s32") if meta is not None and meta.dims == () and meta.dtype == "int64" else None
+        b.add(FullOp((), 0.0, meta.element_type))
+        if meta is not None and meta.dims == () and meta.dtype == "int64"
+        else None
         for meta in b.results[2:]
     ]
 
