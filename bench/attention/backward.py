@@ -45,16 +45,26 @@ def reference(torch: Any, case: Case, inputs: Sequence[Any]) -> tuple[Any, Any]:
     q, k, v = inputs
     result, sums = torch.empty_like(q), torch.empty(q.shape[:-1], device=q.device)
     for b, h in _heads(case):
-        scores = q[b, h].float() @ k[b, h].float().mT / math.sqrt(case.width)
-        if case.is_causal:
-            scores.masked_fill_(_hidden(torch, case, q.device), -math.inf)
-        sums[b, h] = scores.logsumexp(-1)
-        result[b, h] = (scores.softmax(-1) @ v[b, h].float()).to(q.dtype)
+        for n, (queries, keys, values) in enumerate(_by_query(case, (q[b, h], k[b, h], v[b, h]))):
+            scores = _scores(torch, case, queries.float(), keys.float())
+            _by_query(case, (sums[b, h],), 1)[n][0].copy_(scores.logsumexp(-1))
+            _by_query(case, (result[b, h],))[n][0].copy_(scores.softmax(-1) @ values.float())
     return result, sums
 
 
-def _hidden(torch: Any, case: Case, device: Any) -> Any:
-    return torch.ones(case.queries, case.keys, device=device, dtype=torch.bool).triu_(1)
+def _scores(torch: Any, case: Case, queries: Any, keys: Any) -> Any:
+    scores = queries @ keys.mT / math.sqrt(case.width)
+    if case.is_causal:
+        hidden = torch.ones(case.queries, case.keys, device=queries.device, dtype=torch.bool).triu_(1)
+        scores.masked_fill_(hidden, -math.inf)
+    return scores
+
+
+def _by_query(case: Case, tensors: Sequence[Any], rank: int = 2) -> list[tuple[Any, ...]]:
+    """Return tensors of each head of queries that shares a head of keys."""
+    if not case.is_grouped:
+        return [tuple(tensors)]
+    return [tuple(x[n if x.shape[0] > 1 else 0] for x in tensors) for n in range(case.groups)]
 
 
 def _heads(case: Case) -> Iterator[tuple[int, int]]:
@@ -63,15 +73,18 @@ def _heads(case: Case) -> Iterator[tuple[int, int]]:
 
 def exact(torch: Any, case: Case, inputs: Sequence[Any], dy: Any, head: tuple[int, int]) -> list[Any]:
     """Return the gradients of one head of keys in float64."""
-    q, k, v = (x[head].double() for x in inputs)
-    scores = q @ k.mT / math.sqrt(case.width)
-    if case.is_causal:
-        scores.masked_fill_(_hidden(torch, case, q.device), -math.inf)
-    weights, gradient = scores.softmax(-1), dy[head].double()
-    products = gradient @ v.mT
-    changes = weights * (products - (weights * products).sum(-1, keepdim=True)) / math.sqrt(case.width)
-    found = [changes @ k, changes.mT @ q, weights.mT @ gradient]
-    return [found[0], *(x.sum(0, keepdim=True) if case.is_grouped else x for x in found[1:])]
+    of_queries: list[Any] = []
+    of_keys = [0.0, 0.0]
+    for queries, keys, values, gradient in _by_query(case, [x[head].double() for x in (*inputs, dy)]):
+        weights = _scores(torch, case, queries, keys).softmax(-1)
+        products = gradient @ values.mT
+        of_keys[1] = of_keys[1] + weights.mT @ gradient
+        changes = weights * (products - (weights * products).sum(-1, keepdim=True))
+        changes /= math.sqrt(case.width)
+        of_queries.append(changes @ keys)
+        of_keys[0] = of_keys[0] + changes.mT @ queries
+    shape = inputs[0][head].shape
+    return [torch.stack(of_queries).reshape(shape), *(x.reshape(inputs[1][head].shape) for x in of_keys)]
 
 
 def errors_of(
@@ -79,7 +92,7 @@ def errors_of(
 ) -> dict[str, float]:
     """Return the largest relative Frobenius distance of the three gradients from float64, on some heads."""
     heads = list(_heads(case))
-    most = max(1, min(HEADS, (1 << 27) // (case.groups * case.queries * case.keys)))
+    most = max(1, min(HEADS, (1 << 28) // (case.groups * case.queries * case.keys)))
     picked = [heads[n] for n in torch.randperm(len(heads))[:most].tolist()]
     found = dict.fromkeys(results, 0.0)
     for head in picked:

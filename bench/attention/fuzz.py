@@ -30,6 +30,9 @@ SLACK = 1.5
 FLOOR = 2.0**-11
 """A relative error that is always good: scores have those of f32."""
 
+ROUNDOFF = 2.0**-20
+"""An error of gradients, relative to sums of the sizes of their parts, that is good."""
+
 SUMS_FLOOR = 1e-5
 """An error of log-sum-exps, relative to their size and 1, that is good."""
 
@@ -369,17 +372,27 @@ class Call:
         found = (0.0, 1.0)
         exact = self._gradients(weights, y, gradient, lambda x: x)
         rounded = self._gradients(weights, y, gradient, lambda x: x.to(self.dtype).double())
-        for own, right, near in zip(outputs, exact, rounded, strict=True):
-            share = _error(own, right, near)
+        # What cancels leaves what roundings of f32 are of the parts.
+        parts = self._gradients(weights, y.abs(), gradient.abs(), lambda x: x, whole=True)
+        for own, right, near, part in zip(outputs, exact, rounded, parts, strict=True):
+            error, most = _error(own, right, near)
+            size = max(float(right.norm()), 1e-30)
+            share = error, most + ROUNDOFF * float(part.norm()) / size
             found = max(found, share, key=lambda s: s[0] / s[1] if s[1] else math.inf)
         return found
 
-    def _gradients(self, weights: Any, y: Any, gradient: Any, rounded: Callable[[Any], Any]) -> list[Any]:
-        """Compute gradients in float64, with what kernels round rounded by a function."""
-        q, k, v = (x.double() for x in self.inputs)
+    def _gradients(
+        self, weights: Any, y: Any, gradient: Any, rounded: Callable[[Any], Any], *, whole: bool = False
+    ) -> list[Any]:
+        """Compute gradients in float64, with what kernels round rounded by a function.
+
+        With `whole` sums of sizes are computed, which nothing cancels in.
+        """
+        q, k, v = (x.abs().double() if whole else x.double() for x in self.inputs)
         by, dy = 1 / math.sqrt(q.shape[-1]), gradient.double()
+        sums = (dy * y.double()).sum(-1, keepdim=True) * (-1 if whole else 1)
+        changes = rounded(weights * (dy @ v.mT - sums))
         weights = rounded(weights)
-        changes = rounded(weights * (dy @ v.mT - (dy * y.double()).sum(-1, keepdim=True)))
         found = [changes @ k * by, changes.mT @ q * by, weights.mT @ dy]
         return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self.inputs, strict=True)]
 

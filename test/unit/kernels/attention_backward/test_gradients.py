@@ -49,4 +49,4 @@ def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths
     info = next(k for k in program.kernels if k.name == name)
     sizes = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
     dims = {d: sizes[d] for d in info.dims}
-    run(program, info, dims, seed=3, floats=FLOATS, within=2**-7, align=16)
+    run(program, info, dims, seed=3, floats=FLOATS, within=2**-6, align=16)

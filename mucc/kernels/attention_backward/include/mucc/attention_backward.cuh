@@ -66,26 +66,61 @@ struct Places {
   MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(changes(2))) + s * 2 * kRows; }
 };
 
-// The tiles of queries that see some of a block's keys, of one head after the other.
+// Whether blocks see different numbers of queries.
+template <class Work>
+inline constexpr bool kIsRanged = Work::kCausal || Work::kHasFirst || Work::kHasLast;
+
+// A block's keys: their tile, and the number of the leading indices along which keys differ.
+struct KeyTile {
+  unsigned tile, batch;
+};
+
+// Blocks are in sections of leading indices. Of each section the first keys come first: if attention is causal most queries
+// see them. What a section reads stays in L2, unless it has too few blocks for all processors.
+template <class Work>
+MUCC_DEVICE KeyTile key_tile(Work const& work, Extents<Work::kRank> const& extents) {
+  unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys), block = blockIdx.x;
+  if constexpr (!kIsRanged<Work>) {
+    return {block % tiles, block / tiles};
+  } else {
+    constexpr unsigned kLeast = 256;
+    unsigned const batches = gridDim.x / tiles;
+    int64_t bytes = work.query.count * 2 * (Work::kWidth + Work::kResultWidth);
+#pragma unroll
+    for (int a = 0; a < Work::kBatch; ++a)
+      if (attention::is_shared<Work>(a)) bytes *= extents.of[a];
+    unsigned section = unsigned((int64_t(16) << 20) / (bytes + 1)), least = (kLeast + tiles - 1) / tiles;
+    if (section < least) section = least;
+    if (section > batches) section = batches;
+    unsigned const first = block / (section * tiles) * section, rest = block - first * tiles;
+    unsigned const width = batches - first < section ? batches - first : section;
+    return {rest / width, first + rest % width};
+  }
+}
+
+// The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
+// begins with another tile, so that they add to different ones at a time.
 template <class Work>
 struct Walk {
   using At = Position<Work::kRank, int>;
 
   At position;
-  int head = -1, heads = 1, tile = 0, end = 0;
+  int head = -1, heads = 1, tile = 0, end = 0, left = 0;
   int first_key;
 
-  MUCC_DEVICE Walk(Extents<Work::kRank> const& extents, unsigned block) {
-    unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys);
-    first_key = int(block % tiles) * kKeys;
-    position = attention::position_of_keys<Work>(extents, block / tiles);
+  MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents) {
+    KeyTile const own = key_tile(work, extents);
+    first_key = int(own.tile) * kKeys;
+    position = attention::position_of_keys<Work>(extents, own.batch);
 #pragma unroll
     for (int a = 0; a < Work::kBatch; ++a)
       if (attention::is_shared<Work>(a)) heads *= int(extents.of[a]);
   }
 
   MUCC_DEVICE bool advance(Work const& work, Extents<Work::kRank> const& extents) {
-    for (++tile; tile >= end; ) {
+    ++tile, --left;
+    if (!kIsRanged<Work> && tile == end) tile = 0;
+    while (left <= 0) {
       if (++head >= heads) return false;
       int rest = head;
 #pragma unroll
@@ -96,6 +131,11 @@ struct Walk {
         rest = left;
       }
       find(work);
+      left = end - tile;
+      if constexpr (!kIsRanged<Work>) {
+        int64_t const tiles = (extents.of[Work::kRank - 1] + kKeys - 1) / kKeys;
+        tile = int(int64_t(end) * (first_key / kKeys) / tiles);
+      }
     }
     return true;
   }
@@ -146,7 +186,7 @@ MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extent
   using At = Places<Work>;
   constexpr int kRank = Work::kBatch + 2;
   int const lane = threadIdx.x;
-  Walk<Work> walk(extents, blockIdx.x);
+  Walk<Work> walk(work, extents);
   if (lane == 0) {
     int key[3] = {}, value[3] = {};
     attention::leading_of(key, work.key, walk.position), attention::leading_of(value, work.value, walk.position);
@@ -322,7 +362,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     end_products();
   };
 
-  Walk<Work> walk(extents, blockIdx.x);
+  Walk<Work> walk(work, extents);
   int const key = walk.first_key + group * kGroupKeys + own_row;
   Ring<At::kQueryStages> query;
   Ring<At::kGradientStages> gradient;
@@ -333,15 +373,14 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     await(at.query_full(0), 0);
     begin_products();
     multiply_keys(0);
+    wait_products<0>();
+    hold(c);
   }
   while (more) {
     int const s = query.place, g = gradient.place, row = walk.tile * kRows;
     await(at.gradient_full(g), gradient.parity);
     begin_products();
     multiply_values(g);
-    wait_products<1>();  // this step's products with keys, and what the last one added to the gradients of keys
-    hold(c);
-    if (keeps) release(at.query_empty(last));
     float const* const numbers = at.numbers(s) + lane % 4 * 2;
     attention::Span const span = walk.span(work, walk.tile);
     int const first_key = walk.first_key + group * kGroupKeys;
@@ -355,8 +394,9 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
       for (int i = 0; i < 4; ++i) weights[t][i] = attention::packed(T{}, c[8 * t + 2 * i], c[8 * t + 2 * i + 1]);
     begin_products();
     add_values(g, keeps);
-    wait_products<1>();
+    wait_products<1>();  // products with values, and what the last step added to the gradients of keys
     hold(d);
+    if (keeps) release(at.query_empty(last));
     // Pieces of 16 bytes are swizzled as those that the copy engine writes.
     char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
@@ -372,22 +412,24 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
         *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
     }
-    wait_products<0>();
-    hold(values);
-    release(at.gradient_empty(g));
-    publish_shared();
-    sync_groups(1);
-    // The products of the next queries with keys; behind the last ones any will do.
     int64_t const tile = tile_of(extents, walk);
     query.advance(), gradient.advance();
     more = walk.advance(work, extents);
     if (more) await(at.query_full(query.place), query.parity);
+    if constexpr (!kKeepsWeights) wait_products<0>();  // weights are in the registers until they are multiplied
+    // The products of the next queries with keys; behind the last ones any will do.
     begin_products();
     multiply_keys(more ? query.place : s);
+    publish_shared();
+    sync_groups(1);
+    wait_products<1>();
+    hold(values);
+    release(at.gradient_empty(g));
+    begin_products();
     multiply_changes(place);
     add_keys(s, place, keeps);
     wait_products<1>();
-    hold(queries);
+    hold(c), hold(queries);
     if (partials) {
       float* const to = partials + (tile * kGroups + group) * kPartFloats + thread * 4;
 #pragma unroll
@@ -403,7 +445,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int i = 0; i < 8 * kResultSteps; ++i) values[i] = 0.0f;
   }
-  auto const position = attention::position_of_keys<Work>(extents, blockIdx.x / unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys));
+  auto const position = attention::position_of_keys<Work>(extents, key_tile(work, extents).batch);
   if (work.key_gradient.data)
     store_gradient<2 * kSteps>(work.key_gradient, position, key, Work::kWidth, work.packs, Work::kScale, keys);
   if (work.value_gradient.data)
@@ -431,10 +473,10 @@ MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents,
   __syncthreads();
   int const group = int(threadIdx.x / 128) - 1;
   if (group < 0) {
-    leave_registers<At::kRows == 64 ? 24 : 40>();
+    leave_registers<24>();
     if (threadIdx.x < 32) load_steps(work, extents, maps, at);
   } else {
-    take_registers<At::kRows == 64 ? 240 : 232>();
+    take_registers<240>();
     multiply_steps(work, extents, at, group, partials);
   }
 }
