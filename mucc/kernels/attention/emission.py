@@ -13,7 +13,7 @@ from mucc.codegen.pointwise import Operand, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
-from mucc.dialects.mu.types import Dims
+from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
@@ -58,7 +58,7 @@ class AttentionWork(ScoreWork):
 
     members = SCORE_MEMBERS | words(
         """
-        multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
+        pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
         store_sum kStoresSum kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
@@ -90,13 +90,28 @@ class AttentionWork(ScoreWork):
             "value": self.attention.attend.value,
         }
         members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in operands), *members]
+        given = [*map(self.operand, operands.values()), *values]
+        if self.attention.score.pages is not None:
+            members.append(f"mucc::attention::Pages<{self.batch}> pages;")
+            given.append(self._pages())
         members.append(
             "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
         of_results = (*self.loads_for(self.stored), *(output for output, _ in self.stored_results))
         packed = {f"mucc::fits(op.{o.member}, Op::kVector)" for o in of_results}
         fitting = [condition for condition in fitting if condition in packed]
-        return members, [*map(self.operand, operands.values()), *values, "false"], fitting
+        return members, [*given, "false"], fitting
+
+    def _pages(self) -> str:
+        """Return the initializer of the table of pages."""
+        assert self.attention.score.pages is not None
+        dims = (*self.attention.extents[:-2], Shaped.of(self.attention.score.pages.type).dims[-1])
+        memory, axes = self.places.view(self.attention.score.pages, dims)
+        strides = self._strides(axes)
+        extents = [self.places.extent(a.extent) for a in axes]
+        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-1], strides[:-1], strict=True))
+        table = f"{{{memory.data('int32_t')}, {strides[-1]}, 0, {extents[-1]}, {{{leading}}}}}"
+        return f"{{{table}, {self.places.extent(self.attention.pages_in_all)}}}"
 
     @property
     def stored(self) -> list[SSAValue]:
@@ -139,6 +154,7 @@ class AttentionWork(ScoreWork):
                     *self._warpgroup_constants(wide),
                     *self._decode_constants(),
                     *self.score_constants(self.attention.score, attend),
+                    f"static constexpr int kPage = {self.page};",
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
                     f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
@@ -186,12 +202,20 @@ class AttentionWork(ScoreWork):
         if not self.decodes:
             return ["static constexpr bool kDecodes = false;"]
         shared = shared_axes(self.batch, self.attention.score.key, self.attention.attend.value)
+        if self.page:  # each sequence has pages of its own
+            shared &= ~1
         tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
         sizes = f"kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages}"
         return [
             "static constexpr bool kDecodes = true;",
             f"static constexpr int kShared = {shared}, {sizes};",
         ]
+
+    @property
+    def page(self) -> int:
+        """Return how many keys a page has; 0 where they do not lie in pages."""
+        page = self.attention.score.page
+        return 0 if page is None else page.value.data
 
     @property
     def is_many(self) -> bool:

@@ -33,6 +33,10 @@ class FormAttention(Pass):
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
+        if {"mu.attention", "mu.gather"} <= names:
+            from mucc.kernels.attention.paged import Paged
+
+            rewrite(op, [Paged()])
         if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
             from mucc.kernels.attention.sharing import move_sums, share_masks
 

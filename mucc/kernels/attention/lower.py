@@ -11,6 +11,7 @@ from mucc.dialects.mu.ops.attention import (
     AttentionBackwardOp,
     AttentionLogSumExpOp,
     AttentionOp,
+    PagedAttentionOp,
     ScoredAttentionOp,
     ScoresOp,
 )
@@ -22,10 +23,12 @@ from mucc.dialects.mu.ops.views import GeneratedOp, RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.ranges import limit_bits, without_ranges
-from mucc.kernels.lowering.access import Axes, identity, root_axes
+from mucc.kernels.lowering.access import Axes, identity, root_axes, through_views
 from mucc.kernels.lowering.bodies import Body
-from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import contiguous_rows
+
+Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
 
 
 class ScoresBody(Body):
@@ -35,12 +38,12 @@ class ScoresBody(Body):
         self,
         program: ProgramBuilder,
         stage: StageOp,
-        op: AttentionOp | ScoredAttentionOp | AttentionBackwardOp,
+        op: AttentionOp | ScoredAttentionOp | PagedAttentionOp | AttentionBackwardOp,
     ):
         super().__init__(program, stage)
         self.op = op
         query, key = (contiguous_rows(program, stage, v) for v in (op.query, op.key))
-        self.product = ScoreOp(query, key, self._scale())
+        self.product = ScoreOp(query, key, self._scale(), *self._pages())
         self.add(self.product, op)
         score = self.product.result
         if isinstance(op, ScoredAttentionOp):
@@ -51,6 +54,14 @@ class ScoresBody(Body):
         self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
         self.score = self._scaled(score)
+
+    def _pages(self) -> tuple[SSAValue, int] | tuple[()]:
+        """Return the table of pages, and how many keys a page has, where keys lie in pages."""
+        if not isinstance(op := self.op, PagedAttentionOp):
+            return ()
+        dims = Shaped.of(op.pages.type).dims
+        access = self.program.at(through_views(op.pages, identity(dims), self.stage))
+        return build_view(access, len(dims), self.program.block), op.page.value.data
 
     def _scale(self) -> FloatAttr:
         if isinstance(self.op, ScoredAttentionOp):
@@ -98,7 +109,7 @@ class ScoresBody(Body):
 class AttentionBody(ScoresBody):
     """The nodes of an attention kernel: pointwise work on scores, then on results."""
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, op: AttentionOp | ScoredAttentionOp):
+    def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
         value = contiguous_rows(program, stage, op.value)
         nan_rows = isinstance(op, ScoredAttentionOp)
@@ -127,15 +138,17 @@ class AttentionBody(ScoresBody):
         return view.result
 
 
-def scores_of(op: AttentionOp | ScoredAttentionOp) -> Dims:
+def scores_of(op: Anchor) -> Dims:
     """Return the extents of the scores."""
+    if isinstance(op, PagedAttentionOp):
+        return (*op.space[:-1], op.columns)
     return (*op.space[:-1], Shaped.of(op.key.type).dims[-2])
 
 
 def lower_attention(builder: ProgramBuilder, stage: StageOp) -> None:
     """Append the kernel of a stage around attention."""
     anchor = stage.anchor
-    assert isinstance(anchor, AttentionOp | ScoredAttentionOp)
+    assert isinstance(anchor, Anchor)
     body = AttentionBody(builder, stage, anchor)
     body.store_results()
     builder.block.add_op(AttentionKernelOp(stage.stage_name.data, scores_of(anchor), Region(body.block)))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mucc.dialects.mu.meanings.composite import attended, causal_scores, score_sums
+from mucc.dialects.mu.meanings.composite import attended, causal_scores, in_pages, score_sums
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.interpreter import CutlassFunctions
 
 
 def score(functions: CutlassFunctions, op: ScoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Multiply queries and keys."""
-    query, key = map(functions.read, args)
+    query, key, *pages = map(functions.read, args)
+    functions.launch.accumulators = tuple(pages)
+    if op.page is not None:
+        key = in_pages(functions, key, pages[0], op.page.value.data)
     product = query @ functions.arrays.xp.swapaxes(key, -1, -2)
     return (functions.over_space(op.scale.value.data * product),)
 
@@ -33,6 +36,8 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     last = None if op.last is None else args[-1]
     scores = seen_columns(functions, functions.over_space(args[0]), first, last, causal=op.causal is not None)
     value = functions.read(args[1])
+    if (page := kernel.score.page) is not None:
+        value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)
     empty = 0.0 if op.nan_rows is None else math.nan
     result = attended(functions, scores, value, op.value.type, causal=False, empty=empty)
     functions.begin(kernel.results_space)

@@ -100,6 +100,7 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kTileRows = {tile.rows};",
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
+                    "static constexpr int kPage = 0;",
                     f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
                     *self.score_constants(self.kernel.score, node),
                 ],

@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,
     AttentionOp,
     GradientOp,
+    PagedAttentionOp,
     ScoredAttentionOp,
     ScoresOp,
     Wanted,
@@ -125,9 +126,12 @@ def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
     return (x - mean) / machine.arrays.xp.sqrt(spread + eps)
 
 
+_Scored = AttentionOp | AttentionLogSumExpOp | GradientOp | PagedAttentionOp
+
+
 def _masked_scores(
     machine: Machine,
-    op: AttentionOp | AttentionLogSumExpOp | GradientOp,
+    op: _Scored,
     q: Any,
     k: Any,
     masks: Sequence[Any],
@@ -207,6 +211,23 @@ def gradient_of(
     return machine.arrays.reduce("sum", given, (*range(leading), *repeated)).reshape(shape)
 
 
+def _paged_attention(machine: Machine, op: PagedAttentionOp, values: tuple[Any, ...]) -> Any:
+    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
+    k, v = (in_pages(machine, x, values[3], op.page.value.data) for x in (k, v))
+    scores = _masked_scores(machine, op, q, k, values[4:])
+    return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
+
+
+def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
+    """Return the rows `[B, .., N * page, D]` of each sequence's pages; `rows` has those of all pages."""
+    xp = machine.arrays.xp
+    table: list[list[float]] = pages.reshape((pages.shape[0], pages.shape[-1])).tolist()
+    numbers = [[int(n) * page + i for n in row for i in range(page)] for row in table]
+    if any(not 0 <= i < int(rows.shape[-2]) for row in numbers for i in row):
+        raise ValueError(f"MU6024: a table names a page that is none of {int(rows.shape[-2]) // page}")
+    return xp.stack([rows[..., row, :] for row in numbers])
+
+
 def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:
     q, k = (machine.factor(op, o, x) for o, x in zip(op.operands, values, strict=True))
     return q @ machine.arrays.xp.swapaxes(k, -1, -2)
@@ -240,6 +261,7 @@ MEANINGS: dict[type[Operation], Meaning] = {
     AttentionOp: lambda m, op, v: _attention(m, op, v),
     ScoresOp: lambda m, op, v: _scores(m, op, v),
     ScoredAttentionOp: lambda m, op, v: _scored_attention(m, op, v),
+    PagedAttentionOp: lambda m, op, v: _paged_attention(m, op, v),
     AttentionLogSumExpOp: lambda m, op, v: _attention_sums(m, op, v),
     AttentionGradientOp: lambda m, op, v: _gradient(m, op, v),
     AttentionBackwardOp: lambda m, op, v: _gradient(m, op, v),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, UnitAttr, f32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_attr_definition,
@@ -20,14 +20,15 @@ from xdsl.irdl import (
 )
 
 from mucc.dialects.mu import tensor_rules
-from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
 from mucc.dialects.mu.ops.elementwise import CastOp, MulOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
 from mucc.dialects.mu.syntax import WordAttr
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.library.extents import multiply
 
 
 @irdl_op_definition
@@ -130,6 +131,55 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
 
     def inferred(self) -> Attribute:
         return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
+
+
+@irdl_op_definition
+class PagedAttentionOp(InferredOp, AnchorOp):
+    """`mu.attention` whose keys and values lie in pages, which a table names for each sequence.
+
+    Keys `[.., R, D]` and values `[.., R, E]` have the rows of all pages, `page` each, and no axis of
+    sequences. The table `[B, 1, .., N]` of s32 has N pages for each index of the first axis of queries.
+    """
+
+    name = "mu.paged_attention"
+    STAGE: ClassVar[str] = "attention"
+
+    page = prop_def(IntegerAttr)
+    scale = opt_prop_def(FloatAttr)
+    causal = opt_prop_def(UnitAttr)
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+    value = operand_def(TensorType)
+    pages = operand_def(TensorType)
+    mask = opt_operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$query `,` $key `,` $value `pages` $pages `of` $page (`mask` $mask^)? (`scale` $scale^)? "
+        "(`causal` $causal^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(self, op: AttentionOp, key: SSAValue, value: SSAValue, pages: SSAValue, page: int):
+        """Compute what `op` does, of keys and values in pages."""
+        properties = {"page": integer(page), "scale": op.scale, "causal": op.causal}
+        masks = [] if op.mask is None else [op.mask]
+        super().__init__(
+            operands=[op.query, key, value, pages, masks],
+            result_types=[op.result.type],
+            properties=properties,
+        )
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
+
+    @property
+    def columns(self) -> Dim:
+        """The number of keys of a sequence."""
+        return multiply([Shaped.of(self.pages.type).dims[-1], self.page.value.data])
+
+    def inferred(self) -> Attribute:
+        query, value = Shaped.of(self.query.type), Shaped.of(self.value.type)
+        return TensorType.of((*query.dims[:-1], value.dims[-1]), query.element_type)
 
 
 @irdl_op_definition
@@ -277,7 +327,7 @@ class AttentionBackwardOp(GradientOp, AnchorOp):
 
 
 def row_sums(gradient: SSAValue, result: SSAValue) -> list[Operation]:
-    """Return the operations that sum gradient times result over columns; the last one has the sums, in f32."""
+    """Return the operations that sum gradient times result over columns, the last one in f32."""
     casts = [CastOp(v, f32) for v in (gradient, result)]
     product = MulOp(casts[0].result, casts[1].result)
     return [*casts, product, ReduceOp("sum", product.result, [len(Shaped.of(result.type).dims) - 1])]
@@ -305,7 +355,7 @@ def _given(op: GradientOp) -> tuple[object, ...]:
 
 OPERATIONS = (
     *(AttentionOp, ScoresOp, ScoredAttentionOp),
-    *(AttentionLogSumExpOp, AttentionGradientOp, AttentionBackwardOp),
+    *(PagedAttentionOp, AttentionLogSumExpOp, AttentionGradientOp, AttentionBackwardOp),
 )
 ATTRIBUTES = (WantedAttr,)
 

@@ -116,10 +116,19 @@ struct Columns {
   int first, end;
 };
 
+// How many columns there are: keys, or those of a sequence's pages.
+template <class Work>
+MUCC_DEVICE int64_t columns_of(Work const& work) {
+  if constexpr (Work::kPage > 0)
+    return work.pages.table.count * Work::kPage;
+  else
+    return work.key.count;
+}
+
 // The columns that the row of a position sees.
 template <class Work, class P>
 MUCC_DEVICE Columns columns_of_row(Work const& work, P const& position) {
-  Columns seen{0, int(work.key.count)};
+  Columns seen{0, int(columns_of(work))};
   if constexpr (Work::kCausal) {
     int const row = position.at[Work::kRank - 2];
     seen.end = row < seen.end ? row + 1 : seen.end;
@@ -167,7 +176,7 @@ MUCC_DEVICE Steps steps_of(Columns const& any) {
 template <bool kMasked, int kBlocks, class Work, class P>
 MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner, float (&c)[4 * kBlocks]) {
   constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
-  int const rows = int(work.query.count), columns = int(work.key.count);
+  int const rows = int(work.query.count), columns = int(columns_of(work));
   P at[2] = {position, position};
   Columns seen[2];
 #pragma unroll
