@@ -47,7 +47,7 @@ def reference(torch: Any, case: Case, inputs: Sequence[Any]) -> tuple[Any, Any]:
     for b, h in _heads(case):
         for n, (queries, keys, values) in enumerate(_by_query(case, (q[b, h], k[b, h], v[b, h]))):
             scores = _scores(torch, case, queries.float(), keys.float())
-            _by_query(case, (sums[b, h],), 1)[n][0].copy_(scores.logsumexp(-1))
+            _by_query(case, (sums[b, h],))[n][0].copy_(scores.logsumexp(-1))
             _by_query(case, (result[b, h],))[n][0].copy_(scores.softmax(-1) @ values.float())
     return result, sums
 
@@ -60,7 +60,7 @@ def _scores(torch: Any, case: Case, queries: Any, keys: Any) -> Any:
     return scores
 
 
-def _by_query(case: Case, tensors: Sequence[Any], rank: int = 2) -> list[tuple[Any, ...]]:
+def _by_query(case: Case, tensors: Sequence[Any]) -> list[tuple[Any, ...]]:
     """Return tensors of each head of queries that shares a head of keys."""
     if not case.is_grouped:
         return [tuple(tensors)]

@@ -16,6 +16,7 @@ KINDS = {
     "causal": "attention(q, k, v, causal=on)",
     "gqa": "attention(q, k, v, causal=on)",
     "decode": "attention(q, k, v)",
+    "paged": "attention(q, ks, vs)",
     "window": f"attention(q, k, v, mask=j <= i and i - j < {WINDOW})",
     "alibi": "attention(q, k, v, mask=slope[:, None, None] * (j - i), causal=on)",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
@@ -23,8 +24,12 @@ KINDS = {
 """The result of each kind, over queries q, keys k and values v, indices i and j."""
 
 INDEXED = ("window", "alibi")
-SDPA = ("full", "causal", "gqa", "decode")
-"""What `scaled_dot_product_attention` computes without a mask in memory."""
+SDPA = ("full", "causal", "gqa", "decode", "paged")
+"""What `scaled_dot_product_attention` computes without a mask in memory; of pages, it has keys that follow
+each other."""
+
+PAGE = 64
+"""Keys of a page."""
 
 FLEX = ("window", "alibi", "softcap")
 """What only FlexAttention computes."""
@@ -55,7 +60,7 @@ class Case:
     @property
     def is_grouped(self) -> bool:
         """Whether the program has an axis of queries that share keys."""
-        return self.kind in ("gqa", "decode", "backward_gqa")
+        return self.kind in ("gqa", "decode", "paged", "backward_gqa")
 
     @property
     def is_backward(self) -> bool:
@@ -69,7 +74,7 @@ class Case:
 
     @property
     def kernel(self) -> str:
-        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.kind == "decode" else "")
+        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.kind in ("decode", "paged") else "")
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -85,6 +90,8 @@ class Case:
         """The program, whose extents are open but for those of a head."""
         if self.is_backward:
             return text_of(self)
+        if self.kind == "paged":
+            return self._paged_text
         rows = "1" if self.kind == "decode" else "S"
         group = f"{self.groups}" if self.kind == "decode" else "G"
         lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
@@ -100,6 +107,28 @@ class Case:
                 f") -> {of_query} {{",
                 *(indices if self.kind in INDEXED else []),
                 f"    return {result}",
+                "}",
+                "",
+            ]
+        )
+
+    @property
+    def _paged_text(self) -> str:
+        """The program of one query for each sequence, whose keys and values lie in pages."""
+        of_query = f"bf16[B, {self.heads}, {self.groups}, 1, {self.width}]"
+        pool = f"bf16[P, {PAGE}, {self.heads}, {self.width}]"
+
+        def rows(name: str) -> str:
+            gathered = f"reshape(gather({name}, table), (B, N*{PAGE}, {self.heads}, {self.width}))"
+            return f"    {name}s = permute({gathered}, (0, 2, 1, 3))[:, :, None]"
+
+        return "\n".join(
+            [
+                f"kernel {self.kernel}[B, P, N](",
+                f"    q: {of_query}, k: {pool}, v: {pool}, table: s32[B, N]",
+                f") -> {of_query} {{",
+                *map(rows, "kv"),
+                f"    return {KINDS[self.kind]}",
                 "}",
                 "",
             ]
@@ -149,6 +178,12 @@ def _decode() -> Iterator[Case]:
                     yield case
 
 
+def _paged() -> Iterator[Case]:
+    for batch in (1, 16, 64):
+        for keys in (4096, 16384, 32768):
+            yield Case("paged", 128, batch, 8, 8, 1, keys)
+
+
 def _backward() -> Iterator[Case]:
     for kind in ("full", "causal", "gqa"):
         for width in (64, 96, 128):
@@ -158,4 +193,4 @@ def _backward() -> Iterator[Case]:
                 yield Case(f"backward_{kind}", width, batch, heads // groups, groups, length, length)
 
 
-CASES: tuple[Case, ...] = (*_prefill(), *_decode(), *_backward())
+CASES: tuple[Case, ...] = (*_prefill(), *_decode(), *_paged(), *_backward())

@@ -58,6 +58,8 @@ class Form:
     """What rows without a key get."""
     adds: bool = False
     """Whether the tensor x is added to the result."""
+    page: int = 0
+    """How many keys a page has; 0 where keys follow each other."""
     gives: str = "result"
     """What is computed: the `result`, with `sums` the log-sum-exp too, or `gradients` of all operands."""
 
@@ -66,11 +68,36 @@ class Form:
         return self.kernel
 
     @property
+    def _paged_text(self) -> str:
+        """The program, whose keys and values lie in pages."""
+        query, pool = (
+            f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in (f"{self.lead[0]}, 1", f"P, {self.page}, H")
+        )
+
+        def rows(name: str) -> str:
+            gathered = f"reshape(gather({name}, table), (B, N*{self.page}, H, {self.widths[0]}))"
+            return f"permute({gathered}, (0, 2, 1, 3))[:, :, None]"
+
+        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", f"{rows('k')}, {rows('v')}")
+        return "\n".join(
+            [
+                f"kernel {self.kernel}[B, H, P, N](",
+                f"    q: {query}, k: {pool}, v: {pool}, table: s32[B, N], {self.more}",
+                f") -> {query} {{",
+                f"    return {result}",
+                "}",
+                "",
+            ]
+        )
+
+    @property
     def stem(self) -> str:
         return self.kernel
 
     @property
     def text(self) -> str:
+        if self.page:
+            return self._paged_text
         of_query, of_key = self.lead
         rows, (wide, result) = ("1" if self.few else "S"), self.widths
         q, k, v = (
@@ -260,6 +287,28 @@ FORMS = (
         lead=("B, H, 4", "B, H, 1"),
         few=True,
     ),
+    Form(
+        "paged16",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+        page=16,
+    ),
+    Form(
+        "paged64",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+        page=64,
+    ),
 )
 
 
@@ -270,6 +319,8 @@ class Call:
         self.torch, self.form = torch, form
         self.queries = 1 if form.few else round(math.exp(rng.uniform(0, math.log(longest))))
         self.keys = round(math.exp(rng.uniform(0, math.log(longest))))
+        if form.page:
+            self.keys = -(-self.keys // form.page) * form.page
         room = max(1, SCORES // (self.queries * self.keys))
         self.sizes = {name: rng.randint(1, 3) for name in "BHG"}
         while math.prod(self.sizes.values()) > room:
@@ -280,6 +331,22 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.form.key} {self.sizes} queries {self.queries} keys {self.keys} times {self.by}"
+
+    @property
+    def given(self) -> list[Any]:
+        """What the kernel is called with besides outputs: keys and values may lie in pages."""
+        q, k, v = self.inputs
+        if not (page := self.form.page):
+            return [q, k, v, *self.more.values()]
+        torch, count = self.torch, k.shape[0] * (self.keys // page)
+        order = torch.randperm(count + 3, device="cuda")[:count]
+        pools: list[Any] = []
+        for x in (k, v):
+            by_page = x.reshape(*x.shape[:2], -1, page, x.shape[-1]).permute(0, 2, 3, 1, 4)
+            pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device="cuda", dtype=x.dtype)
+            pool[order] = by_page.reshape(count, *by_page.shape[2:])
+            pools.append(pool)
+        return [q, *pools, order.reshape(k.shape[0], -1).to(torch.int32), *self.more.values()]
 
     @property
     def dtype(self) -> Any:
@@ -348,7 +415,7 @@ class Call:
         exact, rounded = self.expected()
         out = self._filled(exact.shape, self.dtype)
         if self.form.gives == "result":
-            kernel(*self.inputs, *self.more.values(), out=out)
+            kernel(*self.given, out=out)
             return _error(out, exact, rounded)
         sums = self._filled(exact.shape[:-1], self.torch.float32)
         kernel(*self.inputs, *self.more.values(), out=(out, sums))
