@@ -74,7 +74,7 @@ def _heads(case: Case) -> Iterator[tuple[int, int]]:
 def exact(torch: Any, case: Case, inputs: Sequence[Any], dy: Any, head: tuple[int, int]) -> list[Any]:
     """Return the gradients of one head of keys in float64."""
     of_queries: list[Any] = []
-    of_keys = [0.0, 0.0]
+    of_keys: list[Any] = [0.0, 0.0]
     for queries, keys, values, gradient in _by_query(case, [x[head].double() for x in (*inputs, dy)]):
         weights = _scores(torch, case, queries, keys).softmax(-1)
         products = gradient @ values.mT
@@ -93,7 +93,7 @@ def errors_of(
     """Return the largest relative Frobenius distance of the three gradients from float64, on some heads."""
     heads = list(_heads(case))
     most = max(1, min(HEADS, (1 << 28) // (case.groups * case.queries * case.keys)))
-    picked = [heads[n] for n in torch.randperm(len(heads))[:most].tolist()]
+    picked: list[tuple[int, int]] = [heads[n] for n in torch.randperm(len(heads))[:most].tolist()]
     found = dict.fromkeys(results, 0.0)
     for head in picked:
         expected = exact(torch, case, inputs, dy, head)

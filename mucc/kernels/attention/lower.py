@@ -43,7 +43,8 @@ class ScoresBody(Body):
         super().__init__(program, stage)
         self.op = op
         query, key = (contiguous_rows(program, stage, v) for v in (op.query, op.key))
-        self.product = ScoreOp(query, key, self._scale(), *self._pages())
+        pages, page = self._pages() or (None, 0)
+        self.product = ScoreOp(query, key, self._scale(), pages, page)
         self.add(self.product, op)
         score = self.product.result
         if isinstance(op, ScoredAttentionOp):
@@ -55,10 +56,10 @@ class ScoresBody(Body):
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
         self.score = self._scaled(score)
 
-    def _pages(self) -> tuple[SSAValue, int] | tuple[()]:
+    def _pages(self) -> tuple[SSAValue, int] | None:
         """Return the table of pages, and how many keys a page has, where keys lie in pages."""
         if not isinstance(op := self.op, PagedAttentionOp):
-            return ()
+            return None
         dims = Shaped.of(op.pages.type).dims
         access = self.program.at(through_views(op.pages, identity(dims), self.stage))
         return build_view(access, len(dims), self.program.block), op.page.value.data

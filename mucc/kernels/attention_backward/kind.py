@@ -46,8 +46,9 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
         return isinstance(anchor, AttentionBackwardOp) and takes_gradient(anchor, target)
 
     def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
-        beside = isinstance(anchor, AttentionBackwardOp) and anchor.is_beside(op)
-        return beside and isinstance(op, AttentionBackwardOp) and anchor.of != op.of
+        if not isinstance(anchor, AttentionBackwardOp) or not isinstance(op, AttentionBackwardOp):
+            return False
+        return anchor.is_beside(op)
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         assert isinstance(anchor, AttentionBackwardOp)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f32
@@ -18,6 +17,7 @@ from xdsl.irdl import (
     opt_prop_def,
     prop_def,
 )
+from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
@@ -292,7 +292,7 @@ class GradientOp(InferredOp, ABC):
 
     def is_beside(self, op: Operation) -> bool:
         """Whether another gradient is that of the same attention."""
-        return type(op) is type(self) and isinstance(op, GradientOp) and _given(self) == _given(op)
+        return isinstance(op, GradientOp) and op.name == self.name and _given(self) == _given(op)
 
 
 @irdl_op_definition
