@@ -6,7 +6,7 @@ import pytest
 from on_host import Program, run
 
 from mucc.compiler.driver import compile_text
-from mucc.diagnostics.core import Source
+from mucc.diagnostics.core import DiagnosticError, Source
 
 
 def _kernel(
@@ -50,3 +50,35 @@ def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths
     sizes = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
     dims = {d: sizes[d] for d in info.dims}
     run(program, info, dims, seed=3, floats=FLOATS, within=2**-6, align=16)
+
+
+def _text(**types: str) -> str:
+    given = {name: f"f16[{'T' if name in 'kv' else 'S'}, 64]" for name in ("q", "k", "v", "y", "dy")}
+    given["l"] = "f32[S]"
+    parameters = ", ".join(f"{name}: {type}" for name, type in (given | types).items())
+    return f"kernel g[S, T]({parameters}) -> f16[T, 64] {{ return attention_dv(q, k, v, y, l, dy) }}"
+
+
+@pytest.mark.parametrize(
+    "types",
+    [{"l": "f16[S]"}, {"l": "f32[T]"}, {"dy": "f16[T, 64]"}, {"y": "f32[S, 64]"}, {"k": "f16[T, 32]"}],
+    ids=str,
+)
+def test_operands_that_are_not_those_of_attention_are_refused(types: dict[str, str]) -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("k.mcu", _text(**types)))
+    assert [d.code for d in caught.value.diagnostics] == ["MU1103"]
+
+
+OTHERS = {
+    "wide rows": _text(q="f16[S, 192]", k="f16[T, 192]"),
+    "rows of 12 bytes": _text(q="f16[S, 6]", k="f16[T, 6]"),
+    "f32": _text(**{n: f"f32[{'T' if n in 'kv' else 'S'}, 64]" for n in ("q", "k", "v", "y", "dy")}),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_gradients_are_products(name: str) -> None:
+    text = compile_text(Source("k.mcu", OTHERS[name])).emit("cutlass")
+    assert "cutlass.attention_backward" not in text
+    assert "cutlass.gemm" in text
