@@ -27,12 +27,25 @@ MUCC_DEVICE void publish_shared() {
 #endif
 }
 
-MUCC_DEVICE void add_four(float* to, float const* x) {
+// Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
+MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
-  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
+               "cp.async.bulk.commit_group;" ::"l"(to),
+               "r"(from), "r"(4 * kPartFloats)
                : "memory");
-#else
-  for (int i = 0; i < 4; ++i) to[i] += x[i];
+#endif
+}
+// Waits until the copy engine has read what this thread had it add.
+MUCC_DEVICE void await_parts() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+// The threads of a warpgroup meet.
+MUCC_DEVICE void sync_group(int group) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
 #endif
 }
 
@@ -62,8 +75,10 @@ struct Places {
   MUCC_DEVICE uint32_t gradient(int s) const { return query(kQueryStages) + s * kGradientBytes; }
   MUCC_DEVICE uint32_t changes(int s) const { return gradient(kGradientStages) + s * kChangeBytes; }
   MUCC_DEVICE char* at(uint32_t address) const { return dynamic_shared() + (address - shared_address(dynamic_shared())); }
+  // What a warpgroup adds to the gradients of queries.
+  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats; }
   // Of each row its log-sum-exp, then of each row the sum of gradients times results.
-  MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(changes(2))) + s * 2 * kRows; }
+  MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
 };
 
 // Whether blocks see different numbers of queries.
@@ -75,27 +90,16 @@ struct KeyTile {
   unsigned tile, batch;
 };
 
-// Blocks are in sections of leading indices. Of each section the first keys come first: if attention is causal most queries
-// see them. What a section reads stays in L2, unless it has too few blocks for all processors.
+// All tiles of one head come before those of the next, so that what they read stays in L2. Where there are few blocks, and
+// they see different numbers of queries, the first keys of all heads come first: if attention is causal most queries see
+// them.
 template <class Work>
-MUCC_DEVICE KeyTile key_tile(Work const& work, Extents<Work::kRank> const& extents) {
+MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
+  constexpr unsigned kFew = 512;
   unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys), block = blockIdx.x;
-  if constexpr (!kIsRanged<Work>) {
-    return {block % tiles, block / tiles};
-  } else {
-    constexpr unsigned kLeast = 256;
-    unsigned const batches = gridDim.x / tiles;
-    int64_t bytes = work.query.count * 2 * (Work::kWidth + Work::kResultWidth);
-#pragma unroll
-    for (int a = 0; a < Work::kBatch; ++a)
-      if (attention::is_shared<Work>(a)) bytes *= extents.of[a];
-    unsigned section = unsigned((int64_t(16) << 20) / (bytes + 1)), least = (kLeast + tiles - 1) / tiles;
-    if (section < least) section = least;
-    if (section > batches) section = batches;
-    unsigned const first = block / (section * tiles) * section, rest = block - first * tiles;
-    unsigned const width = batches - first < section ? batches - first : section;
-    return {rest / width, first + rest % width};
-  }
+  if (!kIsRanged<Work> || gridDim.x > kFew) return {block % tiles, block / tiles};
+  unsigned const batches = gridDim.x / tiles;
+  return {block / batches, block % batches};
 }
 
 // The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
@@ -431,12 +435,23 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     wait_products<1>();
     hold(c), hold(queries);
     if (partials) {
-      float* const to = partials + (tile * kGroups + group) * kPartFloats + thread * 4;
+      float* const to = partials + (tile * kGroups + group) * kPartFloats;
+#if defined(__CUDA_ARCH__)
+      if (thread == 0) await_parts();
+      sync_group(group);
+      auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) add_four(to + j * 512, queries + 4 * j);
+      for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+      publish_shared();
+      sync_group(group);
+      if (thread == 0) add_part(to, at.part(group));
+#else
+      for (int i = 0; i < 32; ++i) to[i / 4 * 512 + thread * 4 + i % 4] += queries[i];
+#endif
     }
     keeps = 1, place ^= 1, last = s;
   }
+  if (thread == 0) await_parts();
   wait_products<0>();
   hold(keys), hold(values);
   if (!keeps) {

@@ -26,8 +26,8 @@ struct Maps {
 // The gradient of a tile of queries as it is added up: of each warpgroup 64 rows and columns, those of a thread together.
 constexpr int kPartFloats = 64 * 64, kTileFloats = kGroups * kPartFloats;
 
-// Bytes of shared memory: barriers, keys and values, steps of queries and of gradients, two of the gradients of scores, and
-// two numbers of each row of a step.
+// Bytes of shared memory: barriers, keys and values, steps of queries and of gradients, two of the gradients of scores, what
+// is added to the gradients of queries, and two numbers of each row of a step.
 constexpr int kBarrierBytes = 1024;
 template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
@@ -35,7 +35,7 @@ MUCC_BOTH constexpr int shared_bytes() {
   constexpr int kRow = 128;
   return kBarrierBytes + kRow * kKeys * (kChunks + kResultChunks) +
          kRow * Op::kTileRows * (Op::kQueryStages * kChunks + Op::kGradientStages * kResultChunks) +
-         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 8 * Op::kQueryStages * Op::kTileRows + 1024;
+         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 4 * kTileFloats + 8 * Op::kQueryStages * Op::kTileRows + 1024;
 }
 
 }  // namespace mucc::attention_backward
