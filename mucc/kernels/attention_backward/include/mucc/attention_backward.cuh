@@ -420,13 +420,23 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     query.advance(), gradient.advance();
     more = walk.advance(work, extents);
     if (more) await(at.query_full(query.place), query.parity);
-    if constexpr (!kKeepsWeights) wait_products<0>();  // weights are in the registers until they are multiplied
-    // The products of the next queries with keys; behind the last ones any will do.
-    begin_products();
-    multiply_keys(more ? query.place : s);
-    publish_shared();
-    sync_groups(1);
-    wait_products<1>();
+    // The products of the next queries with keys; behind the last ones any will do. They begin before the warpgroups meet,
+    // unless weights are still in the registers.
+    auto multiply_next = [&] {
+      begin_products();
+      multiply_keys(more ? query.place : s);
+    };
+    if constexpr (kKeepsWeights) {
+      multiply_next();
+      publish_shared();
+      sync_groups(1);
+      wait_products<1>();
+    } else {
+      wait_products<0>();
+      publish_shared();
+      sync_groups(1);
+      multiply_next();
+    }
     hold(values);
     release(at.gradient_empty(g));
     begin_products();
