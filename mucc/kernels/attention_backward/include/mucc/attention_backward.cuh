@@ -27,6 +27,28 @@ MUCC_DEVICE void publish_shared() {
 #endif
 }
 
+MUCC_BOTH constexpr bool on_device() {
+#if defined(__CUDA_ARCH__)
+  return true;
+#else
+  return false;
+#endif
+}
+
+MUCC_DEVICE void add_four(float* to, float const* x) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]),
+               "f"(x[3])
+               : "memory");
+#else
+  for (int i = 0; i < 4; ++i) to[i] += x[i];
+#endif
+}
+
+// Whether the copy engine adds to the gradients of queries; otherwise threads do.
+template <class Work>
+inline constexpr bool kAddsByEngine = on_device() && (Work::kTileRows == 64 ? true : true);
+
 // Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
@@ -446,22 +468,23 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     hold(c), hold(queries);
     if (partials) {
       float* const to = partials + (tile * kGroups + group) * kPartFloats;
-#if defined(__CUDA_ARCH__)
-      if (thread == 0) await_parts();
-      sync_group(group);
-      auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
+      if constexpr (kAddsByEngine<Work>) {
+        if (thread == 0) await_parts();
+        sync_group(group);
+        auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
-      publish_shared();
-      sync_group(group);
-      if (thread == 0) add_part(to, at.part(group));
-#else
-      for (int i = 0; i < 32; ++i) to[i / 4 * 512 + thread * 4 + i % 4] += queries[i];
-#endif
+        for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+        publish_shared();
+        sync_group(group);
+        if (thread == 0) add_part(to, at.part(group));
+      } else {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
+      }
     }
     keeps = 1, place ^= 1, last = s;
   }
-  if (thread == 0) await_parts();
+  if (kAddsByEngine<Work> && thread == 0) await_parts();
   wait_products<0>();
   hold(keys), hold(values);
   if (!keeps) {
