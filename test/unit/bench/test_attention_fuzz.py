@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.attention.fuzz import FORMS, Form
+from bench.attention.forms import FORMS, Form
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.core import Source
 
