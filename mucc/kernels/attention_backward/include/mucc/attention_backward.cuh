@@ -47,7 +47,7 @@ MUCC_DEVICE void add_four(float* to, float const* x) {
 
 // Whether the copy engine adds to the gradients of queries; otherwise threads do.
 template <class Work>
-inline constexpr bool kAddsByEngine = on_device() && (Work::kTileRows == 64 ? false : false);
+inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
 
 // Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
