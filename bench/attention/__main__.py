@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.attention.cases import CASES, SDPA, Case
+from bench.attention.cases import CASES, FLEX, Case
 from bench.attention.measuring import measure
 from bench.common import run_main
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
@@ -31,9 +31,11 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "attention.not_measured": sum("mucc_ms" not in row for row in rows),
     }
     parts = {
-        "over_best_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in SDPA[:-1]],
-        "over_flex": [r["over"] for r in good if "over" in r and r["kind"] not in SDPA],
+        "over_best_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full", "causal", "gqa")],
+        "over_flex": [r["over"] for r in good if "over" in r and r["kind"] in FLEX],
         "decode_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "decode"],
+        "paged_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "paged"],
+        "backward_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].startswith("backward")],
         "decode_over_copy": [r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE],
     }
     for name, values in parts.items():

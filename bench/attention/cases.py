@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench.attention.backward import text_of
+
 WINDOW = 1024
 CAP = 50.0
 
@@ -14,6 +16,7 @@ KINDS = {
     "causal": "attention(q, k, v, causal=on)",
     "gqa": "attention(q, k, v, causal=on)",
     "decode": "attention(q, k, v)",
+    "paged": "attention(q, ks, vs)",
     "window": f"attention(q, k, v, mask=j <= i and i - j < {WINDOW})",
     "alibi": "attention(q, k, v, mask=slope[:, None, None] * (j - i), causal=on)",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
@@ -21,8 +24,15 @@ KINDS = {
 """The result of each kind, over queries q, keys k and values v, indices i and j."""
 
 INDEXED = ("window", "alibi")
-SDPA = ("full", "causal", "gqa", "decode")
-"""What `scaled_dot_product_attention` computes without a mask in memory. FlexAttention has the others."""
+SDPA = ("full", "causal", "gqa", "decode", "paged")
+"""What `scaled_dot_product_attention` computes without a mask in memory; of pages, it has keys that follow
+each other."""
+
+PAGE = 64
+"""Keys of a page."""
+
+FLEX = ("window", "alibi", "softcap")
+"""What only FlexAttention computes."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +60,21 @@ class Case:
     @property
     def is_grouped(self) -> bool:
         """Whether the program has an axis of queries that share keys."""
-        return self.kind in ("gqa", "decode")
+        return self.kind in ("gqa", "decode", "paged", "backward_gqa")
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether gradients are computed."""
+        return self.kind.startswith("backward_")
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether rows see no later columns."""
+        return self.kind in ("causal", "gqa", "alibi", "window", "backward_causal", "backward_gqa")
 
     @property
     def kernel(self) -> str:
-        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.kind == "decode" else "")
+        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.kind in ("decode", "paged") else "")
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -68,6 +88,10 @@ class Case:
     @property
     def text(self) -> str:
         """The program, whose extents are open but for those of a head."""
+        if self.is_backward:
+            return text_of(self)
+        if self.kind == "paged":
+            return self._paged_text
         rows = "1" if self.kind == "decode" else "S"
         group = f"{self.groups}" if self.kind == "decode" else "G"
         lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
@@ -89,11 +113,33 @@ class Case:
         )
 
     @property
+    def _paged_text(self) -> str:
+        """The program of one query for each sequence, whose keys and values lie in pages."""
+        of_query = f"bf16[B, {self.heads}, {self.groups}, 1, {self.width}]"
+        pool = f"bf16[P, {PAGE}, {self.heads}, {self.width}]"
+
+        def rows(name: str) -> str:
+            gathered = f"reshape(gather({name}, table), (B, N*{PAGE}, {self.heads}, {self.width}))"
+            return f"    {name}s = permute({gathered}, (0, 2, 1, 3))[:, :, None]"
+
+        return "\n".join(
+            [
+                f"kernel {self.kernel}[B, P, N](",
+                f"    q: {of_query}, k: {pool}, v: {pool}, table: s32[B, N]",
+                f") -> {of_query} {{",
+                *map(rows, "kv"),
+                f"    return {KINDS[self.kind]}",
+                "}",
+                "",
+            ]
+        )
+
+    @property
     def pairs(self) -> int:
         """How many scores of a head count: those that a mask leaves."""
         n = self.queries
         match self.kind:
-            case "causal" | "gqa" | "alibi":
+            case "causal" | "gqa" | "alibi" | "backward_causal" | "backward_gqa":
                 return n * (n + 1) // 2
             case "window":
                 seen = min(n, WINDOW)
@@ -132,4 +178,19 @@ def _decode() -> Iterator[Case]:
                     yield case
 
 
-CASES: tuple[Case, ...] = (*_prefill(), *_decode())
+def _paged() -> Iterator[Case]:
+    for batch in (1, 16, 64):
+        for keys in (4096, 16384, 32768):
+            yield Case("paged", 128, batch, 8, 8, 1, keys)
+
+
+def _backward() -> Iterator[Case]:
+    for kind in ("full", "causal", "gqa"):
+        for width in (64, 96, 128):
+            for length in (512, 1024, 2048, 4096, 8192, 16384):
+                batch, heads = max(1, 16384 // length), max(8, 2048 // width)
+                groups = 8 if kind == "gqa" else 1
+                yield Case(f"backward_{kind}", width, batch, heads // groups, groups, length, length)
+
+
+CASES: tuple[Case, ...] = (*_prefill(), *_decode(), *_paged(), *_backward())

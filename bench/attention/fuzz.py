@@ -13,11 +13,12 @@ import argparse
 import importlib
 import math
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.attention.forms import FORMS, Form
 from bench.common import at_least_one, run_main
 from bench.runner import Options, build_problems, loaded
 
@@ -29,149 +30,11 @@ SLACK = 1.5
 FLOOR = 2.0**-11
 """A relative error that is always good: scores have those of f32."""
 
-Score = Callable[[Any, Any, Any, dict[str, Any]], Any]
-"""Computes scores of scaled products, indices of rows and columns, and further tensors, all in float64."""
+ROUNDOFF = 2.0**-20
+"""An error of gradients, relative to sums of the sizes of their parts, that is good."""
 
-
-@dataclass(frozen=True)
-class Form:
-    """A program: its text, the type and widths of its operands, and how scores are computed."""
-
-    kernel: str
-    dtype: str
-    widths: tuple[int, int]
-    result: str
-    score: Score = lambda x, i, j, more: x
-    more: str = ""
-    """Parameters besides q, k and v."""
-    lead: tuple[str, str] = ("B, H", "B, H")
-    few: bool = False
-    """Whether there is one query."""
-    empty: float = 0.0
-    """What rows without a key get."""
-    adds: bool = False
-    """Whether the tensor x is added to the result."""
-
-    @property
-    def key(self) -> str:
-        return self.kernel
-
-    @property
-    def stem(self) -> str:
-        return self.kernel
-
-    @property
-    def text(self) -> str:
-        of_query, of_key = self.lead
-        rows, (wide, result) = ("1" if self.few else "S"), self.widths
-        q, k, v = (
-            f"{self.dtype}[{lead}, {n}, {w}]"
-            for lead, n, w in ((of_query, rows, wide), (of_key, "T", wide), (of_key, "T", result))
-        )
-        out = f"{self.dtype}[{of_query}, {rows}, {result}]"
-        more = f", {self.more}" if self.more else ""
-        dims = ", ".join(
-            [*dict.fromkeys(d for d in of_query.split(", ") if d.isalpha()), *rows.strip("1"), "T"]
-        )
-        indices = [
-            f"    {n} = iota(({rows}, T), axis={a})" for a, n in enumerate("ij") if f" {n} " in self.result
-        ]
-        lines = [f"kernel {self.kernel}[{dims}](q: {q}, k: {k}, v: {v}{more}) -> {out} {{"]
-        return "\n".join([*lines, *indices, f"    return {self.result}", "}", ""])
-
-
-def _where(seen: Any, x: Any) -> Any:
-    return x.masked_fill(~seen, -math.inf)
-
-
-def _lengths(more: dict[str, Any], x: Any) -> Any:
-    return more["n"].reshape(-1, *[1] * (x.ndim - 1))
-
-
-FORMS = (
-    Form("full64", "bf16", (64, 64), "attention(q, k, v)"),
-    Form("full128", "f16", (128, 64), "attention(q, k, v)"),
-    Form("full96", "bf16", (96, 96), "attention(q, k, v)"),
-    Form("added", "bf16", (64, 64), "attention(q, k, v) + x", more="x: bf16[B, H, S, 64]", adds=True),
-    Form("causal64", "bf16", (64, 64), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
-    Form(
-        "causal128", "f16", (128, 128), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)
-    ),
-    Form("causal40", "f16", (40, 24), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
-    Form(
-        "grouped256",
-        "bf16",
-        (256, 256),
-        "attention(q, k, v, causal=on)",
-        lambda x, i, j, m: _where(j <= i, x),
-        lead=("B, H, G", "B, H, 1"),
-    ),
-    Form(
-        "window",
-        "bf16",
-        (64, 64),
-        "attention(q, k, v, mask= j <= i and i - j < 100)",
-        lambda x, i, j, m: _where((j <= i) & (i - j < 100), x),
-    ),
-    Form(
-        "band",
-        "f16",
-        (96, 96),
-        "attention(q, k, v, mask= j - i < 70 and i - j < 30)",
-        lambda x, i, j, m: _where((j - i < 70) & (i - j < 30), x),
-    ),
-    Form(
-        "alibi",
-        "bf16",
-        (64, 64),
-        "attention(q, k, v, mask=slope[:, None, None] * ( j - i ), causal=on)",
-        lambda x, i, j, m: _where(j <= i, x + m["slope"][:, None, None] * (j - i)),
-        more="slope: f32[H]",
-    ),
-    Form(
-        "capped",
-        "f16",
-        (128, 128),
-        f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {128**-0.5} / 20) * 20) @ v",
-        lambda x, i, j, m: (x / 20).tanh() * 20,
-    ),
-    Form(
-        "kept",
-        "bf16",
-        (64, 64),
-        "attention(q, k, v, mask=m > 0)",
-        lambda x, i, j, m: _where(m["m"] > 0, x),
-        more="m: s8[B, 1, S, T]",
-    ),
-    Form(
-        "biased",
-        "f16",
-        (64, 64),
-        "attention(q, k, v, mask=b)",
-        lambda x, i, j, m: x + m["b"],
-        more="b: f32[S, T]",
-    ),
-    Form(
-        "lengths",
-        "f16",
-        (128, 128),
-        "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
-        lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
-        more="n: s32[B]",
-    ),
-    Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
-    Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),
-    Form(
-        "cached",
-        "bf16",
-        (128, 128),
-        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        lambda x, i, j, m: _where(j < _lengths(m, x), x),
-        more="n: s32[B]",
-        lead=("B, H, 4", "B, H, 1"),
-        few=True,
-    ),
-)
+SUMS_FLOOR = 1e-5
+"""An error of log-sum-exps, relative to their size and 1, that is good."""
 
 
 class Call:
@@ -181,6 +44,8 @@ class Call:
         self.torch, self.form = torch, form
         self.queries = 1 if form.few else round(math.exp(rng.uniform(0, math.log(longest))))
         self.keys = round(math.exp(rng.uniform(0, math.log(longest))))
+        if form.page:
+            self.keys = -(-self.keys // form.page) * form.page
         room = max(1, SCORES // (self.queries * self.keys))
         self.sizes = {name: rng.randint(1, 3) for name in "BHG"}
         while math.prod(self.sizes.values()) > room:
@@ -191,6 +56,22 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.form.key} {self.sizes} queries {self.queries} keys {self.keys} times {self.by}"
+
+    @property
+    def given(self) -> list[Any]:
+        """What the kernel is called with besides outputs: keys and values may lie in pages."""
+        q, k, v = self.inputs
+        if not (page := self.form.page):
+            return [q, k, v, *self.more.values()]
+        torch, count = self.torch, k.shape[0] * (self.keys // page)
+        order = torch.randperm(count + 3, device="cuda")[:count]
+        pools: list[Any] = []
+        for x in (k, v):
+            by_page = x.reshape(*x.shape[:2], -1, page, x.shape[-1]).permute(0, 2, 3, 1, 4)
+            pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device="cuda", dtype=x.dtype)
+            pool[order] = by_page.reshape(count, *by_page.shape[2:])
+            pools.append(pool)
+        return [q, *pools, order.reshape(k.shape[0], -1).to(torch.int32), *self.more.values()]
 
     @property
     def dtype(self) -> Any:
@@ -230,13 +111,17 @@ class Call:
                 bias[:: rng.randint(1, 9)] = -math.inf
                 return bias
 
-    def expected(self) -> tuple[Any, Any]:
-        """Return the result in float64, and that with weights and results rounded as kernels round them."""
+    def scores(self) -> Any:
+        """Return the scores in float64."""
         torch = self.torch
-        q, k, v = (x.double() for x in self.inputs)
+        q, k = (x.double() for x in self.inputs[:2])
         i, j = (torch.arange(n, device="cuda") for n in (self.queries, self.keys))
         more = {n: x.double() if x.is_floating_point() else x for n, x in self.more.items()}
-        scores = self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
+        return self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
+
+    def expected(self) -> tuple[Any, Any]:
+        """Return the result in float64, and that with weights and results rounded as kernels round them."""
+        v, scores = self.inputs[2].double(), self.scores()
         most = scores.amax(-1, keepdim=True)
         empty = most == -math.inf
         weights = (scores - most.masked_fill(empty, 0.0)).exp()
@@ -244,26 +129,91 @@ class Call:
 
         def result(weights: Any) -> Any:
             mean = (weights @ v / total).masked_fill(empty, self.form.empty)
-            return mean + more["x"] if self.form.adds else mean
+            return mean + self.more["x"].double() if self.form.adds else mean
 
         return result(weights), result(weights.to(self.dtype).double()).to(self.dtype).double()
 
     def error(self, kernel: Any) -> tuple[float, float]:
         """Return the relative error of a result, and how large it may be; infinity where NaN differ."""
-        torch = self.torch
+        if self.form.gives == "gradients":
+            return self._error_of_gradients(kernel)
         exact, rounded = self.expected()
-        out = torch.full(exact.shape, math.nan, device="cuda", dtype=self.dtype)
-        kernel(*self.inputs, *self.more.values(), out=out)
-        found, size = out.double(), max(float(exact.nan_to_num().norm()), 1e-30)
-        if not bool((found.isnan() == exact.isnan()).all()):
-            return math.inf, 0.0
-        distances = [float((x - exact).nan_to_num().norm()) / size for x in (found, rounded)]
-        return distances[0], SLACK * distances[1] + FLOOR
+        out = self._filled(exact.shape, self.dtype)
+        if self.form.gives == "result":
+            kernel(*self.given, out=out)
+            return _error(out, exact, rounded)
+        sums = self._filled(exact.shape[:-1], self.torch.float32)
+        kernel(*self.inputs, *self.more.values(), out=(out, sums))
+        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1))]
+        return max(shares, key=lambda share: share[0] / share[1] if share[1] else math.inf)
+
+    def _filled(self, shape: Any, dtype: Any) -> Any:
+        return self.torch.full(shape, math.nan, device="cuda", dtype=dtype)
+
+    def _error_of_gradients(self, kernel: Any) -> tuple[float, float]:
+        """Compare the gradients of all operands, of a random gradient of the result."""
+        torch = self.torch
+        scores, result = self.scores(), self.expected()[1].nan_to_num()
+        sums = scores.logsumexp(-1)
+        gradient = torch.randn(result.shape, device="cuda").to(self.dtype)
+        outputs = tuple(self._filled(x.shape, self.dtype) for x in self.inputs)
+        y = result.to(self.dtype)
+        kernel(*self.inputs, *self.more.values(), y, sums.float(), gradient, out=outputs)
+        shift = sums.masked_fill(sums == -math.inf, math.inf)[..., None]
+        weights = (scores - shift).exp()
+        found = (0.0, 1.0)
+        exact = self._gradients(weights, y, gradient, lambda x: x)
+        rounded = self._gradients(weights, y, gradient, lambda x: x.to(self.dtype).double())
+        # What cancels leaves what roundings of f32 are of the parts.
+        parts = self._gradients(weights, y.abs(), gradient.abs(), lambda x: x, whole=True)
+        for own, right, near, part in zip(outputs, exact, rounded, parts, strict=True):
+            error, most = _error(own, right, near)
+            size = max(float(right.norm()), 1e-30)
+            share = error, most + ROUNDOFF * float(part.norm()) / size
+            found = max(found, share, key=lambda s: s[0] / s[1] if s[1] else math.inf)
+        return found
+
+    def _gradients(
+        self, weights: Any, y: Any, gradient: Any, rounded: Callable[[Any], Any], *, whole: bool = False
+    ) -> list[Any]:
+        """Compute gradients in float64, with what kernels round rounded by a function.
+
+        With `whole` sums of sizes are computed, which nothing cancels in.
+        """
+        q, k, v = (x.abs().double() if whole else x.double() for x in self.inputs)
+        by, dy = 1 / math.sqrt(q.shape[-1]), gradient.double()
+        sums = (dy * y.double()).sum(-1, keepdim=True) * (-1 if whole else 1)
+        if max(self.form.widths) <= 64:  # kernels have no room for weights in f32 then
+            weights = rounded(weights)
+        changes = rounded(weights * (dy @ v.mT - sums))
+        weights = rounded(weights)
+        found = [changes @ k * by, changes.mT @ q * by, weights.mT @ dy]
+        return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self.inputs, strict=True)]
+
+
+def _error(found: Any, exact: Any, rounded: Any) -> tuple[float, float]:
+    """Return a relative error, and how large it may be; infinity where NaN differ."""
+    found, size = found.double(), max(float(exact.nan_to_num().norm()), 1e-30)
+    if not bool((found.isnan() == exact.isnan()).all()):
+        return math.inf, 0.0
+    distances = [float((x - exact).nan_to_num().norm()) / size for x in (found, rounded)]
+    return distances[0], SLACK * distances[1] + FLOOR
+
+
+def _sums_error(found: Any, exact: Any) -> tuple[float, float]:
+    """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32."""
+    empty = exact == -math.inf
+    if not bool(((found == -math.inf) == empty).all()):
+        return math.inf, 0.0
+    exact = exact.masked_fill(empty, 0.0)
+    distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / (1 + exact.abs())
+    return float(distance.max()), SUMS_FLOOR
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.attention.fuzz", description=__doc__)
     parser.add_argument("--calls", type=at_least_one, default=600, help="calls of all programs (600)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="programs such as causal64 that match")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--longest", type=at_least_one, default=LONGEST, help=f"the most queries and keys ({LONGEST})"
@@ -278,21 +228,24 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
     args = parser.parse_args()
     folder = Path(args.output)
-    if not args.run_only and (failed := build_problems(FORMS, folder, Options(args.target, args.jobs, 600))):
+    forms = [form for form in FORMS if re.search(args.only, form.key)]
+    if not forms:
+        raise SystemExit(f"no program matches '{args.only}'")
+    if not args.run_only and (failed := build_problems(forms, folder, Options(args.target, args.jobs, 600))):
         raise SystemExit("\n".join(f"{key}: {error}" for key, error in failed.items()))
-    return 0 if args.build_only else run(folder, args.calls, args.seed, args.longest)
+    return 0 if args.build_only else run(forms, folder, args.calls, args.seed, args.longest)
 
 
-def run(folder: Path, calls: int, seed: int, longest: int) -> int:
+def run(forms: Sequence[Form], folder: Path, calls: int, seed: int, longest: int) -> int:
     """Call the programs in turns; 1 where a result is wrong."""
     torch: Any = importlib.import_module("torch")
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    kernels = {form.key: loaded(form, folder)[0] for form in FORMS}
+    kernels = {form.key: loaded(form, folder)[0] for form in forms}
     wrong = 0
     largest = dict.fromkeys(kernels, 0.0)
     for number in range(calls):
-        form = FORMS[number % len(FORMS)]
+        form = forms[number % len(forms)]
         call = Call(torch, form, rng, longest)
         error, most = call.error(kernels[form.key])
         largest[form.key] = max(largest[form.key], error / most if most else math.inf)

@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench.attention.cases import CAP, SDPA, WINDOW, Case
+from bench.attention.backward import measure_backward
+from bench.attention.cases import CAP, PAGE, SDPA, WINDOW, Case
 from bench.gemm.measure import captured, timed
 
 Values = dict[str, Any]
@@ -127,17 +128,37 @@ def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
     return {"flex": lambda: compiled(q, k, v, **options)}
 
 
+def given_of(torch: Any, case: Case, inputs: Sequence[Any]) -> Sequence[Any]:
+    """Return what the kernel is called with: keys and values as they are, or in pages in a random order."""
+    if case.kind != "paged":
+        return inputs
+    pages = case.batch * (case.keys // PAGE)
+    order = torch.randperm(pages, device=inputs[0].device)
+    pools: list[Any] = []
+    for x in inputs[1:3]:
+        by_page = x.reshape(case.batch, case.heads, case.keys // PAGE, PAGE, case.width).permute(
+            0, 2, 3, 1, 4
+        )
+        pool = torch.empty(pages, *by_page.shape[2:], device=x.device, dtype=x.dtype)
+        pool[order] = by_page.reshape(pages, *by_page.shape[2:])
+        pools.append(pool)
+    return [inputs[0], *pools, order.reshape(case.batch, -1).to(torch.int32)]
+
+
 def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Values:
     """One row: errors, times in ms, rates, and the share of a copy's bandwidth of `copy` bytes per second.
 
     A contender that cannot be run is named in `failed`.
     """
     torch.manual_seed(0)
+    if case.is_backward:
+        return measure_backward(torch, kernel, case, rounds)
     inputs = inputs_of(torch, case)
     result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=torch.bfloat16)
-    kernel(*inputs, out=result)
+    given = given_of(torch, case, inputs)
+    kernel(*given, out=result)
     results, failed = {"mucc": result}, dict[str, str]()
-    calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*inputs, out=result))}
+    calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*given, out=result))}
     rivals = (_sdpa if case.kind in SDPA else _flex)(torch, case, inputs)
     for name, call in rivals.items():
         try:
@@ -155,7 +176,7 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
         **{f"{name}_ms": round(ms, 6) for name, ms in times.items()},
         "tflops": case.flops / times["mucc"] * 1e-9,
     }
-    if case.kind == "decode":
+    if case.kind in ("decode", "paged"):
         row["cache_bytes"] = case.cache_bytes
         row["of_copy"] = case.cache_bytes / times["mucc"] * 1e3 / copy
     if theirs:

@@ -6,7 +6,12 @@ from xdsl.ir import Operation
 
 from mucc.analysis.products import Term, term
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionLogSumExpOp,
+    AttentionOp,
+    GradientOp,
+    ScoredAttentionOp,
+)
 from mucc.dialects.mu.ops.normalisation import NormalizeOp
 from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.random import RandomOp
@@ -58,7 +63,18 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case AttentionOp() | ScoredAttentionOp():
             scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
             special, plain, dims = 1, 4, scores
+        case AttentionLogSumExpOp() | GradientOp() if not _is_shared(op):
+            scores = (*Shaped.of(op.query.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
+            special, plain, dims = 1, 4, scores
         case _:
             return []
     counts = (("special", special), ("fp32", plain))
     return [(unit, term(count, dims)) for unit, count in counts if count]
+
+
+def _is_shared(op: AttentionLogSumExpOp | GradientOp) -> bool:
+    """Whether another operation computes the exponentials of the same scores."""
+    users = (use.operation for use in op.query.uses)
+    if isinstance(op, AttentionLogSumExpOp):
+        return any(op.is_of(other) for other in users)
+    return any(other is not op and op.is_beside(other) and other.is_before_in_block(op) for other in users)

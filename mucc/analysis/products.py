@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Operation
 
-from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionLogSumExpOp,
+    AttentionOp,
+    GradientOp,
+    ScoredAttentionOp,
+    Wanted,
+)
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.rules import is_sparse
@@ -48,6 +54,10 @@ def products(op: Operation) -> list[tuple[str, Term]]:
             return [(unit, term(count, _taken(op)))]
         case AttentionOp() | ScoredAttentionOp():
             return _attention(op)
+        case AttentionLogSumExpOp():
+            return _attention_sums(op)
+        case GradientOp():
+            return _gradients(op)
         case _:
             return []
 
@@ -80,17 +90,45 @@ def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
 
 def _attention(op: AttentionOp | ScoredAttentionOp) -> list[tuple[str, Term]]:
     """Count both products of attention; of square causal attention only the unmasked part."""
-    query, key, value = (_dims(t) for t in (op.query.type, op.key.type, op.value.type))
-    unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
-    rows, columns = query[-2], key[-2]
-    lead = _dims(op.result.type)[:-2]
+    widths = (_dims(op.query.type)[-1], _dims(op.value.type)[-1])
+    causal = isinstance(op, AttentionOp) and op.causal is not None
+    return _pairs(op.query.type, op.key.type, _dims(op.result.type)[:-2], widths, causal)
+
+
+def _attention_sums(op: AttentionLogSumExpOp) -> list[tuple[str, Term]]:
+    """Count the products of scores, which attention of the same scores has already counted."""
+    if any(op.is_of(use.operation) for use in op.query.uses):
+        return []
+    query = op.query.type
+    return _pairs(query, op.key.type, _dims(op.result.type)[:-1], (_dims(query)[-1],), op.causal is not None)
+
+
+def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
+    """Count the products of a gradient of attention.
+
+    Those of queries with keys, and of gradients with values, are counted once for all gradients of one
+    attention.
+    """
+    width, result_width = _dims(op.query.type)[-1], _dims(op.value.type)[-1]
+    widths = [result_width if op.of.data is Wanted.VALUE else width]
+    beside = [o for use in op.gradient.uses if isinstance(o := use.operation, GradientOp) and op.is_beside(o)]
+    others = [o for o in beside if o is not op and o.is_before_in_block(op)]
+    if not others:
+        widths.append(width)
+    if op.of.data is not Wanted.VALUE and all(o.of.data is Wanted.VALUE for o in others):
+        widths.append(result_width)
+    return _pairs(op.query.type, op.key.type, _dims(op.gradient.type)[:-2], widths, op.causal is not None)
+
+
+def _pairs(
+    query: Attribute, key: Attribute, lead: Dims, widths: Sequence[Dim], causal: bool
+) -> list[tuple[str, Term]]:
+    """Count products of so many elements for each pair of a query and a key that it sees."""
+    unit, count = _unit(ComputeAttr.default(query, key).data)
+    rows, columns = _dims(query)[-2], _dims(key)[-2]
     found: list[tuple[str, Term]] = []
-    for inner in (query[-1], value[-1]):
-        if (
-            isinstance(op, ScoredAttentionOp)
-            or op.causal is None
-            or (rows != columns and not (isinstance(rows, int) and isinstance(columns, int)))
-        ):
+    for inner in widths:
+        if not causal or (rows != columns and not (isinstance(rows, int) and isinstance(columns, int))):
             found.append((unit, term(count, (*lead, rows, columns, inner))))
         elif isinstance(rows, int) and isinstance(columns, int):
             seen = sum(min(row + 1, columns) for row in range(rows))

@@ -6,21 +6,24 @@ DEPTH = {"f16": 16, "bf16": 16, "tf32": 8}
 """K of one wgmma instruction by format, in elements: always 32 bytes."""
 
 
-def wgmma(name: str, dtype: str, columns: int, *, from_registers: bool, turned: bool) -> list[str]:
+def wgmma(
+    name: str, dtype: str, columns: int, *, from_registers: bool, turned: bool, left_turned: bool = False
+) -> list[str]:
     """Return a static function that adds a product of 64 rows by `columns` columns to f32 `sum`.
 
     Rows have `DEPTH` elements. The left operand is in registers, or in shared memory as is the right one,
-    whose columns are contiguous where it is `turned`: operands of 16 bits only, as are those in registers.
+    whose columns are contiguous where it is `turned`, as are those of the left one where it is `left_turned`:
+    operands of 16 bits only, as are those in registers.
     With `keeps` of 0 the sum is overwritten.
     """
     depth = DEPTH[dtype]
-    assert depth == 16 or not (from_registers or turned), dtype
+    assert depth == 16 or not (from_registers or turned or left_turned), dtype
     count = columns // 2
     left = "uint32_t const (&a)[4]" if from_registers else "uint64_t a"
     registers = ", ".join(f"%{i}" for i in range(count))
     given = count + (4 if from_registers else 1)
     first = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}" if from_registers else f"%{count}"
-    orders = ["0"] * (not from_registers) + [str(int(turned))] if depth == 16 else []
+    orders = [str(int(left_turned))] * (not from_registers) + [str(int(turned))] if depth == 16 else []
     flags = ", ".join(["1", "1", *orders])
     inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) if from_registers else '"l"(a)'
     outputs = ", ".join(f'"+f"(sum[{i}])' for i in range(count))

@@ -40,18 +40,18 @@ schedule mlp.h for sm_90a {
   parameters, which are arithmetic: [2*N, (K-2)/4] (/ is exact). `where K % 8 == 0, M >= 1` promises.
 * Types: bf16[M, 8], f16, f32[] (tensor of one number), f32 (scalar by value). e4m3, e5m2, s8,
   u8, s32 saturate when stored; s4, u4 (`mucc.pack_s4`) only for parameters; bool only inside expressions.
-  Layouts of parameters: col_major (last two axes swapped), strides(_, 1) (elements, _ = run-time) `w: bf16[N,
-  K] col_major`; sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
+  Layouts of parameters: col_major (last axes swapped), strides(_, 1) (elements, _ = run-time);
+  sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
 
 * `kernel each NAME`: callers give lists, an item per problem.
-* A result must have the declared shape; dtypes are converted.
+* Results have the declared shape; dtypes convert.
 * `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: no types, inlined.
 * `stage h = expr` stores h between two device kernels.
 
 ## Expressions
-* Loosest first: or, and, not, < <= > >= == != (no chains), + -, * / % @, unary -, .T, [...].
-* `a @ b`: [.., M, K] @ [.., K, N], leading axes broadcast. A weight [N, K] is `x @ w.T`; .T (last two axes)
-  is free. bf16 and f16 multiply as they are, f32 in tf32 (more precise: `matmul(a, b, compute=tf32x3)` or
+* Operators and precedence: Python's or and not < > == + - * / % @ .T [...], no chains.
+* `a @ b`: [.., M, K] @ [.., K, N], leading axes broadcast. A weight [N, K] is `x @ w.T`;
+  .T is free. bf16 and f16 multiply as they are, f32 in tf32 (more precise: `matmul(a, b, compute=tf32x3)` or
   f32); sums are f32. e4m3 with e4m3 or e5m2 gives f32, s8 or u8 with either s32: K
   contiguous, scaled as in `(x @ w.T) * sx[:, None] * sw`. bf16, f16 also with s4 and 8-bit weights: `x @
   dequantize(w, s).T`, groups of K by `s: bf16[N, K/128]`. Blocks of e4m3: `matmul(x, w.T, scale_a=sx,
@@ -64,13 +64,13 @@ schedule mlp.h for sm_90a {
 * Inside a stage all is f32; dtypes are for storing. bf16 with f16 or f32 gives f32; `cast(x, bf16)` rounds.
   Conditions: `where(x > 0 and x < 1, a, -inf)`.
 * Often wrong: `sum(x, axis=1, keepdims=on)`, not x.sum, torch., dim, True; max(x, axis=1) reduces,
-  max(x, 1) compares; lists are (M, N), without -1; one value a line: v = topk(x, 4), i = argtopk(x, 4); `//`
-  is a comment; pow(x, 2); `layer_norm(x) * g + b`; reductions give f32: `cast(mean(x, axis=1), bf16) @ w`.
+  max(x, 1) compares; lists are (M, N), without -1; one value a line: v = topk(x, 4), i = argtopk(x, 4); //
+  comments; pow(x, 2); `layer_norm(x) * g + b`; reductions give f32: `cast(mean(x, axis=1), bf16) @ w`.
 
 ## Functions (keywords show defaults; names in a row share parameters)
 {functions}
 
-Reductions drop `axis`, an int or (0, 1). conv, pools: x [N, C, ...], w [O, C/groups,
+Reductions drop `axis`, 1 or (0, 1). conv, pools: x [N, C, ...], w [O, C/groups,
 ...]. No kernel yet: error MU2010.
 
 ## Schedules (optional; defaults are good)
@@ -82,6 +82,9 @@ later builds); mucc f.mcu --explain-schedule --dims M=16; --emit=stages|schedule
 Python: `m =
 mucc.load("f.so"); y, top = m.mlp(x, w1, b, w2, r, 0.5)`, torch tensors.
 """
+
+
+_ATTENTION = "mask=none, causal=off, scale=auto"
 
 
 def card() -> str:
@@ -96,6 +99,9 @@ def card() -> str:
     for function in (f for overloads in FUNCTIONS.values() for f in overloads):
         names_by_params.setdefault(", ".join(p.brief for p in function.params), []).append(function.name)
     functions = "; ".join(f"{' '.join(names)}({params})" for params, names in names_by_params.items())
+    # The keywords of attention are those of each function of its family.
+    first, *others = functions.partition(_ATTENTION)
+    functions = first + others[0] + others[1].replace(_ATTENTION, "...")
     schedules = "\n".join(kind.card().rstrip() for kind in kinds() if kind.has_schedule)
     blocks = _CARD.replace("{functions}", functions).replace("{schedules}", schedules).split("```")
     return "```".join(block if i % 2 else _joined(block) for i, block in enumerate(blocks))

@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 from mucc.diagnostics.core import Span
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops import shape as s
-from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.attention import AttentionGradientOp, AttentionLogSumExpOp, AttentionOp
 from mucc.dialects.mu.ops.contraction import ComputeAttr, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp, TakeAlongOp
@@ -427,16 +427,22 @@ def _normalize(op: NormalizeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     return call("rms_norm" if op.kind.data.value == "rms" else "layer_norm", *operands, **axis, **options)
 
 
-def _attention(op: AttentionOp, operands: Sequence[ast.Expr]) -> ast.Expr:
+def _attention(
+    op: AttentionOp | AttentionLogSumExpOp | AttentionGradientOp, operands: Sequence[ast.Expr]
+) -> ast.Expr:
     options: dict[str, ast.Expr | ast.List] = {}
+    operands = list(operands)
     if op.mask is not None:
-        options["mask"] = operands[3]
+        options["mask"] = operands.pop()
     if op.causal is not None:
         options["causal"] = word("on")
     size = Shaped.of(op.query.type).dims[-1]
     if op.scale is not None and (not isinstance(size, int) or op.scale.value.data != 1 / math.sqrt(size)):
         options["scale"] = number(op.scale.value.data)
-    return call("attention", *operands[:3], **options)
+    if isinstance(op, AttentionGradientOp):
+        gradient, query, key, value, sums, result = operands
+        operands = [query, key, value, result, sums, gradient]
+    return call(op.function, *operands, **options)
 
 
 def _take_along(op: TakeAlongOp, operands: Sequence[ast.Expr]) -> ast.Expr:
@@ -467,6 +473,8 @@ SPELLERS: dict[type[Operation], Speller] = {
     LogSumExpOp: _log_sum,
     NormalizeOp: _normalize,
     AttentionOp: _attention,
+    AttentionLogSumExpOp: _attention,
+    AttentionGradientOp: _attention,
     TakeAlongOp: _take_along,
     VarianceOp: _variance,
     ArgReduceOp: _arg_reduce,

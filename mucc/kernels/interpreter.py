@@ -58,9 +58,13 @@ from mucc.library import extents
 
 @dataclass
 class Buffer:
-    """Memory that launches write to; `value` is None until one has."""
+    """Memory that launches write to; `value` is None until one has.
+
+    `shape` is what others read it with where a launch writes it with other extents.
+    """
 
     value: Any = None
+    shape: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -127,7 +131,7 @@ class CutlassFunctions(MuFunctions):
             return value
         if value.value is None:
             raise ValueError("a tensor is read before a launch has written it")
-        return value.value
+        return value.value if value.shape is None else value.value.reshape(value.shape)
 
     def extents(self, dims: Dims) -> tuple[int, ...]:
         return extents.values(dims, self.sizes)
@@ -158,7 +162,8 @@ class CutlassFunctions(MuFunctions):
 
     @impl(RegroupOp)
     def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
-        if isinstance(args[0], Buffer) and args[0].value is None:
+        if isinstance(buffer := args[0], Buffer) and buffer.value is None:
+            buffer.shape = buffer.shape or self.shape(op.operand.type)
             return args  # a kernel writes there
         return (self.read(args[0]).reshape(self.shape(op.result.type)),)
 

@@ -16,6 +16,7 @@ from mucc.kernels.interface import Kind
 
 KINDS: dict[str, str] = {
     "attention": "mucc.kernels.attention.kind:AttentionKind",
+    "attention_backward": "mucc.kernels.attention_backward.kind:AttentionBackwardKind",
     "conv": "mucc.kernels.conv.kind:ConvKind",
     "gemm": "mucc.kernels.gemm.kind:GemmKind",
     "map": "mucc.kernels.map.kind:MapKind",

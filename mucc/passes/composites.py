@@ -13,7 +13,14 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.attention import AttentionOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionGradientOp,
+    AttentionLogSumExpOp,
+    AttentionOp,
+    GradientOp,
+    Wanted,
+    row_sums,
+)
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.normalisation import (
     LogSoftmaxOp,
@@ -225,6 +232,30 @@ def _weights(b: Emit, scores: SSAValue) -> SSAValue:
     return b(e.DivOp(raised, b(e.SelectOp(is_masked, b.number(1.0), total))))
 
 
+def _scores(b: Emit, op: AttentionOp | AttentionLogSumExpOp | GradientOp) -> SSAValue:
+    """`scale * cast(q @ k.T, f32) + mask`; where attention is causal, later columns are -infinity."""
+    scores = b(MatmulOp(op.query, b(TransposeOp(op.key))))
+    if Shaped.of(scores.type).element_type != f32:
+        scores = b(e.CastOp(scores, f32))
+    scores = b(e.MulOp(scores, _scale(b, op)))
+    if op.mask is not None:
+        if Shaped.of(op.mask.type).element_type == i1:
+            scores = b(e.SelectOp(op.mask, scores, b.number(-math.inf)))
+        else:
+            scores = b(e.AddOp(scores, op.mask))
+    if op.causal is None:
+        return scores
+    plane = Shaped.of(scores.type).dims[-2:]
+    seen = b(e.CmpOp("le", b(IotaOp(plane, 1)), b(IotaOp(plane, 0))))
+    return b(e.SelectOp(seen, scores, b.number(-math.inf)))
+
+
+def _scale(b: Emit, op: AttentionOp | AttentionLogSumExpOp | GradientOp) -> SSAValue:
+    if op.scale is not None:
+        return b.number(op.scale.value.data)
+    return b(e.RsqrtOp(b(extent_number(Shaped.of(op.query.type).dims[-1]))))
+
+
 class Attention(RewritePattern):
     """`attention(q, k, v)` -> `weights(scale * cast(q @ k.T, f32) + mask) @ v`.
 
@@ -236,26 +267,74 @@ class Attention(RewritePattern):
         if not isinstance(op, AttentionOp):
             return
         b = Emit()
-        scores = b(MatmulOp(op.query, b(TransposeOp(op.key))))
-        if Shaped.of(scores.type).element_type != f32:
-            scores = b(e.CastOp(scores, f32))
-        if op.scale is not None:
-            scores = b(e.MulOp(scores, b.number(op.scale.value.data)))
-        else:
-            size = b(extent_number(Shaped.of(op.query.type).dims[-1]))
-            scores = b(e.MulOp(scores, b(e.RsqrtOp(size))))
-        if op.mask is not None:
-            if Shaped.of(op.mask.type).element_type == i1:
-                scores = b(e.SelectOp(op.mask, scores, b.number(-math.inf)))
-            else:
-                scores = b(e.AddOp(scores, op.mask))
-        if op.causal is not None:
-            plane = Shaped.of(scores.type).dims[-2:]
-            seen = b(e.CmpOp("le", b(IotaOp(plane, 1)), b(IotaOp(plane, 0))))
-            scores = b(e.SelectOp(seen, scores, b.number(-math.inf)))
-        weights = converted(b, _weights(b, scores), op.value)
+        weights = converted(b, _weights(b, _scores(b, op)), op.value)
         result = b(MatmulOp(weights, op.value))
         rewriter.replace(op, b.ops, [result])
+
+
+class AttentionSums(RewritePattern):
+    """`attention_logsumexp(q, k)` -> `logsumexp(scale * cast(q @ k.T, f32) + mask)`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, AttentionLogSumExpOp):
+            return
+        b = Emit()
+        scores = _scores(b, op)
+        result = b(LogSumExpOp(scores, (len(Shaped.of(scores.type).dims) - 1,)))
+        rewriter.replace(op, b.ops, [result])
+
+
+class AttentionGradients(RewritePattern):
+    """`attention_dv(..)` -> `p.T @ dy` with `p = exp(scores - lse)`.
+
+    `attention_dq(..)` -> `scale * s @ k`, and `attention_dk(..)` -> `scale * s.T @ q`, both with
+    `s = p * (dy @ v.T - sum(dy * y))`. Heads of queries that share keys add up.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, AttentionGradientOp):
+            return
+        b = Emit()
+        scores = _scores(b, op)
+        rank = len(Shaped.of(scores.type).dims)
+        sums = b(ExpandOp(op.logsumexp, [rank - 1]))
+        is_empty = b(e.CmpOp("eq", sums, b.number(-math.inf)))
+        shift = b(e.SelectOp(is_empty, b.number(math.inf), sums))
+        weights = b(e.ExpOp(b(e.SubOp(scores, shift))))
+        if op.of.data is Wanted.VALUE:
+            given = b(MatmulOp(b(TransposeOp(converted(b, weights, op.gradient))), op.gradient))
+        else:
+            changes = converted(b, _changes(b, op, weights), op.gradient)
+            if op.of.data is Wanted.QUERY:
+                given = b(MatmulOp(changes, op.key))
+            else:
+                given = b(MatmulOp(b(TransposeOp(changes)), op.query))
+            given = b(e.MulOp(b(e.CastOp(given, f32)), _scale(b, op)))
+        rewriter.replace(op, b.ops, [_added_heads(b, given, op.result)])
+
+
+def _changes(b: Emit, op: AttentionGradientOp, weights: SSAValue) -> SSAValue:
+    """Return the gradient of the scores."""
+    products = b(e.CastOp(b(MatmulOp(op.gradient, b(TransposeOp(op.value)))), f32))
+    sums, rank = op.rows, len(Shaped.of(products.type).dims)
+    if len(Shaped.of(sums.type).dims) == rank:
+        *new, last = row_sums(op.gradient, sums)
+        b.ops.extend(new)
+        sums = b(last)
+    sums = b(ExpandOp(sums, [rank - 1]))
+    return b(e.MulOp(weights, b(e.SubOp(products, sums))))
+
+
+def _added_heads(b: Emit, given: SSAValue, result: SSAValue) -> SSAValue:
+    """Sum over the axes along which an operand was the same, and convert to its dtype."""
+    dims, wanted = Shaped.of(given.type).dims, Shaped.of(result.type)
+    leading = len(dims) - len(wanted.dims)
+    kept = [leading + a for a, n in enumerate(wanted.dims) if n == 1 and dims[leading + a] != 1]
+    if axes := [*range(leading), *kept]:
+        given = b(ReduceOp("sum", b(e.CastOp(given, f32)), axes))
+        if kept:
+            given = b(ExpandOp(given, [a - leading for a in kept]))
+    return converted(b, given, result)
 
 
 class Dequantize(RewritePattern):
@@ -285,5 +364,6 @@ class Dequantize(RewritePattern):
 
 COMPOSITES: tuple[RewritePattern, ...] = (
     *(Mean(), Logical(), Variance(), Reshape(), Permute(), Full()),
-    *(Softmax(), LogSumExp(), Normalize(), Attention(), Dequantize()),
+    *(Softmax(), LogSumExp(), Normalize(), Dequantize()),
+    *(Attention(), AttentionSums(), AttentionGradients()),
 )

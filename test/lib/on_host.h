@@ -424,11 +424,14 @@ __attribute__((optimize("O2"))) void add_products(float (*number)(uint16_t), flo
       }
 }
 template <int kCount>
-void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint64_t a, uint64_t b, int keeps, bool turned) {
-  add_products(number, sum, [a](int row, int k) { return operand(a, row, k, false); }, b, keeps, turned);
+void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint64_t a, uint64_t b, int keeps, bool turned,
+           bool left_turned) {
+  auto left = [a, left_turned](int row, int k) { return operand(a, row, k, left_turned); };
+  add_products(number, sum, left, b, keeps, turned);
 }
 template <int kCount>
-void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps, bool turned) {
+void wgmma(float (*number)(uint16_t), float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps, bool turned,
+           bool) {
   int const self = on_host::self(), lane = self % 32;
   std::memcpy(words[0][self], a, sizeof(a));
   align();

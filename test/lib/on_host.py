@@ -124,8 +124,11 @@ _ON_HOST = (
 )
 """Instructions that only a GPU has, and what stands for them."""
 
-_WGMMA = r'asm volatile\("\{\.reg \.pred p;.*?k16\.f32\.(b?f16)\..*?(\d);\}".*?"r"\(keeps\)\);'
-"""A wgmma instruction: the dtype, and whether the columns of the right operand are contiguous."""
+_WGMMA = (
+    r'asm volatile\("\{\.reg \.pred p;[^;]*;[^;]*?k16\.f32\.(b?f16)\.[^;]*p, 1, 1, (?:(\d), )?(\d);\}"'
+    r'.*?"r"\(keeps\)\);'
+)
+"""A wgmma instruction: the dtype, and whether columns of the left and the right operand are contiguous."""
 
 _WGMMA_TF32 = r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k8\.f32\.tf32\..*?"r"\(keeps\)\);'
 
@@ -307,7 +310,10 @@ def _text(compilation: Compilation) -> str:
             r"#include .*\n|extern \"C\" __global__[^{]*_wide\([^{]*\{[^}]*\}\n", "", image.source
         )
         source = re.sub(
-            _WGMMA, r"on_host::wgmma(on_host::from_\1, sum, a, b, keeps, \2);", source, flags=re.DOTALL
+            _WGMMA,
+            r"on_host::wgmma(on_host::from_\1, sum, a, b, keeps, \3, \g<2>+0);",
+            source,
+            flags=re.DOTALL,
         )
         source = re.sub(_WGMMA_TF32, "on_host::wgmma_tf32(sum, a, b, keeps);", source, flags=re.DOTALL)
         lines += [f"namespace image_{i} {{", source, "}"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IntegerType, i1
+from xdsl.dialects.builtin import IntegerType, f32, i1
 from xdsl.ir import Attribute
 
 from mucc.dialects.mu import rules
@@ -89,6 +89,35 @@ def attention(
     if mask is not None:
         _mask(mask, products)
     return result
+
+
+def attention_sums(query: Attribute, key: Attribute, mask: Attribute | None = None) -> TensorType:
+    """Infer the log-sum-exp of attention's scores, of `[.., M, D]` and `[.., N, D]`: `[.., M]`, f32.
+
+    Raises TypeRuleError MU1103 where shapes or dtypes do not fit.
+    """
+    return TensorType.of(attention(query, key, key, mask).dims[:-1], f32)
+
+
+def attention_gradient(of: str, operands: Sequence[Attribute], mask: Attribute | None = None) -> TensorType:
+    """Infer a gradient of attention: the extents and dtype of the operand that it is `of`.
+
+    Operands are the gradient of the result, queries, keys, values, log-sum-exp, and the result, or a sum for
+    each of its rows. Raises TypeRuleError MU1103 where shapes or dtypes do not fit.
+    """
+    gradient, query, key, value, sums, rows = operands
+    result = attention(query, key, value, mask)
+    expected = (result, TensorType.of(result.dims[:-1], f32))
+    given = [Shaped.of(t) for t in (gradient, rows, sums)]
+    fits = given[0] == Shaped.of(result) and given[2] == Shaped.of(expected[1])
+    if not fits or given[1] not in map(Shaped.of, expected):
+        raise TypeRuleError(
+            "MU1103",
+            f"gradient {given[0]}, result {given[1]} and log-sum-exp {given[2]} are not those of attention",
+            notes=(f"its result is {Shaped.of(result)}, and its log-sum-exp {Shaped.of(expected[1])}",),
+        )
+    operand = tensor("attention", {"query": query, "key": key, "value": value}[of], 2)
+    return TensorType.of(operand.dims, operand.element_type)
 
 
 def _mask(mask: Attribute, scores: TensorType) -> None:

@@ -6,18 +6,24 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import VIEW_TYPES, Places
-from mucc.codegen.names import float_literal, words
-from mucc.codegen.pointwise import Parts
+from mucc.codegen.names import words
+from mucc.codegen.pointwise import Operand, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
-from mucc.dialects.mu.ops.elementwise import TanhOp
-from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
-from mucc.kernels.attention.gains import feels_absolute_error
-from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
+from mucc.kernels.attention.score_work import (
+    SCORE_MEMBERS,
+    ScoreWork,
+    boolean,
+    dtype_of,
+    is_plain,
+    shared_axes,
+    width_of,
+)
 from mucc.kernels.attention.tiles import DECODE_ROWS, Tile, decode_tile_of, tile_of, warpgroup_tile_of
 from mucc.target import WARPGROUPS
 
@@ -47,15 +53,13 @@ class AttentionCode(LightCode):
         return AttentionWork(self.op, self.places, self.has_warpgroups).texts(entry)
 
 
-class AttentionWork(AcrossWork):
+class AttentionWork(ScoreWork):
     """The C++ of an attention kernel: the pointwise work on scores, and that on results."""
 
-    members = words(
+    members = SCORE_MEMBERS | words(
         """
-        query key value packs keys score first_column last_column multiply_keys multiply_values sum a b keeps
-        to Element kBatch kWidth kResultWidth kColumns kWarpgroups kGroups kStages kTileRows kTileColumns
-        kScale kCausal kPlain kNarrowsFirst kNanRows kHasFirst kHasLast kDecodes kMany kShared
-        kDecodeWarps kDecodeStages
+        pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
+        store_sum kStoresSum kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
 
@@ -63,8 +67,8 @@ class AttentionWork(AcrossWork):
         self.attention = op
         self.has_warpgroups = has_warpgroups
         self.batch = len(op.extents) - 2
-        self.width: int = _width(op.score.query)
-        self.result_width: int = _width(op.attend.value)
+        self.width: int = width_of(op.score.query)
+        self.result_width: int = width_of(op.attend.value)
         super().__init__(op, op.extents, (len(op.extents) - 1,), places)
 
     def node(self, node: Operation) -> None:
@@ -73,30 +77,10 @@ class AttentionWork(AcrossWork):
             # What follows is over the results.
             self.space: Dims = self.attention.results_space
 
-    def expression(self, op: Operation, operands: Sequence[str]) -> str:
-        """Emit an operation; before softmax a faster one where it feels an absolute error only."""
-        if isinstance(op, TanhOp) and feels_absolute_error(op):
-            return f"mucc::fast_tanh({operands[0]})"
-        return super().expression(op, operands)
-
-    def merged(self) -> list[list[list[int]]]:
-        """Keep all axes apart: rows and columns are those of tiles."""
-        return [[[axis] for axis in range(len(self.space))]]
-
     @property
     def widest(self) -> int:
         """Return the results that a lane writes at a time: the columns of two or four blocks of 8."""
         return 8 if -(-self.result_width // 16) % 2 == 0 else 4
-
-    def _operand(self, value: SSAValue) -> str:
-        """Return the initializer of a `mucc::attention::Operand`: strides, and how far leading axes reach."""
-        dims = Shaped.of(value.type).dims
-        memory, axes = self.places.view(value, (*self.attention.extents[:-2], *dims[-2:]))
-        strides = self._strides(axes)
-        extents = [self.places.extent(a.extent) for a in axes]
-        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-2], strides[:-2], strict=True))
-        data = memory.data(VIEW_TYPES[memory.type.dtype])
-        return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
 
     def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
         members, values, fitting = super()._members(axes, parts)
@@ -106,21 +90,55 @@ class AttentionWork(AcrossWork):
             "value": self.attention.attend.value,
         }
         members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in operands), *members]
+        given = [*map(self.operand, operands.values()), *values]
+        if self.attention.score.pages is not None:
+            members.append(f"mucc::attention::Pages<{self.batch}> pages;")
+            given.append(self._pages())
         members.append(
             "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
-        stored = [store.value for store in self.op.stores if isinstance(store, StoreOp)]
-        of_results = (*self.loads_for(stored), *self.outputs)
+        of_results = (*self.loads_for(self.stored), *(output for output, _ in self.stored_results))
         packed = {f"mucc::fits(op.{o.member}, Op::kVector)" for o in of_results}
         fitting = [condition for condition in fitting if condition in packed]
-        return members, [*map(self._operand, operands.values()), *values, "false"], fitting
+        return members, [*given, "false"], fitting
+
+    def _pages(self) -> str:
+        """Return the initializer of the table of pages."""
+        assert self.attention.score.pages is not None
+        dims = (*self.attention.extents[:-2], Shaped.of(self.attention.score.pages.type).dims[-1])
+        memory, axes = self.places.view(self.attention.score.pages, dims)
+        strides = self._strides(axes)
+        extents = [self.places.extent(a.extent) for a in axes]
+        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-1], strides[:-1], strict=True))
+        table = f"{{{memory.data('int32_t')}, {strides[-1]}, 0, {extents[-1]}, {{{leading}}}}}"
+        return f"{{{table}, {self.places.extent(self.attention.pages_in_all)}}}"
+
+    @property
+    def stored(self) -> list[SSAValue]:
+        """The values that are stored for each result."""
+        sums = self.attention.score_sum
+        stores = (store for store in self.op.stores if isinstance(store, StoreOp))
+        return [s.value for s in stores if sums is None or s.value is not sums.result]
+
+    @property
+    def stored_results(self) -> list[tuple[Operand, str]]:
+        """The outputs that have a number for each result, and what is stored there."""
+        stored = zip(self.outputs, self.results, strict=True)
+        return [(output, result) for output, result in stored if output not in self.sums]
+
+    @property
+    def sums(self) -> list[Operand]:
+        """The outputs that have the log-sum-exp of each row."""
+        node = self.attention.score_sum
+        stored = zip(self.outputs, self.results, strict=True)
+        return [] if node is None else [o for o, result in stored if result == self.lanes[node.result]]
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
-        element = VIEW_TYPES[_dtype(self.attention.attend.value)]
+        element = VIEW_TYPES[dtype_of(self.attention.attend.value)]
         widths = (self.width, self.result_width)
         tile = tile_of(*widths)
-        scale = float_literal(self.attention.score.scale.value.data)
+        attend = self.attention.attend
         keys = str(self.places.extent(self.attention.extents[-1]))
         wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=self.is_plain)
         return self.assemble(
@@ -135,13 +153,11 @@ class AttentionWork(AcrossWork):
                     f"static constexpr int kThreads = {32 * tile.warps};",
                     *self._warpgroup_constants(wide),
                     *self._decode_constants(),
-                    f"static constexpr float kScale = {scale};",
-                    f"static constexpr bool kCausal = {_bool(self.attention.is_causal)};",
-                    f"static constexpr bool kPlain = {_bool(self.is_plain)};",
-                    f"static constexpr bool kNarrowsFirst = {_bool(self.narrows_first)};",
-                    f"static constexpr bool kNanRows = {_bool(self.attention.attend.nan_rows is not None)};",
-                    f"static constexpr bool kHasFirst = {_bool(self.attention.attend.first is not None)};",
-                    f"static constexpr bool kHasLast = {_bool(self.attention.attend.last is not None)};",
+                    *self.score_constants(self.attention.score, attend),
+                    f"static constexpr int kPage = {self.page};",
+                    f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
+                    f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
+                    f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
                 ],
                 work=self._work(wide),
                 entries=self._entries(entry),
@@ -155,8 +171,7 @@ class AttentionWork(AcrossWork):
     @property
     def is_plain(self) -> bool:
         """Whether scores are positive multiples of products: their order is that of the products."""
-        attend = self.attention.attend
-        return isinstance(attend.score.owner, ScoreOp) and self.attention.score.scale.value.data > 0
+        return is_plain(self.attention.score, self.attention.attend.score)
 
     @property
     def narrows_first(self) -> bool:
@@ -166,13 +181,13 @@ class AttentionWork(AcrossWork):
         """
         nodes = list(self.op.nodes)
         behind = nodes[nodes.index(self.attention.attend) + 1 :]
-        if len(self.outputs) != 1 or any(isinstance(node, READS) for node in behind):
+        if len(self.stored_results) != 1 or any(isinstance(node, READS) for node in behind):
             return False
-        output = self.outputs[0].memory.type
+        output = self.stored_results[0][0].memory.type
         return output.dtype in ("f16", "bf16")
 
     def _warpgroup_constants(self, tile: Tile) -> list[str]:
-        flags = f"kWarpgroups = {_bool(self.has_warpgroups)}, kMany = {_bool(self.is_many)}"
+        flags = f"kWarpgroups = {boolean(self.has_warpgroups)}, kMany = {boolean(self.is_many)}"
         flag = f"static constexpr bool {flags};"
         if not self.has_warpgroups:
             return [flag]
@@ -186,14 +201,21 @@ class AttentionWork(AcrossWork):
         """Return what kernels for few queries are built for; the leading axes whose keys are shared."""
         if not self.decodes:
             return ["static constexpr bool kDecodes = false;"]
-        dims = [Shaped.of(v.type).dims[:-2] for v in (self.attention.score.key, self.attention.attend.value)]
-        shared = sum(1 << a for a in range(self.batch) if all(_reaches(d, self.batch - a) == 1 for d in dims))
+        shared = shared_axes(self.batch, self.attention.score.key, self.attention.attend.value)
+        if self.page:  # each sequence has pages of its own
+            shared &= ~1
         tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
         sizes = f"kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages}"
         return [
             "static constexpr bool kDecodes = true;",
             f"static constexpr int kShared = {shared}, {sizes};",
         ]
+
+    @property
+    def page(self) -> int:
+        """Return how many keys a page has; 0 where they do not lie in pages."""
+        page = self.attention.score.page
+        return 0 if page is None else page.value.data
 
     @property
     def is_many(self) -> bool:
@@ -208,46 +230,31 @@ class AttentionWork(AcrossWork):
 
     def _work(self, tile: Tile) -> list[str]:
         attend = self.attention.attend
-        given = f"float {self.lanes[self.attention.score.result]}_s"
         attended = f"mucc::Lanes<V> const& {self.lanes[attend.result]}"
-        score = self.lanes[self.attention.score.result]
         lines = [
-            "  // The score of a query and a key, from their product.",
-            "  template <class P>",
-            f"  MUCC_DEVICE float score(P const& p, {given}) const {{",
-            "    constexpr int V = 1;",
-            f"    mucc::Lanes<V> const {score}({score}_s * kScale);",
-            *self.statements_for([attend.score]),
-            f"    return {self.lanes[attend.score]}.of[0];",
-            "  }",
-            *self._limit("first_column", attend.first),
-            *self._limit("last_column", attend.last),
+            *self.score_work(self.attention.score, attend),
             "  template <int V, class P, class To>",
             f"  MUCC_DEVICE void store(P const& p, {attended}, To const& to) const {{",
-            *self.statements_for([store.value for store in self.op.stores if isinstance(store, StoreOp)]),
-            *(
-                f"    to({o.member}, p, {result});"
-                for o, result in zip(self.outputs, self.results, strict=True)
-            ),
+            *self.statements_for(self.stored),
+            *(f"    to({output.member}, p, {result});" for output, result in self.stored_results),
             "  }",
+            *self._sum_store(),
         ]
         if self.has_warpgroups:
             width = -(-self.result_width // 16) * 16
-            dtype = _dtype(self.attention.attend.value)
+            dtype = dtype_of(self.attention.attend.value)
             lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
             lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
         return lines
 
-    def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
-        """Emit the function that computes the first or last column of a position's row."""
-        if limit is None:
+    def _sum_store(self) -> list[str]:
+        """Emit the function that stores the log-sum-exp of a position's row, if that is stored."""
+        if not self.sums:
             return []
         return [
             "  template <class P>",
-            f"  MUCC_DEVICE int {name}(P const& p) const {{",
-            "    constexpr int V = 1;",
-            *self.statements_for([limit]),
-            f"    return mucc::to_bits({self.lanes[limit]}.of[0]);",
+            "  MUCC_DEVICE void store_sum(P const& p, float sum) const {",
+            *(f"    mucc::store({output.member}, p, mucc::Lanes<1>(sum));" for output in self.sums),
             "  }",
         ]
 
@@ -284,22 +291,3 @@ class AttentionWork(AcrossWork):
                 for form, value, rest in decoding
             ]
         return entries
-
-
-def _reaches(dims: Dims, axis: int) -> Dim:
-    """Return the extent of the axis that is so far from the end; 1 where there is none."""
-    return dims[-axis] if axis <= len(dims) else 1
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _dtype(value: SSAValue) -> str:
-    return dtype_name(Shaped.of(value.type).element_type)
-
-
-def _width(value: SSAValue) -> int:
-    width = Shaped.of(value.type).dims[-1]
-    assert isinstance(width, int)
-    return width

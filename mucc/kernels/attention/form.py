@@ -18,14 +18,28 @@ class FormAttention(Pass):
     %w = mu.softmax %t axis 1     ->   %y = mu.scored_attention %q, %k, %v scores %t
     %y = mu.matmul %w, %v
     ```
+
+    Masks that are written several times are one. Sums of exponentials move behind the attention whose kernel
+    stores them.
     """
 
     name = "form-attention"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        # Few programs have a softmax, so what finds it is loaded where there is one.
-        if any(inner.name == "mu.softmax" for kernel in kernels for inner in kernel.body.block.ops):
+        kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
+        names = {inner.name for kernel in kernels for inner in kernel.body.block.ops}
+        # Few programs have such operations, so what rewrites them is loaded where there is one.
+        if "mu.softmax" in names:
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
+        if {"mu.attention", "mu.gather"} <= names:
+            from mucc.kernels.attention.paged import Paged
+
+            rewrite(op, [Paged()])
+        if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
+            from mucc.kernels.attention.sharing import move_sums, share_masks
+
+            for kernel in kernels:
+                share_masks(kernel.body.block)
+                move_sums(kernel.body.block)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops.attention import (
+    AttentionLogSumExpOp,
+    AttentionOp,
+    PagedAttentionOp,
+    ScoredAttentionOp,
+)
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes
-from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.interface import IndexTensor, Kind, Meaning
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -31,7 +37,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
 
     name = "attention"
     op = AttentionKernelOp
-    nodes = (ScoreOp, AttendOp)
+    nodes = (ScoreOp, ScoreSumOp, AttendOp)
 
     passes = MappingProxyType({"form-attention": "mucc.kernels.attention.form:FormAttention"})
 
@@ -42,10 +48,25 @@ class AttentionKind(Kind[AttentionKernelOp]):
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         """Claim 16-bit attention whose rows have at most `MOST` elements; other attention is decomposed."""
-        attention = isinstance(anchor, AttentionOp | ScoredAttentionOp)
+        if isinstance(anchor, AttentionLogSumExpOp):
+            return any(self._stores(anchor, use.operation) for use in anchor.query.uses)
+        attention = isinstance(anchor, AttentionOp | ScoredAttentionOp | PagedAttentionOp)
         return attention and takes(anchor.query, anchor.key, anchor.value, anchor.space)
 
+    def _stores(self, sums: AttentionLogSumExpOp, op: Operation) -> bool:
+        """Whether the kernel around an operation before it stores the log-sum-exp of its scores, too."""
+        if not isinstance(op, AttentionOp) or not sums.is_of(op) or not self.claims(op):
+            return False
+        return op.parent_block() is sums.parent_block() and op.is_before_in_block(sums)
+
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+        return isinstance(op, AttentionLogSumExpOp) and self._stores(op, anchor)
+
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        if isinstance(anchor, AttentionLogSumExpOp):
+            return (anchor.query, anchor.key)
+        if isinstance(anchor, PagedAttentionOp):
+            return (anchor.query, anchor.key, anchor.value, anchor.pages)
         assert isinstance(anchor, AttentionOp | ScoredAttentionOp)
         return (anchor.query, anchor.key, anchor.value)
 
@@ -55,7 +76,13 @@ class AttentionKind(Kind[AttentionKernelOp]):
         lower_attention(builder, stage)
 
     def reads(self, op: AttentionKernelOp) -> Sequence[SSAValue]:
-        return (op.score.query, op.score.key, op.attend.value)
+        pages = () if op.score.pages is None else (op.score.pages,)
+        return (op.score.query, op.score.key, op.attend.value, *pages)
+
+    def index_tensors(self, op: AttentionKernelOp) -> Iterator[IndexTensor]:
+        """Yield the table of pages: kernels bound what it names, and `MUCC_CHECK_INDICES` checks it."""
+        if op.score.pages is not None:
+            yield IndexTensor(view_of(op.score.pages).base, "rows", op.pages_in_all)
 
     def takes_scratch(self, op: AttentionKernelOp) -> bool:
         return True
@@ -67,9 +94,9 @@ class AttentionKind(Kind[AttentionKernelOp]):
         functions.begin(op.extents)
 
     def meanings(self) -> Mapping[type[Operation], Meaning]:
-        from mucc.kernels.attention.meaning import attend, score
+        from mucc.kernels.attention.meaning import attend, score, score_sum
 
-        return {ScoreOp: score, AttendOp: attend}
+        return {ScoreOp: score, ScoreSumOp: score_sum, AttendOp: attend}
 
     def code(self, op: AttentionKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.attention.emission import AttentionCode

@@ -7,29 +7,44 @@ import math
 from xdsl.dialects.builtin import FloatAttr, f32, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp, ScoresOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionBackwardOp,
+    AttentionLogSumExpOp,
+    AttentionOp,
+    PagedAttentionOp,
+    ScoredAttentionOp,
+    ScoresOp,
+)
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, DivOp, MulOp, SelectOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import GeneratedOp
+from mucc.dialects.mu.ops.views import GeneratedOp, RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
-from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.ranges import limit_bits, without_ranges
-from mucc.kernels.lowering.access import Axes, identity, root_axes
+from mucc.kernels.lowering.access import Axes, identity, root_axes, through_views
 from mucc.kernels.lowering.bodies import Body
-from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import contiguous_rows
 
+Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
 
-class AttentionBody(Body):
-    """The nodes of an attention kernel: pointwise work on scores, then on results."""
 
-    def __init__(self, program: ProgramBuilder, stage: StageOp, op: AttentionOp | ScoredAttentionOp):
+class ScoresBody(Body):
+    """The nodes that compute scores, and the range of columns that each row sees."""
+
+    def __init__(
+        self,
+        program: ProgramBuilder,
+        stage: StageOp,
+        op: AttentionOp | ScoredAttentionOp | PagedAttentionOp | AttentionBackwardOp,
+    ):
         super().__init__(program, stage)
         self.op = op
-        query, key, value = (contiguous_rows(program, stage, v) for v in (op.query, op.key, op.value))
-        self.product = ScoreOp(query, key, self._scale())
+        query, key = (contiguous_rows(program, stage, v) for v in (op.query, op.key))
+        pages, page = self._pages() or (None, 0)
+        self.product = ScoreOp(query, key, self._scale(), pages, page)
         self.add(self.product, op)
         score = self.product.result
         if isinstance(op, ScoredAttentionOp):
@@ -37,14 +52,17 @@ class AttentionBody(Body):
         elif op.mask is not None:
             score = self._masked(score, op.mask)
         score, seen = without_ranges(self, score)
-        first, last = (None if limit is None else limit_bits(self, limit) for limit in seen)
-        causal = isinstance(op, AttentionOp) and op.causal is not None
-        nan_rows = isinstance(op, ScoredAttentionOp)
-        self.add(attend := AttendOp(self._scaled(score), value, causal, first, last, nan_rows), op)
-        self.attended = attend.result
-        # Behind it the same values are those of other elements.
-        self.values.clear()
-        self.loads.clear()
+        self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
+        self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
+        self.score = self._scaled(score)
+
+    def _pages(self) -> tuple[SSAValue, int] | None:
+        """Return the table of pages, and how many keys a page has, where keys lie in pages."""
+        if not isinstance(op := self.op, PagedAttentionOp):
+            return None
+        dims = Shaped.of(op.pages.type).dims
+        access = self.program.at(through_views(op.pages, identity(dims), self.stage))
+        return build_view(access, len(dims), self.program.block), op.page.value.data
 
     def _scale(self) -> FloatAttr:
         if isinstance(self.op, ScoredAttentionOp):
@@ -88,20 +106,50 @@ class AttentionBody(Body):
         self.add(total := AddOp(score, given), self.op)
         return total.result
 
+
+class AttentionBody(ScoresBody):
+    """The nodes of an attention kernel: pointwise work on scores, then on results."""
+
+    def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
+        super().__init__(program, stage, op)
+        value = contiguous_rows(program, stage, op.value)
+        nan_rows = isinstance(op, ScoredAttentionOp)
+        attend = AttendOp(self.score, value, self.causal, self.first, self.last, nan_rows)
+        self.add(attend, op)
+        self.attended = attend.result
+        self.sums: SSAValue | None = None
+        if any(isinstance(inner, AttentionLogSumExpOp) for inner in stage.body.block.ops):
+            self.sums = self.add(ScoreSumOp(self.score), op)
+        # Behind it the same values are those of other elements.
+        self.values.clear()
+        self.loads.clear()
+
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
+        if isinstance(op, AttentionLogSumExpOp):
+            assert self.sums is not None
+            return self.sums
         assert op is self.op
         return self.attended
 
+    def destination(self, target: SSAValue, root: SSAValue) -> SSAValue:
+        """Return where a result is stored: numbers of rows as matrices of one column."""
+        if not isinstance(root.owner, AttentionLogSumExpOp):
+            return self.program.regrouped(target, root)
+        self.program.block.add_op(view := RegroupOp(target, (*Shaped.of(root.type).dims, 1)))
+        return view.result
 
-def scores_of(op: AttentionOp | ScoredAttentionOp) -> Dims:
+
+def scores_of(op: Anchor) -> Dims:
     """Return the extents of the scores."""
+    if isinstance(op, PagedAttentionOp):
+        return (*op.space[:-1], op.columns)
     return (*op.space[:-1], Shaped.of(op.key.type).dims[-2])
 
 
 def lower_attention(builder: ProgramBuilder, stage: StageOp) -> None:
     """Append the kernel of a stage around attention."""
     anchor = stage.anchor
-    assert isinstance(anchor, AttentionOp | ScoredAttentionOp)
+    assert isinstance(anchor, Anchor)
     body = AttentionBody(builder, stage, anchor)
     body.store_results()
     builder.block.add_op(AttentionKernelOp(stage.stage_name.data, scores_of(anchor), Region(body.block)))

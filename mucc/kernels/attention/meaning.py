@@ -5,33 +5,56 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mucc.dialects.mu.meanings.composite import attended
-from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp
+from mucc.dialects.mu.meanings.composite import attended, causal_scores, in_pages, score_sums
+from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.interpreter import CutlassFunctions
 
 
 def score(functions: CutlassFunctions, op: ScoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Multiply queries and keys."""
-    query, key = map(functions.read, args)
+    query, key, *pages = map(functions.read, args)
+    functions.launch.accumulators = tuple(pages)
+    if op.page is not None:
+        key = in_pages(functions, key, pages[0], op.page.value.data)
     product = query @ functions.arrays.xp.swapaxes(key, -1, -2)
     return (functions.over_space(op.scale.value.data * product),)
+
+
+def score_sum(functions: CutlassFunctions, op: ScoreSumOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what the node that attends left: it has seen which columns count."""
+    (sums,) = functions.launch.accumulators
+    # What is stored of rows has one column; results keep theirs.
+    functions.launch.space = tuple(sums.shape)
+    return (sums,)
 
 
 def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Multiply values with the softmax of the scores; from here on nodes are over the results."""
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
-    scores, value = functions.over_space(args[0]), functions.read(args[1])
-    if op.first is not None or op.last is not None:
-        columns = functions.indices(len(kernel.extents) - 1)
-        if op.first is not None:
-            scores = _kept(functions, args[2] <= columns, scores)
-        if op.last is not None:
-            scores = _kept(functions, columns <= args[-1], scores)
+    first = None if op.first is None else args[2]
+    last = None if op.last is None else args[-1]
+    scores = seen_columns(functions, functions.over_space(args[0]), first, last, causal=op.causal is not None)
+    value = functions.read(args[1])
+    if (page := kernel.score.page) is not None:
+        value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)
     empty = 0.0 if op.nan_rows is None else math.nan
-    result = attended(functions, scores, value, op.value.type, causal=op.causal is not None, empty=empty)
+    result = attended(functions, scores, value, op.value.type, causal=False, empty=empty)
     functions.begin(kernel.results_space)
+    # Sums are the same for all columns.
+    sums = score_sums(functions, scores)
+    functions.launch.accumulators = (sums.reshape((*sums.shape, 1)),)
     return (functions.over_space(result),)
+
+
+def seen_columns(functions: CutlassFunctions, scores: Any, first: Any, last: Any, *, causal: bool) -> Any:
+    """Hide the columns before a row's first and behind its last one, where there are such limits."""
+    columns = functions.indices(len(scores.shape) - 1)
+    if first is not None:
+        scores = _kept(functions, first <= columns, scores)
+    if last is not None:
+        scores = _kept(functions, columns <= last, scores)
+    return causal_scores(functions, scores) if causal else scores
 
 
 def _kept(functions: CutlassFunctions, seen: Any, scores: Any) -> Any:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, Float32Type, FloatAttr, IntAttr, StringAttr, UnitAttr, f32
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    Float32Type,
+    FloatAttr,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    UnitAttr,
+    f32,
+)
 from xdsl.ir import Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -20,7 +29,9 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu.ops.base import integer
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.library.extents import divide
 
 FEW = 64
 """The most queries of kernels that divide the keys among blocks."""
@@ -28,18 +39,54 @@ FEW = 64
 
 @irdl_op_definition
 class ScoreOp(ValueNode):
-    """The score of a query and a key: `scale` times their dot product."""
+    """The score of a query and a key: `scale` times their dot product.
+
+    Where there are `pages`, a table of s32 for each sequence, keys and the kernel's values have the rows of
+    all pages, `page` each, and column j is row j % page of the page that the table has for j / page.
+    """
 
     name = "cutlass.score"
 
     scale = prop_def(FloatAttr)
+    page = opt_prop_def(IntegerAttr)
     query = operand_def(TensorType)
     key = operand_def(TensorType)
+    pages = opt_operand_def(TensorType)
 
-    FORMAT: ClassVar[str] = "$query `,` $key `scale` $scale attr-dict `:` type($query) `,` type($key)"
+    FORMAT: ClassVar[str] = (
+        "$query `,` $key `scale` $scale (`pages` $pages^ `:` type($pages) `of` $page)? attr-dict "
+        "`:` type($query) `,` type($key)"
+    )
 
-    def __init__(self, query: SSAValue, key: SSAValue, scale: FloatAttr):
-        super().__init__(operands=[query, key], result_types=[f32], properties={"scale": scale})
+    def __init__(
+        self, query: SSAValue, key: SSAValue, scale: FloatAttr, pages: SSAValue | None = None, page: int = 0
+    ):
+        super().__init__(
+            operands=[query, key, pages],
+            result_types=[f32],
+            properties={"scale": scale, "page": integer(page) if pages is not None else None},
+        )
+
+    @property
+    def holds_bits(self) -> bool:
+        return False
+
+
+@irdl_op_definition
+class ScoreSumOp(ValueNode):
+    """The logarithm of the sum of the exponentials of a row's scores: those of the kernel's `cutlass.attend`.
+
+    It is the same for all columns, and -infinity in a row without any.
+    """
+
+    name = "cutlass.score_sum"
+
+    score = operand_def(Float32Type)
+
+    FORMAT: ClassVar[str] = "$score attr-dict"
+
+    def __init__(self, score: SSAValue):
+        super().__init__(operands=[score], result_types=[f32])
 
     @property
     def holds_bits(self) -> bool:
@@ -135,6 +182,17 @@ class AttentionKernelOp(DeviceKernelOp):
         return next(op for op in self.nodes if isinstance(op, AttendOp))
 
     @property
+    def score_sum(self) -> ScoreSumOp | None:
+        """The node of the log-sum-exp, which is stored for each row."""
+        return next((op for op in self.nodes if isinstance(op, ScoreSumOp)), None)
+
+    @property
+    def pages_in_all(self) -> Dim:
+        """How many pages there are of keys and values."""
+        assert self.score.page is not None
+        return divide(Shaped.of(self.score.key.type).dims[-2], self.score.page.value.data)
+
+    @property
     def may_decode(self) -> bool:
         """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
         rows = self.extents[-2]
@@ -151,11 +209,15 @@ class AttentionKernelOp(DeviceKernelOp):
         return self.is_causal or attend.first is not None or attend.last is not None
 
     def verify_(self) -> None:
-        self.verify_nodes((*READS, ScoreOp, AttendOp, StoreOp))
+        self.verify_nodes((*READS, ScoreOp, ScoreSumOp, AttendOp, StoreOp))
         for kind in (ScoreOp, AttendOp):
             if (count := sum(isinstance(op, kind) for op in self.nodes)) != 1:
                 raise VerifyException(f"a {self.name} has one {kind.name}, not {count}")
+        if (sums := self.score_sum) is not None and sums.score is not self.attend.score:
+            raise VerifyException(f"a {sums.name} has the scores of the {AttendOp.name}")
         rows, columns = self.extents[-2:]
         query, key, value = (Shaped.of(v.type) for v in (self.score.query, self.score.key, self.attend.value))
+        if self.score.pages is not None:
+            columns = key.dims[-2]
         if query.dims[-2] != rows or key.dims[-2] != columns or value.dims[-2] != columns:
             raise VerifyException(f"queries {query}, keys {key} and values {value} of scores {self.extents}")

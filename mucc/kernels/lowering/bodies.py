@@ -130,7 +130,11 @@ class Body:
             value = self.scalar(root, root_axes(root, self.stage))
             for target in targets:
                 given = self.without_cast(value, target)
-                self.add(StoreOp(given, self.program.regrouped(target, root)))
+                self.add(StoreOp(given, self.destination(target, root)))
+
+    def destination(self, target: SSAValue, root: SSAValue) -> SSAValue:
+        """Return a destination with the extents of a value that is stored there."""
+        return self.program.regrouped(target, root)
 
     def number(self, value: SSAValue, op: ElementwiseOp) -> SSAValue:
         """Return the number that an operation computes with: an s32 for integers, else an f32."""

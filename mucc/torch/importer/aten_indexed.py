@@ -1,4 +1,4 @@
-"""Lower ATen's indexing operations, and attention."""
+"""Lower ATen's indexing operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.normalisation import LogSoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
@@ -146,85 +145,3 @@ def cross_entropy(
     if reduction == SUM:
         return loss(b, losses, SUM)
     return b.call(e.DivOp, loss(b, losses, SUM), reduced(b, "sum", counts))
-
-
-@lowers(aten.scaled_dot_product_attention.default)
-def attention(
-    b: Builder,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any = None,
-    dropout: float = 0.0,
-    causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Built:
-    if dropout:
-        raise Unsupported("random numbers: they come from torch's generator")
-    if not enable_gqa or len({dims_of(x)[-3:-2] for x in (q, k, v)}) == 1:
-        return b.add(AttentionOp(q, k, v, mask, causal, scale))
-    return _grouped_heads(b, q, k, v, mask, causal, scale)
-
-
-@lowers(
-    aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_flash_attention_for_cpu.default
-)
-def flash_attention(
-    b: Builder,
-    q: Any,
-    k: Any,
-    v: Any,
-    dropout: float = 0.0,
-    causal: bool = False,
-    debug: bool = False,
-    *,
-    attn_mask: Any = None,
-    scale: float | None = None,
-) -> Built:
-    return _only_result(attention(b, q, k, v, attn_mask, dropout, causal, scale=scale, enable_gqa=True))
-
-
-@lowers(
-    aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default
-)
-def biased_attention(
-    b: Builder,
-    q: Any,
-    k: Any,
-    v: Any,
-    bias: Any,
-    logsumexp: bool,
-    dropout: float = 0.0,
-    causal: bool = False,
-    debug: bool = False,
-    *,
-    scale: float | None = None,
-) -> Built:
-    return _only_result(attention(b, q, k, v, bias, dropout, causal, scale=scale, enable_gqa=True))
-
-
-def _only_result(result: Built) -> Built:
-    """Return attention's first value: what backward passes and debuggers read is not computed."""
-    assert isinstance(result, SSAValue)
-    return result, None
-
-
-def _grouped_heads(
-    b: Builder, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None
-) -> SSAValue:
-    """Attention `[.., H, M, D]` with fewer heads of keys and values, over `[.., heads, H / heads, M, D]`."""
-    *lead, heads, rows, width = dims_of(q)
-    fewer = dims_of(k)[-3]
-    if dims_of(v)[-3] != fewer or not isinstance(heads, int) or not isinstance(fewer, int) or heads % fewer:
-        raise Unsupported("heads of keys and values that do not divide those of queries")
-    if mask is not None and (len(dims_of(mask)) > 2 and dims_of(mask)[-3] != 1):
-        raise Unsupported("a mask for each head, with fewer heads of keys than of queries")
-    groups = (*lead, fewer, heads // fewer)
-    query = reshaped(b, q, (*groups, rows, width))
-    key, value = (b.add(ExpandOp(b.value(x), [len(groups) - 1])) for x in (k, v))
-    if mask is not None and len(dims_of(mask)) > 2:
-        mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
-    result = b.add(AttentionOp(query, key, value, mask, causal, scale))
-    return reshaped(b, result, (*lead, heads, rows, dims_of(v)[-1]))

@@ -12,6 +12,7 @@ AREAS = (
     "views",
     "convolution",
     "normalisation",
+    "attention",
     "indexed",
 )
 

@@ -45,3 +45,17 @@ mu.kernel @open_attention(%q: !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16
   %0 = mu.attention %q, %q, %q causal : (!mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
   mu.return %0 : !mu.tensor<[M, D], f16>
 }
+
+// CHECK-LABEL: mu.kernel @gradients(
+mu.kernel @gradients(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>, %v: !mu.tensor<[N, 32], f16>, %m: !mu.tensor<[M, N], f32>, %y: !mu.tensor<[M, 32], f16>, %dy: !mu.tensor<[M, 32], f16>) -> (!mu.tensor<[M], f32>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>)
+    attributes {arg_names = ["q", "k", "v", "m", "y", "dy"], result_names = ["a", "b", "c", "d"], dims = ["M", "N"]} {
+  // CHECK-NEXT: mu.attention_logsumexp %q, %k mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M], f32>
+  %0 = mu.attention_logsumexp %q, %k mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M], f32>
+  // CHECK-NEXT: mu.attention_gradient query %dy, %q, %k, %v, %{{.*}}, %y scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M, 32], f16>) -> !mu.tensor<[M, 64], f16>
+  %1 = mu.attention_gradient query %dy, %q, %k, %v, %0, %y scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M, 32], f16>) -> !mu.tensor<[M, 64], f16>
+  // CHECK-NEXT: mu.attention_gradient key %dy, %q, %k, %v, %{{.*}}, %{{.*}} mask %m scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[N, 64], f16>
+  %2 = mu.attention_gradient key %dy, %q, %k, %v, %0, %0 mask %m scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[N, 64], f16>
+  // CHECK-NEXT: mu.attention_backward value %dy, %q, %k, %v, %{{.*}}, %{{.*}} scale 1.250000e-01 : f64 causal : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>) -> !mu.tensor<[N, 32], f16>
+  %3 = mu.attention_backward value %dy, %q, %k, %v, %0, %0 scale 1.250000e-01 : f64 causal : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>) -> !mu.tensor<[N, 32], f16>
+  mu.return %0, %1, %2, %3 : !mu.tensor<[M], f32>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>
+}

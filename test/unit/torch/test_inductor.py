@@ -168,6 +168,23 @@ def test_attention_is_one_operation_of_a_kernel(heads: int, causal: bool):
     assert "attention(" in made.programs[0].text()
 
 
+@pytest.mark.parametrize(("heads", "causal"), [(4, False), (4, True)])
+def test_attention_is_trained_by_operations_of_kernels(heads: int, causal: bool):
+    """The log-sum-exp passes from the graph of the forward to that of the backward pass."""
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal) * 2
+
+    inputs = [torch.rand(2, n, 6, 8, requires_grad=True) for n in (4, heads, heads)]
+    made = backend(regions="all")
+    found = torch.autograd.grad(torch.compile(f, backend=made)(*inputs).square().sum(), inputs)
+    expected = torch.autograd.grad(f(*inputs).square().sum(), inputs)
+    torch.testing.assert_close(found, expected)
+    text = "".join(program.text() for program in made.programs)
+    assert "attention_logsumexp(" in text
+    assert all(f"attention_d{x}(" in text for x in "qkv")
+
+
 def test_counting_along_an_axis_is_part_of_a_kernel():
     def f(x: Any) -> Any:
         return torch.where(torch.arange(2, 14, 2) > 5, x, 0.0).exp()

@@ -12,7 +12,17 @@ from xdsl.ir import Attribute, Operation
 from mucc.dialects.mu.arrays import Arrays, wrapped
 from mucc.dialects.mu.meanings.base import Machine, Meaning
 from mucc.dialects.mu.meanings.reduction import variance
-from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp, ScoresOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionBackwardOp,
+    AttentionGradientOp,
+    AttentionLogSumExpOp,
+    AttentionOp,
+    GradientOp,
+    PagedAttentionOp,
+    ScoredAttentionOp,
+    ScoresOp,
+    Wanted,
+)
 from mucc.dialects.mu.ops.normalisation import (
     LogSoftmaxOp,
     LogSumExpOp,
@@ -116,17 +126,106 @@ def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
     return (x - mean) / machine.arrays.xp.sqrt(spread + eps)
 
 
-def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
-    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
-    masks = values[3:]
+_Scored = AttentionOp | AttentionLogSumExpOp | GradientOp | PagedAttentionOp
+
+
+def _masked_scores(
+    machine: Machine,
+    op: _Scored,
+    q: Any,
+    k: Any,
+    masks: Sequence[Any],
+) -> Any:
     xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
     scale = 1 / math.sqrt(q.shape[-1]) if op.scale is None else op.scale.value.data
     scores = scale * (q @ xp.swapaxes(k, -1, -2))
     if op.mask is not None and Shaped.of(op.mask.type).element_type == i1:
-        scores = xp.where(masks[0], scores, nothing)
-    elif masks:
-        scores = scores + masks[0]
+        return xp.where(masks[0], scores, nothing)
+    return scores + masks[0] if masks else scores
+
+
+def causal_scores(machine: Machine, scores: Any) -> Any:
+    """Hide the columns behind each row's own."""
+    seen = machine.arrays.xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
+    return machine.arrays.xp.where(seen, scores, machine.arrays.full((), -math.inf))
+
+
+def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
+    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
+    scores = _masked_scores(machine, op, q, k, values[3:])
     return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
+
+
+def _attention_sums(machine: Machine, op: AttentionLogSumExpOp, values: tuple[Any, ...]) -> Any:
+    q, k = (machine.factor(op, o, x) for o, x in zip(op.operands[:2], values[:2], strict=True))
+    scores = _masked_scores(machine, op, q, k, values[2:])
+    return score_sums(machine, causal_scores(machine, scores) if op.causal is not None else scores)
+
+
+def score_sums(machine: Machine, scores: Any) -> Any:
+    """Return the logarithm of each row's sum of exponentials."""
+    return _log_sum(machine, scores, (len(scores.shape) - 1,))
+
+
+def _gradient(machine: Machine, op: GradientOp, values: tuple[Any, ...]) -> Any:
+    gradient, q, k, v, *_ = (machine.factor(op, o, x) for o, x in zip(op.operands, values, strict=True))
+    scores = _masked_scores(machine, op, q, k, values[6:])
+    if op.causal is not None:
+        scores = causal_scores(machine, scores)
+    rows = values[5]
+    if isinstance(op, AttentionGradientOp) and len(rows.shape) == len(gradient.shape):
+        rows = machine.arrays.reduce("sum", gradient * rows, (len(rows.shape) - 1,))
+    scale = 1 / math.sqrt(q.shape[-1]) if op.scale is None else op.scale.value.data
+    types = (op.gradient.type, op.result.type)
+    return gradient_of(machine, op.of.data, scores, (gradient, q, k, v, values[4], rows), scale, types)
+
+
+def gradient_of(
+    machine: Machine,
+    of: Wanted,
+    scores: Any,
+    values: Sequence[Any],
+    scale: float,
+    types: tuple[Attribute, Attribute],
+) -> Any:
+    """Compute a gradient of attention from its scores; values are those of `mu.attention_backward`.
+
+    `types` are those of the gradient of attention's result, whose dtype weights are rounded to, and of the
+    gradient that is computed.
+    """
+    gradient, q, k, v, sums, rows = values
+    xp, narrow = machine.arrays.xp, types[0]
+    column = (*sums.shape, 1)
+    is_empty = sums == -math.inf
+    shift = xp.where(is_empty, machine.arrays.full((), math.inf), sums).reshape(column)
+    weights = xp.exp(scores - shift)
+    if of is Wanted.VALUE:
+        given = xp.swapaxes(machine.narrowed(weights, narrow), -1, -2) @ gradient
+    else:
+        changes = weights * (gradient @ xp.swapaxes(v, -1, -2) - rows.reshape(column))
+        changes = machine.narrowed(changes, narrow)
+        given = scale * (changes @ k if of is Wanted.QUERY else xp.swapaxes(changes, -1, -2) @ q)
+    shape = machine.shape(types[1])
+    leading = len(given.shape) - len(shape)
+    repeated = [leading + a for a, n in enumerate(shape) if n == 1 != given.shape[leading + a]]
+    return machine.arrays.reduce("sum", given, (*range(leading), *repeated)).reshape(shape)
+
+
+def _paged_attention(machine: Machine, op: PagedAttentionOp, values: tuple[Any, ...]) -> Any:
+    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
+    k, v = (in_pages(machine, x, values[3], op.page.value.data) for x in (k, v))
+    scores = _masked_scores(machine, op, q, k, values[4:])
+    return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
+
+
+def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
+    """Return the rows `[B, .., N * page, D]` of each sequence's pages; `rows` has those of all pages."""
+    xp = machine.arrays.xp
+    table: list[list[float]] = pages.reshape((pages.shape[0], pages.shape[-1])).tolist()
+    numbers = [[int(n) * page + i for n in row for i in range(page)] for row in table]
+    if any(not 0 <= i < int(rows.shape[-2]) for row in numbers for i in row):
+        raise ValueError(f"MU6024: a table names a page that is none of {int(rows.shape[-2]) // page}")
+    return xp.stack([rows[..., row, :] for row in numbers])
 
 
 def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:
@@ -147,8 +246,7 @@ def attended(
     Rows without a score above -infinity are `empty`, 0 or NaN.
     """
     if causal:
-        seen = machine.arrays.xp.tril(machine.arrays.full(tuple(scores.shape[-2:]), 1.0)) > 0
-        scores = machine.arrays.xp.where(seen, scores, machine.arrays.full((), -math.inf))
+        scores = causal_scores(machine, scores)
     weights = _weights(machine, scores) if empty == 0 else softmax(machine, scores, len(scores.shape) - 1)
     return machine.narrowed(weights, type) @ value
 
@@ -163,4 +261,8 @@ MEANINGS: dict[type[Operation], Meaning] = {
     AttentionOp: lambda m, op, v: _attention(m, op, v),
     ScoresOp: lambda m, op, v: _scores(m, op, v),
     ScoredAttentionOp: lambda m, op, v: _scored_attention(m, op, v),
+    PagedAttentionOp: lambda m, op, v: _paged_attention(m, op, v),
+    AttentionLogSumExpOp: lambda m, op, v: _attention_sums(m, op, v),
+    AttentionGradientOp: lambda m, op, v: _gradient(m, op, v),
+    AttentionBackwardOp: lambda m, op, v: _gradient(m, op, v),
 }

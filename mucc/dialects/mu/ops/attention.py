@@ -1,21 +1,34 @@
-"""Scaled dot product attention: a composite of two products and a softmax."""
+"""Scaled dot product attention: two products and a softmax, its sums of exponentials, its gradients."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import FloatAttr, UnitAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f32
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, opt_prop_def
+from xdsl.irdl import (
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+)
+from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import tensor_rules
-from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
+from mucc.dialects.mu.ops.elementwise import CastOp, MulOp
 from mucc.dialects.mu.ops.pointwise import number
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import GeneratedOp
 from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.syntax import WordAttr
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.library.extents import multiply
 
 
 @irdl_op_definition
@@ -58,16 +71,10 @@ class AttentionOp(InferredOp, AnchorOp):
         q, k, v = (SSAValue.get(value) for value in (query, key, value))
         masks = [] if mask is None else [SSAValue.get(mask)]
         result = tensor_rules.attention(q.type, k.type, v.type, masks[0].type if masks else None)
-        size = Shaped.of(q.type).dims[-1]
-        if scale is None and isinstance(size, int):
-            scale = 1 / math.sqrt(size)
         super().__init__(
             operands=[q, k, v, masks],
             result_types=[result],
-            properties={
-                "scale": None if scale is None else number(scale),
-                "causal": UnitAttr() if causal else None,
-            },
+            properties=_properties(scale, causal, q),
         )
 
     def inferred(self) -> Attribute:
@@ -126,7 +133,231 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
         return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
 
 
-OPERATIONS = (AttentionOp, ScoresOp, ScoredAttentionOp)
+@irdl_op_definition
+class PagedAttentionOp(InferredOp, AnchorOp):
+    """`mu.attention` whose keys and values lie in pages, which a table names for each sequence.
+
+    Keys `[.., R, D]` and values `[.., R, E]` have the rows of all pages, `page` each, and no axis of
+    sequences. The table `[B, 1, .., N]` of s32 has N pages for each index of the first axis of queries.
+    """
+
+    name = "mu.paged_attention"
+    STAGE: ClassVar[str] = "attention"
+
+    page = prop_def(IntegerAttr)
+    scale = opt_prop_def(FloatAttr)
+    causal = opt_prop_def(UnitAttr)
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+    value = operand_def(TensorType)
+    pages = operand_def(TensorType)
+    mask = opt_operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$query `,` $key `,` $value `pages` $pages `of` $page (`mask` $mask^)? (`scale` $scale^)? "
+        "(`causal` $causal^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(self, op: AttentionOp, key: SSAValue, value: SSAValue, pages: SSAValue, page: int):
+        """Compute what `op` does, of keys and values in pages."""
+        properties = {"page": integer(page), "scale": op.scale, "causal": op.causal}
+        masks = [] if op.mask is None else [op.mask]
+        super().__init__(
+            operands=[op.query, key, value, pages, masks],
+            result_types=[op.result.type],
+            properties=properties,
+        )
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
+
+    @property
+    def columns(self) -> Dim:
+        """The number of keys of a sequence."""
+        return multiply([Shaped.of(self.pages.type).dims[-1], self.page.value.data])
+
+    def inferred(self) -> Attribute:
+        query, value = Shaped.of(self.query.type), Shaped.of(self.value.type)
+        return TensorType.of((*query.dims[:-1], value.dims[-1]), query.element_type)
+
+
+@irdl_op_definition
+class AttentionLogSumExpOp(InferredOp, AnchorOp):
+    """The natural logarithm of the sum of a row's exponentials: of the scores of `mu.attention`, in f32.
+
+    The kernel of attention with the same scores stores it, too. A row whose columns are all masked has
+    -infinity.
+    """
+
+    name = "mu.attention_logsumexp"
+
+    scale = opt_prop_def(FloatAttr)
+    causal = opt_prop_def(UnitAttr)
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+    mask = opt_operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$query `,` $key (`mask` $mask^)? (`scale` $scale^)? (`causal` $causal^)? attr-dict "
+        "`:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        query: SSAValue | Operation,
+        key: SSAValue | Operation,
+        mask: SSAValue | Operation | None = None,
+        causal: bool = False,
+        scale: float | FloatAttr | None = None,
+    ):
+        """`scale` is 1 / sqrt(D) if left out."""
+        q, k = SSAValue.get(query), SSAValue.get(key)
+        masks = [] if mask is None else [SSAValue.get(mask)]
+        super().__init__(
+            operands=[q, k, masks],
+            result_types=[tensor_rules.attention_sums(q.type, k.type, masks[0].type if masks else None)],
+            properties=_properties(scale, causal, q),
+        )
+
+    @property
+    def space(self) -> Dims:
+        return (*Shaped.of(self.result.type).dims, 1)
+
+    def inferred(self) -> Attribute:
+        mask = None if self.mask is None else self.mask.type
+        return tensor_rules.attention_sums(self.query.type, self.key.type, mask)
+
+    def is_of(self, op: Operation) -> bool:
+        """Whether attention has these scores."""
+        return isinstance(op, AttentionOp) and _scores_of(self) == _scores_of(op)
+
+
+class Wanted(StrEnum):
+    """The operand of attention whose gradient is computed."""
+
+    QUERY = "query"
+    KEY = "key"
+    VALUE = "value"
+
+
+@irdl_attr_definition
+class WantedAttr(WordAttr[Wanted]):
+    """The operand whose gradient is computed."""
+
+    name = "mu.wanted"
+
+
+class GradientOp(InferredOp, ABC):
+    """Base of gradients of attention, whose last operand but the mask is `rows`."""
+
+    of = prop_def(WantedAttr)
+    scale = opt_prop_def(FloatAttr)
+    causal = opt_prop_def(UnitAttr)
+    gradient = operand_def(TensorType)
+    query = operand_def(TensorType)
+    key = operand_def(TensorType)
+    value = operand_def(TensorType)
+    logsumexp = operand_def(TensorType)
+    rows = operand_def(TensorType)
+    mask = opt_operand_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$of $gradient `,` $query `,` $key `,` $value `,` $logsumexp `,` $rows (`mask` $mask^)? "
+        "(`scale` $scale^)? (`causal` $causal^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self,
+        of: Wanted,
+        operands: Sequence[SSAValue],
+        mask: SSAValue | None = None,
+        causal: bool = False,
+        scale: float | FloatAttr | None = None,
+    ):
+        """`operands` are those but the mask, in order; `scale` is 1 / sqrt(D) if left out."""
+        masks = [] if mask is None else [mask]
+        types = [value.type for value in operands]
+        result = tensor_rules.attention_gradient(of, types, None if mask is None else mask.type)
+        super().__init__(
+            operands=[*operands, masks],
+            result_types=[result],
+            properties={"of": WantedAttr(of), **_properties(scale, causal, operands[1])},
+        )
+
+    def inferred(self) -> Attribute:
+        mask = None if self.mask is None else self.mask.type
+        types = [value.type for value in self.operands[:6]]
+        return tensor_rules.attention_gradient(self.of.data, types, mask)
+
+    def is_beside(self, op: Operation) -> bool:
+        """Whether another gradient is that of the same attention."""
+        return isinstance(op, GradientOp) and op.name == self.name and _given(self) == _given(op)
+
+
+@irdl_op_definition
+class AttentionGradientOp(GradientOp):
+    """The gradient of attention with respect to its queries, keys or values, of the gradient of its result.
+
+    `rows` is the result of attention, and `logsumexp` that of `mu.attention_logsumexp`. Heads that share keys
+    add up. Weights are computed anew from scores; a row without a column has none.
+    """
+
+    name = "mu.attention_gradient"
+
+    @property
+    def function(self) -> str:
+        return {Wanted.QUERY: "attention_dq", Wanted.KEY: "attention_dk", Wanted.VALUE: "attention_dv"}[
+            self.of.data
+        ]
+
+
+@irdl_op_definition
+class AttentionBackwardOp(GradientOp, AnchorOp):
+    """`mu.attention_gradient`, where `rows` are sums over the columns of gradient times result, in f32.
+
+    One kernel computes the gradients of all operands of one attention.
+    """
+
+    name = "mu.attention_backward"
+
+    @property
+    def space(self) -> Dims:
+        return Shaped.of(self.result.type).dims
+
+
+def row_sums(gradient: SSAValue, result: SSAValue) -> list[Operation]:
+    """Return the operations that sum gradient times result over columns, the last one in f32."""
+    casts = [CastOp(v, f32) for v in (gradient, result)]
+    product = MulOp(casts[0].result, casts[1].result)
+    return [*casts, product, ReduceOp("sum", product.result, [len(Shaped.of(result.type).dims) - 1])]
+
+
+def _properties(
+    scale: float | FloatAttr | None, causal: bool, query: SSAValue
+) -> dict[str, Attribute | None]:
+    size = Shaped.of(query.type).dims[-1]
+    if scale is None and isinstance(size, int):
+        scale = 1 / math.sqrt(size)
+    return {
+        "scale": None if scale is None else number(scale),
+        "causal": UnitAttr() if causal else None,
+    }
+
+
+def _scores_of(op: AttentionOp | AttentionLogSumExpOp) -> tuple[object, ...]:
+    return op.query, op.key, op.mask, op.scale, op.causal
+
+
+def _given(op: GradientOp) -> tuple[object, ...]:
+    return *op.operands, op.scale, op.causal
+
+
+OPERATIONS = (
+    *(AttentionOp, ScoresOp, ScoredAttentionOp),
+    *(PagedAttentionOp, AttentionLogSumExpOp, AttentionGradientOp, AttentionBackwardOp),
+)
+ATTRIBUTES = (WantedAttr,)
 
 
 # The language
@@ -135,21 +366,50 @@ OPERATIONS = (AttentionOp, ScoresOp, ScoredAttentionOp)
 def _attention(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
     query, key, value, *masks = values
     mask = masks[0] if masks else None
+    return AttentionOp(query, key, value, mask, is_on(options, "causal"), _factor(options))
+
+
+def _logsumexp(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    query, key, *masks = values
+    return AttentionLogSumExpOp(
+        query, key, masks[0] if masks else None, is_on(options, "causal"), _factor(options)
+    )
+
+
+def _factor(options: dict[str, Option]) -> float | None:
     scale = options.get("scale")
-    factor = float(scale) if isinstance(scale, int | float) else None
-    return AttentionOp(query, key, value, mask, is_on(options, "causal"), factor)
+    return float(scale) if isinstance(scale, int | float) else None
+
+
+_SCORES = (Parameter("mask", VALUE, "none"), switch("causal"), Parameter("scale", NUMBER, "auto"))
+
+
+def _gradient(name: str, of: Wanted, operand: str) -> Function:
+    def build(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+        query, key, value, result, logsumexp, gradient, *masks = values
+        operands = (gradient, query, key, value, logsumexp, result)
+        mask = masks[0] if masks else None
+        return AttentionGradientOp(of, operands, mask, is_on(options, "causal"), _factor(options))
+
+    parameters = (*(Parameter(n, VALUE) for n in ("q", "k", "v", "y", "lse", "dy")), *_SCORES)
+    doc = f"The gradient of `{operand}` in `y = attention(q, k, v)`, whose `attention_logsumexp` is `lse`"
+    return Function(name, parameters, doc, build)
 
 
 FUNCTIONS = (
     Function(
         "attention",
-        (
-            *(Parameter(name, VALUE) for name in "qkv"),
-            Parameter("mask", VALUE, "none"),
-            switch("causal"),
-            Parameter("scale", NUMBER, "auto"),
-        ),
+        (*(Parameter(name, VALUE) for name in "qkv"), *_SCORES),
         "`softmax(scale * q @ k.T + mask) @ v`, scale 1 / sqrt(D); a mask of bools says which scores stay",
         _attention,
     ),
+    Function(
+        "attention_logsumexp",
+        (*(Parameter(name, VALUE) for name in "qk"), *_SCORES),
+        "`logsumexp(scale * q @ k.T + mask)` in f32; beside `attention` of the same scores it costs nothing",
+        _logsumexp,
+    ),
+    _gradient("attention_dq", Wanted.QUERY, "q"),
+    _gradient("attention_dk", Wanted.KEY, "k"),
+    _gradient("attention_dv", Wanted.VALUE, "v"),
 )

@@ -116,10 +116,19 @@ struct Columns {
   int first, end;
 };
 
+// How many columns there are: keys, or those of a sequence's pages.
+template <class Work>
+MUCC_DEVICE int64_t columns_of(Work const& work) {
+  if constexpr (Work::kPage > 0)
+    return work.pages.table.count * Work::kPage;
+  else
+    return work.key.count;
+}
+
 // The columns that the row of a position sees.
 template <class Work, class P>
 MUCC_DEVICE Columns columns_of_row(Work const& work, P const& position) {
-  Columns seen{0, int(work.key.count)};
+  Columns seen{0, int(columns_of(work))};
   if constexpr (Work::kCausal) {
     int const row = position.at[Work::kRank - 2];
     seen.end = row < seen.end ? row + 1 : seen.end;
@@ -167,7 +176,7 @@ MUCC_DEVICE Steps steps_of(Columns const& any) {
 template <bool kMasked, int kBlocks, class Work, class P>
 MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner, float (&c)[4 * kBlocks]) {
   constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
-  int const rows = int(work.query.count), columns = int(work.key.count);
+  int const rows = int(work.query.count), columns = int(columns_of(work));
   P at[2] = {position, position};
   Columns seen[2];
 #pragma unroll
@@ -225,6 +234,25 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
 template <class Work>
 MUCC_DEVICE float share_of(float total) {
   return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
+}
+
+// The binary logarithm, of sums whose largest part is 1.
+MUCC_DEVICE float log_of_two(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::log2(x);
+#endif
+}
+
+// Stores a row's log-sum-exp, of its largest score and of the sum of its powers relative to that.
+template <class Work, class P>
+MUCC_DEVICE void store_sum_of(Work const& work, P position, float most, float total) {
+  constexpr float kLogOfTwo = 0.69314718055994530942f;
+  position.at[Work::kRank - 1] = 0;
+  work.store_sum(position, total == 0.0f ? -INFINITY : (most * kFactor<Work> + log_of_two(total)) * kLogOfTwo);
 }
 
 // Writes 16 bytes. Of a store of C++ the compiler at times makes several instructions.
@@ -367,8 +395,16 @@ MUCC_DEVICE void store_rows(Work const& work, P position, int row, int rows, Row
                             float const (&sum)[4 * kBlocks]) {
   constexpr int kVector = Work::kVector, kTogether = kVector / 2, kColumn = Work::kRank - 1, kPacks = kBlocks / kTogether;
   int const lane = threadIdx.x % 32, own_column = 8 * (lane % kTogether) + lane % 4 / kTogether * 4;
-  float const share[2] = {share_of<Work>(sum_of_four_lanes(state.sum[0])), share_of<Work>(sum_of_four_lanes(state.sum[1]))};
+  float const total[2] = {sum_of_four_lanes(state.sum[0]), sum_of_four_lanes(state.sum[1])};
+  float const share[2] = {share_of<Work>(total[0]), share_of<Work>(total[1])};
   auto exists = [&](int h) { return row + 8 * h < rows; };
+  if constexpr (Work::kStoresSum) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      position.at[Work::kRank - 2] = row + 8 * h;
+      if (lane % 4 == 0 && exists(h)) store_sum_of(work, position, state.most[h], total[h]);
+    }
+  }
   if (!work.packs) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

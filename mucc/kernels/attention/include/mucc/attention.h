@@ -26,6 +26,14 @@ struct Operand<T, 0> {
   } leading;
 };
 
+// Where keys and values lie in pages: row j of a sequence is row j % Op::kPage of the page that its table has for
+// j / Op::kPage. There are `count` pages, whose rows follow each other.
+template <int kBatch>
+struct Pages {
+  Operand<int32_t const, kBatch> table;
+  int64_t count;
+};
+
 // The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by the copy engine.
 // Those for few queries come behind, or are all.
 enum Form { kElements, kPieces, kTiles };
@@ -77,6 +85,13 @@ MUCC_BOTH constexpr int tile_bytes() {
   constexpr int kChunks = rounded(Op::kWidth, kChunk) / kChunk, kResultChunks = rounded(Op::kResultWidth, kChunk) / kChunk;
   return kBarrierBytes + 128 * (Op::kTileRows * kChunks + Op::kStages * Op::kTileColumns * (kChunks + kResultChunks)) +
          1024;
+}
+
+// Rows that the copy engine loads at a time where there are few queries: those of a step, or of a warp if pages are small.
+template <class Op>
+MUCC_BOTH constexpr int box_rows() {
+  constexpr int kRows = kDecodeKeys * Op::kDecodeWarps;
+  return Op::kPage == 0 || Op::kPage % kRows == 0 ? kRows : kDecodeKeys;
 }
 
 // Bytes of shared memory of the kernels for few queries.

@@ -94,6 +94,20 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   }
 }
 
+// Where the rows from `column` on of a sequence lie among those of keys and values. Pages that there are not become others.
+template <class Work, class P>
+MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) {
+  if constexpr (Work::kPage == 0) {
+    return column;
+  } else {
+    auto const& table = work.pages.table;
+    int64_t const index = column / Work::kPage, last = table.count - 1;
+    int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
+    page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
+    return page * Work::kPage + column % Work::kPage;
+  }
+}
+
 // Steps that the copy engine loads: those of all warps of a block come together, as chunks of 64 elements (128 bytes) of
 // each row, swizzled.
 template <class Work>
@@ -150,7 +164,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   };
 
   // The keys that any of the rows sees, and this block's.
-  int all_first = 0, all_end = int(work.key.count);
+  int all_first = 0, all_end = int(columns_of(work));
   if constexpr (kTakesTiles<Work>) {
     Columns const seen = columns_of_row(work, position_of(lane % kRows));
     all_first = seen.first, all_end = seen.end;
@@ -161,6 +175,8 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       all_end = end > all_end ? end : all_end;
     }
   }
+  // The keys of a warp's step lie in one page.
+  if constexpr (Work::kPage > 0) all_first = all_first / kKeys * kKeys;
   int const chunk = all_end > all_first ? rounded((all_end - all_first + parts - 1) / parts, kKeys * kWarps) : 0;
   int64_t const begin = all_first + int64_t(part) * chunk;
   int const end = begin + chunk < all_end ? int(begin + chunk) : all_end;
@@ -170,9 +186,9 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   auto copy_step = [&](int64_t column, int place) {
     if (column < end) {
       T* const keys = places + (warp * kStages + place) * kPlace;
-      copy_keys<kWhole, Work::kWidth>(keys, key_rows + column * work.key.row, work.key.row, work.key.step,
-                                      int(end - column));
-      copy_keys<kWhole, Work::kResultWidth>(keys + kKeys * kPitch, value_rows + column * work.value.row, work.value.row,
+      int64_t const row = row_of_column(work, at_keys, column);
+      copy_keys<kWhole, Work::kWidth>(keys, key_rows + row * work.key.row, work.key.row, work.key.step, int(end - column));
+      copy_keys<kWhole, Work::kResultWidth>(keys + kKeys * kPitch, value_rows + row * work.value.row, work.value.row,
                                             work.value.step, int(end - column));
     }
   };
@@ -185,14 +201,19 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     int key[3] = {}, value[3] = {};
     leading_of(key, work.key, at_keys), leading_of(value, work.value, at_keys);
     arrive_and_expect(full, At::kBytes);
+    constexpr int kBox = box_rows<Work>();
 #pragma unroll
-    for (int i = 0; i < At::kChunks; ++i)
-      copy_tile<Work::kRank>(shared_address(steps.keys(place)) + i * At::kChunkBytes, maps->key, full, i * kChunk,
-                             int(first), key);
+    for (int r = 0; r < At::kRows; r += kBox) {
+      int const row = int(row_of_column(work, at_keys, first + r));
 #pragma unroll
-    for (int i = 0; i < At::kResultChunks; ++i)
-      copy_tile<Work::kRank>(shared_address(steps.values(place)) + i * At::kChunkBytes, maps->value, full, i * kChunk,
-                             int(first), value);
+      for (int i = 0; i < At::kChunks; ++i)
+        copy_tile<Work::kRank>(shared_address(steps.keys(place)) + i * At::kChunkBytes + r * 128, maps->key, full, i * kChunk,
+                               row, key);
+#pragma unroll
+      for (int i = 0; i < At::kResultChunks; ++i)
+        copy_tile<Work::kRank>(shared_address(steps.values(place)) + i * At::kChunkBytes + r * 128, maps->value, full,
+                               i * kChunk, row, value);
+    }
   };
   if constexpr (kTiled) {
     if (thread == 0) {
@@ -389,6 +410,10 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     }
   };
   int const taken = rows <= 8 ? kItems / 2 : kItems;  // the others are of no row
+  if constexpr (Work::kStoresSum) {
+    if (parts == 1 && thread < rows)
+      store_sum_of(work, position_of(thread), most_of(thread), total_of(thread, most_of(thread)));
+  }
   int64_t const words = 2 * kRows + 4 * (split.rows <= 8 ? kItems / 2 : kItems);
   float* const own_part = split.partials + (unit * parts + part) * words;
   for (int i = thread; i < taken; i += kThreads) {
@@ -433,6 +458,9 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
     for (int bits = 1; bits < 8; bits *= 2) sums += __shfl_xor_sync(~0u, sums, bits);
     float const share = share_of<Work>(sums);
+    if constexpr (Work::kStoresSum) {
+      if (thread % 8 == 0 && row < rows) store_sum_of(work, position_of(row), largest, sums);
+    }
     for (int k = thread % 8; k < parts; k += 8)
       known[k * 2 * kRows + row] = relative<Work>(known[k * 2 * kRows + row], largest) * share;
   }

@@ -102,6 +102,8 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   if constexpr (Op::kDecodes) {
     DecodePlan plan = plan_decode<Op>(c, extents, keys);
+    if (Op::kPage > 0 && plan.units == 0 && keys > 0)
+      return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
     if (plan.units > 0) {
       int64_t const blocks = plan.units * plan.split.tickets.parts;
       if (blocks > INT32_MAX)
@@ -114,7 +116,7 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
       if constexpr (Op::kWarpgroups) {
         if (pieces && in_tiles(op.key) && in_tiles(op.value) && op.key.count > 0) {
           Maps maps;
-          constexpr int kKeys = kDecodeKeys * Op::kDecodeWarps;
+          constexpr int kKeys = box_rows<Op>();
           if (make_map(c, maps.key, op.key, Op::kWidth, kKeys) || make_map(c, maps.value, op.value, Op::kResultWidth, kKeys))
             return 1;
           geometry.shared = unsigned(decode_bytes<Op, true>());

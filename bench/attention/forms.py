@@ -1,0 +1,283 @@
+"""Programs that attention is fuzzed with, and what each computes of scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Score = Callable[[Any, Any, Any, dict[str, Any]], Any]
+"""Computes scores of scaled products, indices of rows and columns, and further tensors, all in float64."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A program: its text, the type and widths of its operands, and how scores are computed."""
+
+    kernel: str
+    dtype: str
+    widths: tuple[int, int]
+    result: str
+    score: Score = lambda x, i, j, more: x
+    more: str = ""
+    """Parameters besides q, k and v."""
+    lead: tuple[str, str] = ("B, H", "B, H")
+    few: bool = False
+    """Whether there is one query."""
+    empty: float = 0.0
+    """What rows without a key get."""
+    adds: bool = False
+    """Whether the tensor x is added to the result."""
+    page: int = 0
+    """How many keys a page has; 0 where keys follow each other."""
+    gives: str = "result"
+    """What is computed: the `result`, with `sums` the log-sum-exp too, or `gradients` of all operands."""
+
+    @property
+    def key(self) -> str:
+        return self.kernel
+
+    @property
+    def _paged_text(self) -> str:
+        """The program, whose keys and values lie in pages."""
+        query, pool = (
+            f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in (f"{self.lead[0]}, 1", f"P, {self.page}, H")
+        )
+
+        def rows(name: str) -> str:
+            gathered = f"reshape(gather({name}, table), (B, N*{self.page}, H, {self.widths[0]}))"
+            return f"permute({gathered}, (0, 2, 1, 3))[:, :, None]"
+
+        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", f"{rows('k')}, {rows('v')}")
+        return "\n".join(
+            [
+                f"kernel {self.kernel}[B, H, P, N](",
+                f"    q: {query}, k: {pool}, v: {pool}, table: s32[B, N], {self.more}",
+                f") -> {query} {{",
+                f"    return {result}",
+                "}",
+                "",
+            ]
+        )
+
+    @property
+    def stem(self) -> str:
+        return self.kernel
+
+    @property
+    def text(self) -> str:
+        if self.page:
+            return self._paged_text
+        of_query, of_key = self.lead
+        rows, (wide, result) = ("1" if self.few else "S"), self.widths
+        q, k, v = (
+            f"{self.dtype}[{lead}, {n}, {w}]"
+            for lead, n, w in ((of_query, rows, wide), (of_key, "T", wide), (of_key, "T", result))
+        )
+        out = f"{self.dtype}[{of_query}, {rows}, {result}]"
+        more = f", {self.more}" if self.more else ""
+        sums, value = f"f32[{of_query}, {rows}]", self.result
+        arguments = self.result.removeprefix("attention(q, k, v").removesuffix(")")
+        if self.gives == "sums":
+            out, value = f"(y: {out}, l: {sums})", f"{self.result}, attention_logsumexp(q, k{arguments})"
+        if self.gives == "gradients":
+            more += f", y: {out}, l: {sums}, dy: {out}"
+            out = f"(dq: {q}, dk: {k}, dv: {v})"
+            value = ", ".join(f"attention_d{x}(q, k, v, y, l, dy{arguments})" for x in "qkv")
+        dims = ", ".join(
+            [*dict.fromkeys(d for d in of_query.split(", ") if d.isalpha()), *rows.strip("1"), "T"]
+        )
+        indices = [
+            f"    {n} = iota(({rows}, T), axis={a})" for a, n in enumerate("ij") if f" {n} " in self.result
+        ]
+        lines = [f"kernel {self.kernel}[{dims}](q: {q}, k: {k}, v: {v}{more}) -> {out} {{"]
+        return "\n".join([*lines, *indices, f"    return {value}", "}", ""])
+
+
+def _where(seen: Any, x: Any) -> Any:
+    return x.masked_fill(~seen, -math.inf)
+
+
+def _lengths(more: dict[str, Any], x: Any) -> Any:
+    return more["n"].reshape(-1, *[1] * (x.ndim - 1))
+
+
+FORMS = (
+    Form("full64", "bf16", (64, 64), "attention(q, k, v)"),
+    Form("full128", "f16", (128, 64), "attention(q, k, v)"),
+    Form("full96", "bf16", (96, 96), "attention(q, k, v)"),
+    Form("added", "bf16", (64, 64), "attention(q, k, v) + x", more="x: bf16[B, H, S, 64]", adds=True),
+    Form("causal64", "bf16", (64, 64), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
+    Form(
+        "causal128", "f16", (128, 128), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)
+    ),
+    Form("causal40", "f16", (40, 24), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
+    Form(
+        "grouped256",
+        "bf16",
+        (256, 256),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        lead=("B, H, G", "B, H, 1"),
+    ),
+    Form(
+        "window",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask= j <= i and i - j < 100)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 100), x),
+    ),
+    Form(
+        "band",
+        "f16",
+        (96, 96),
+        "attention(q, k, v, mask= j - i < 70 and i - j < 30)",
+        lambda x, i, j, m: _where((j - i < 70) & (i - j < 30), x),
+    ),
+    Form(
+        "alibi",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask=slope[:, None, None] * ( j - i ), causal=on)",
+        lambda x, i, j, m: _where(j <= i, x + m["slope"][:, None, None] * (j - i)),
+        more="slope: f32[H]",
+    ),
+    Form(
+        "capped",
+        "f16",
+        (128, 128),
+        f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {128**-0.5} / 20) * 20) @ v",
+        lambda x, i, j, m: (x / 20).tanh() * 20,
+    ),
+    Form(
+        "kept",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask=m > 0)",
+        lambda x, i, j, m: _where(m["m"] > 0, x),
+        more="m: s8[B, 1, S, T]",
+    ),
+    Form(
+        "biased",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=b)",
+        lambda x, i, j, m: x + m["b"],
+        more="b: f32[S, T]",
+    ),
+    Form(
+        "lengths",
+        "f16",
+        (128, 128),
+        "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
+        lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
+        more="n: s32[B]",
+    ),
+    Form("sums64", "bf16", (64, 64), "attention(q, k, v)", gives="sums"),
+    Form(
+        "sums128",
+        "f16",
+        (128, 128),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        gives="sums",
+    ),
+    Form(
+        "sums_lengths",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask= j < n[:, None, None, None] )",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        gives="sums",
+    ),
+    Form(
+        "sums_decode",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v)",
+        lead=("B, H, 8", "B, H, 1"),
+        few=True,
+        gives="sums",
+    ),
+    Form("gradients64", "bf16", (64, 64), "attention(q, k, v)", gives="gradients"),
+    Form("gradients128", "f16", (128, 128), "attention(q, k, v)", gives="gradients"),
+    Form(
+        "gradients_causal",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        gives="gradients",
+    ),
+    Form(
+        "gradients_grouped",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        lead=("B, H, G", "B, H, 1"),
+        gives="gradients",
+    ),
+    Form(
+        "gradients_window",
+        "bf16",
+        (96, 96),
+        "attention(q, k, v, mask= j <= i and i - j < 100)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 100), x),
+        gives="gradients",
+    ),
+    Form(
+        "gradients_biased",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=b)",
+        lambda x, i, j, m: x + m["b"],
+        more="b: f32[S, T]",
+        gives="gradients",
+    ),
+    Form(
+        "gradients_lengths",
+        "bf16",
+        (32, 48),
+        "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
+        lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
+        more="n: s32[B]",
+        gives="gradients",
+    ),
+    Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
+    Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),
+    Form(
+        "cached",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+    ),
+    Form(
+        "paged16",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+        page=16,
+    ),
+    Form(
+        "paged64",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+        page=64,
+    ),
+)

@@ -1,0 +1,82 @@
+"""The pattern of attention of few queries to keys and values that lie in pages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu.ops.attention import AttentionOp, PagedAttentionOp
+from mucc.dialects.mu.ops.indexed import GatherOp
+from mucc.dialects.mu.ops.shape import ReshapeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp
+from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.kernels.attention.operands import takes
+from mucc.kernels.attention.tiles import DECODE_ROWS
+from mucc.library.extents import multiply
+
+STEP = 16
+"""Keys that a warp reads at a time, which lie in one page."""
+
+
+class Pool(NamedTuple):
+    """Pages `[P, page, H, D]`, the table `[B, N]` of those of each sequence, and axes inserted behind."""
+
+    pages: SSAValue
+    table: SSAValue
+    axes: tuple[int, ...]
+
+
+def _pool(value: SSAValue) -> Pool | None:
+    """Return the pages of `permute(reshape(gather(pages, table), (B, N * page, H, D)), (0, 2, 1, 3))`."""
+    axes: tuple[int, ...] = ()
+    if isinstance(op := value.owner, ExpandOp):
+        axes, value = tuple(op.axes.get_values()), op.operand
+    if not isinstance(op := value.owner, PermuteOp) or tuple(op.order.get_values()) != (0, 2, 1, 3):
+        return None
+    if not isinstance(op := op.operand.owner, ReshapeOp | RegroupOp):
+        return None
+    dims = Shaped.of(op.results[0].type).dims
+    if not isinstance(op := op.operand.owner, GatherOp) or not isinstance(op.operand, BlockArgument):
+        return None
+    pages, table = Shaped.of(op.operand.type).dims, Shaped.of(op.rows.type).dims
+    if len(pages) != 4 or len(table) != 2 or axes not in ((), (2,)):
+        return None
+    is_row_major = isinstance(type := op.operand.type, TensorType) and type.layout.is_row_major
+    if not is_row_major or not isinstance(pages[1], int) or pages[1] % STEP:
+        return None
+    fits = dims == (table[0], multiply([table[1], pages[1]]), *pages[2:])
+    return Pool(op.operand, op.rows, axes) if fits else None
+
+
+def _rows(pool: Pool) -> list[Operation]:
+    """Return views of all pages as matrices of their rows: `[H, P * page, D]`."""
+    pages, page, heads, width = Shaped.of(pool.pages.type).dims
+    rows = RegroupOp(pool.pages, (multiply([pages, page]), heads, width))
+    new: list[Operation] = [rows, turned := PermuteOp(rows, (1, 0, 2))]
+    # There is no axis of sequences, so axes behind that of heads are one less.
+    return [*new, ExpandOp(turned, [a - 1 for a in pool.axes])] if pool.axes else new
+
+
+class Paged(RewritePattern):
+    """Attention of few queries to gathered pages -> `mu.paged_attention`, which gathers nothing."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, AttentionOp) or not takes(op.query, op.key, op.value, op.space):
+            return
+        rows = Shaped.of(op.query.type).dims[-2]
+        key, value = _pool(op.key), _pool(op.value)
+        if not isinstance(rows, int) or rows > DECODE_ROWS or key is None or value is None:
+            return
+        same = key.table is value.table and key.axes == value.axes
+        sizes = [Shaped.of(pool.pages.type).dims[:3] for pool in (key, value)]
+        if not same or sizes[0] != sizes[1]:
+            return
+        keys, values = _rows(key), _rows(value)
+        rank = len(op.space) - 1
+        table = ExpandOp(key.table, list(range(1, rank - 1)))
+        page = sizes[0][1]
+        assert isinstance(page, int)
+        given = (keys[-1].results[0], values[-1].results[0], table.result)
+        rewriter.replace(op, [*keys, *values, table, new := PagedAttentionOp(op, *given, page)], [new.result])

@@ -1,0 +1,133 @@
+"""C++ of what kernels of attention and of its gradients have in common: scores, and what rows see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.across import AcrossWork
+from mucc.codegen.memory import VIEW_TYPES
+from mucc.codegen.names import float_literal, words
+from mucc.dialects.mu.ops.elementwise import TanhOp
+from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
+from mucc.kernels.attention.gains import feels_absolute_error
+from mucc.kernels.attention.op import ScoreOp
+
+SCORE_MEMBERS = words(
+    """
+    query key value packs keys score first_column last_column sum a b keeps to Element kBatch kWidth
+    kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kShared
+    """
+)
+
+
+class Seeing(Protocol):
+    """A node with the score, and the columns that a row sees."""
+
+    @property
+    def score(self) -> SSAValue: ...
+    @property
+    def causal(self) -> object: ...
+    @property
+    def first(self) -> SSAValue | None: ...
+    @property
+    def last(self) -> SSAValue | None: ...
+
+
+class ScoreWork(AcrossWork):
+    """Builder of a kernel that computes scores of queries and keys."""
+
+    def expression(self, op: Operation, operands: Sequence[str]) -> str:
+        """Emit an operation; before softmax a faster one where it feels an absolute error only."""
+        if isinstance(op, TanhOp) and feels_absolute_error(op):
+            return f"mucc::fast_tanh({operands[0]})"
+        return super().expression(op, operands)
+
+    def merged(self) -> list[list[list[int]]]:
+        """Keep all axes apart: rows and columns are those of tiles."""
+        return [[[axis] for axis in range(len(self.space))]]
+
+    def operand(self, value: SSAValue) -> str:
+        """Return the initializer of a `mucc::attention::Operand`: strides, and how far leading axes reach."""
+        dims = Shaped.of(value.type).dims
+        memory, axes = self.places.view(value, (*self.space[:-2], *dims[-2:]))
+        strides = self._strides(axes)
+        extents = [self.places.extent(a.extent) for a in axes]
+        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-2], strides[:-2], strict=True))
+        data = memory.data(VIEW_TYPES[memory.type.dtype])
+        return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
+
+    def score_constants(self, product: ScoreOp, node: Seeing) -> list[str]:
+        """Emit what headers know of scores."""
+        scale = float_literal(product.scale.value.data)
+        return [
+            f"static constexpr float kScale = {scale};",
+            f"static constexpr bool kCausal = {boolean(node.causal is not None)};",
+            f"static constexpr bool kPlain = {boolean(is_plain(product, node.score))};",
+            f"static constexpr bool kHasFirst = {boolean(node.first is not None)};",
+            f"static constexpr bool kHasLast = {boolean(node.last is not None)};",
+        ]
+
+    def score_work(self, product: ScoreOp, node: Seeing) -> list[str]:
+        """Emit the functions that compute a score, and the first and last column that a row sees."""
+        score = self.lanes[product.result]
+        return [
+            "  // The score of a query and a key, from their product.",
+            "  template <class P>",
+            f"  MUCC_DEVICE float score(P const& p, float {score}_s) const {{",
+            "    constexpr int V = 1;",
+            f"    mucc::Lanes<V> const {score}({score}_s * kScale);",
+            *self.statements_for([node.score]),
+            f"    return {self.lanes[node.score]}.of[0];",
+            "  }",
+            *self._limit("first_column", node.first),
+            *self._limit("last_column", node.last),
+        ]
+
+    def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
+        """Emit the function that computes the first or last column of a position's row."""
+        if limit is None:
+            return []
+        return [
+            "  template <class P>",
+            f"  MUCC_DEVICE int {name}(P const& p) const {{",
+            "    constexpr int V = 1;",
+            *self.statements_for([limit]),
+            f"    return mucc::to_bits({self.lanes[limit]}.of[0]);",
+            "  }",
+        ]
+
+
+def is_plain(product: ScoreOp, score: SSAValue) -> bool:
+    """Whether scores are positive multiples of products: their order is that of the products."""
+    return isinstance(score.owner, ScoreOp) and product.scale.value.data > 0
+
+
+def shared_axes(batch: int, *values: SSAValue) -> int:
+    """Return a bit for each leading axis along which all of the values are the same."""
+    dims = [Shaped.of(v.type).dims[:-2] for v in values]
+    return sum(1 << a for a in range(batch) if all(_reaches(d, batch - a) == 1 for d in dims))
+
+
+def _reaches(dims: Dims, axis: int) -> Dim:
+    """Return the extent of the axis that is so far from the end; 1 where there is none."""
+    return dims[-axis] if axis <= len(dims) else 1
+
+
+def boolean(value: bool) -> str:
+    """Emit a bool."""
+    return "true" if value else "false"
+
+
+def dtype_of(value: SSAValue) -> str:
+    """Return the name of a tensor's dtype."""
+    return dtype_name(Shaped.of(value.type).element_type)
+
+
+def width_of(value: SSAValue) -> int:
+    """Return the elements of a row."""
+    width = Shaped.of(value.type).dims[-1]
+    assert isinstance(width, int)
+    return width

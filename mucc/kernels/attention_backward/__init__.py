@@ -1,0 +1,1 @@
+"""The kind of kernels that compute gradients of attention."""

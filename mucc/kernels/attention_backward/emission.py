@@ -1,0 +1,144 @@
+"""C++ of kernels for gradients of attention (mucc/attention_backward.cuh)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.codegen.kernel_code import LightCode
+from mucc.codegen.memory import VIEW_TYPES, Places
+from mucc.codegen.names import words
+from mucc.codegen.pointwise import Parts
+from mucc.codegen.texts import Entry, Texts
+from mucc.codegen.wgmma import wgmma
+from mucc.dialects.mu.ops.attention import Wanted
+from mucc.kernels.attention.score_work import SCORE_MEMBERS, ScoreWork, dtype_of, shared_axes, width_of
+from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
+from mucc.kernels.attention_backward.tiles import CHUNK, tile_of
+
+
+class AttentionBackwardCode(LightCode):
+    """A kernel of mucc/attention_backward.cuh."""
+
+    HEADER = "mucc/attention_backward.cuh"
+    LAUNCH_HEADER = "mucc/attention_backward_launch.h"
+
+    def __init__(self, op: AttentionBackwardKernelOp, places: Places):
+        self.op, self.places = op, places
+
+    def summary(self) -> str:
+        extents = ", ".join(map(str, self.op.extents))
+        causal = "causal " if self.op.differentiate.causal is not None else ""
+        return f"gradients of {causal}attention over scores [{extents}]"
+
+    def texts(self, entry: str) -> Texts:
+        return AttentionBackwardWork(self.op, self.places).texts(entry)
+
+
+class AttentionBackwardWork(ScoreWork):
+    """The C++ of a kernel for gradients: the pointwise work on scores, and products."""
+
+    members = SCORE_MEMBERS | words(
+        """
+        gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages
+        multiply_rows multiply_changes add_keys add_values
+        """
+    )
+
+    def __init__(self, op: AttentionBackwardKernelOp, places: Places):
+        self.kernel = op
+        self.batch = len(op.extents) - 2
+        super().__init__(op, op.extents, (len(op.extents) - 1,), places)
+
+    def node(self, node: Operation) -> None:
+        # Gradients are stored by functions of the header.
+        if not isinstance(node, StoreGradientOp):
+            super().node(node)
+
+    def _numbers(self, value: SSAValue) -> str:
+        """Return the initializer of numbers of rows."""
+        memory, axes = self.places.view(value, self.kernel.extents[:-1])
+        strides = self._strides(axes)
+        extents = [self.places.extent(a.extent) for a in axes]
+        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-1], strides[:-1], strict=True))
+        return f"{{{memory.data('float')}, {strides[-1]}, 0, {extents[-1]}, {{{leading}}}}}"
+
+    def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
+        members, values, _ = super()._members(axes, parts)
+        node = self.kernel.differentiate
+        operands = {
+            "query": node.query,
+            "gradient": node.gradient,
+            "key": node.key,
+            "value": node.value,
+            **{f"{of.value}_gradient": self.kernel.destination(of) for of in Wanted},
+        }
+        matrix = f"mucc::attention::Operand<Element, {self.batch}>"
+        numbers = f"mucc::attention_backward::Numbers<{self.batch}>"
+        members = [
+            *(f"{matrix} {n};" for n in operands),
+            *(f"{numbers} {n};" for n in ("logsumexp", "sums")),
+            *members,
+            "bool packs;  // whether gradients are written 16 bytes at a time, which the launch finds out",
+        ]
+        given = ["{}" if value is None else self.operand(value) for value in operands.values()]
+        return members, [*given, *map(self._numbers, (node.logsumexp, node.sums)), *values, "false"], []
+
+    def texts(self, entry: str) -> Texts:
+        """Return the C++ of the kernel in parts."""
+        node = self.kernel.differentiate
+        widths = (width_of(node.query), width_of(node.value))
+        tile = tile_of(max(widths))
+        return self.assemble(
+            Parts(
+                fast=len(self.space) - 1,
+                constants=[
+                    f"using Element = {VIEW_TYPES[dtype_of(node.value)]};",
+                    f"static constexpr int kBatch = {self.batch}, kRank = {self.batch + 2};",
+                    f"static constexpr int kWidth = {widths[0]}, kResultWidth = {widths[1]};",
+                    f"static constexpr int kTileRows = {tile.rows};",
+                    f"static constexpr int kQueryStages = {tile.query_stages};",
+                    f"static constexpr int kGradientStages = {tile.gradient_stages};",
+                    "static constexpr int kPage = 0;",
+                    f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
+                    *self.score_constants(self.kernel.score, node),
+                ],
+                work=self._work(tile.rows, widths),
+                entries=_entries(entry),
+                launcher="attention_backward::launch",
+                scratch="attention_backward::scratch",
+            )
+        )
+
+    def _work(self, rows: int, widths: tuple[int, int]) -> list[str]:
+        node = self.kernel.differentiate
+        dtype = dtype_of(node.value)
+        padded = [-(-w // 16) * 16 for w in widths]
+        return [
+            *self.score_work(self.kernel.score, node),
+            *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
+            *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
+            *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
+            *wgmma("multiply_changes", dtype, CHUNK, from_registers=False, turned=True, left_turned=True),
+        ]
+
+
+def _entries(entry: str) -> list[Entry]:
+    """Return the kernels in the order of `mucc::attention_backward::Form`."""
+    given = "Work const op, mucc::Extents<Op::kRank> const extents"
+    maps = "__grid_constant__ mucc::attention_backward::Maps const maps"
+    return [
+        Entry(
+            f"{entry}_multiply",
+            f"{given}, {maps}, float* const partials",
+            "mucc::attention_backward::multiply(op, extents, maps, partials)",
+            "384, 1",
+        ),
+        Entry(
+            f"{entry}_finish",
+            f"{given}, float* const partials",
+            "mucc::attention_backward::finish(op, extents, partials)",
+            "256",
+        ),
+    ]

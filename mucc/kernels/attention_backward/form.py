@@ -1,0 +1,35 @@
+"""Find gradients of attention that a kernel computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.rewriting import Pass, rewrite
+
+
+@dataclass(frozen=True)
+class FormAttentionBackward(Pass):
+    """Let gradients of attention read sums of rows instead of attention's result.
+
+    ```
+                                        %s = mu.reduce sum (%dy * %y) axes [1]
+    %q = mu.attention_gradient     ->   %q = mu.attention_backward
+        query .., %lse, %y                  query .., %lse, %s
+    ```
+    """
+
+    name = "form-attention-backward"
+
+    target: str = "sm_90a"
+
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
+        names = (inner.name for kernel in kernels for inner in kernel.body.block.ops)
+        if "mu.attention_gradient" in names:
+            from mucc.kernels.attention_backward.gradients import Gradients
+
+            rewrite(op, [Gradients(self.target)])

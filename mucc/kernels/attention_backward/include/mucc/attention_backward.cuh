@@ -1,0 +1,554 @@
+// Gradients of attention's queries, keys and values, of the gradient of its result.
+//
+// A block has 128 keys, and passes over the queries that see any of them. Scores are computed with keys as rows, so that
+// the weights and the gradients of scores of a warpgroup's 64 keys are, in its registers, left operands of the products
+// that add up to the gradients of values and keys. The gradients of queries are products of those of scores, from shared
+// memory, with keys: each block adds its own to f32 in memory, in no fixed order, and a further kernel stores the sums.
+//
+// One warp fills shared memory by the copy engine. While the tensor cores multiply, the two other warpgroups compute weights:
+// products of the next queries with keys begin before the last ones of these queries have ended.
+//
+// Of `Work` it wants what attention.cuh says of scores, and single wgmma instructions: `multiply_rows` (scores, and products
+// of gradients with values), `add_keys` and `add_values` (gradients), `multiply_changes` (those of queries).
+#pragma once
+
+#include <mucc/attention_backward.h>
+#include <mucc/attention_decode.cuh>
+
+namespace mucc::attention_backward {
+
+using attention::Columns;
+using attention::kLog2E;
+
+// Makes what threads have written to shared memory visible to the tensor cores.
+MUCC_DEVICE void publish_shared() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+MUCC_BOTH constexpr bool on_device() {
+#if defined(__CUDA_ARCH__)
+  return true;
+#else
+  return false;
+#endif
+}
+
+MUCC_DEVICE void add_four(float* to, float const* x) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]),
+               "f"(x[3])
+               : "memory");
+#else
+  for (int i = 0; i < 4; ++i) to[i] += x[i];
+#endif
+}
+
+// Whether the copy engine adds to the gradients of queries; otherwise threads do.
+template <class Work>
+inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
+
+// Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
+MUCC_DEVICE void add_part(float* to, uint32_t from) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
+               "cp.async.bulk.commit_group;" ::"l"(to),
+               "r"(from), "r"(4 * kPartFloats)
+               : "memory");
+#endif
+}
+// Waits until the copy engine has read what this thread had it add.
+MUCC_DEVICE void await_parts() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+// The threads of a warpgroup meet.
+MUCC_DEVICE void sync_group(int group) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+#endif
+}
+
+// Barriers, tiles and numbers in shared memory, by address.
+template <class Work>
+struct Places {
+  static constexpr int kRows = Work::kTileRows, kRowChunks = kRows / kChunk;
+  static constexpr int kQueryStages = Work::kQueryStages, kGradientStages = Work::kGradientStages;
+  static constexpr int kChunks = rounded(Work::kWidth, kChunk) / kChunk;
+  static constexpr int kResultChunks = rounded(Work::kResultWidth, kChunk) / kChunk;
+  static constexpr int kKeyChunk = kKeys * 128, kRowChunk = kRows * 128;
+  static constexpr int kKeyBytes = kChunks * kKeyChunk, kValueBytes = kResultChunks * kKeyChunk;
+  static constexpr int kQueryBytes = kChunks * kRowChunk, kGradientBytes = kResultChunks * kRowChunk;
+  static constexpr int kChangeBytes = kRowChunks * kKeyChunk;
+
+  uint32_t base;
+
+  MUCC_DEVICE Places() : base((shared_address(dynamic_shared()) + 1023) / 1024 * 1024) {}
+  MUCC_DEVICE uint32_t keys_full() const { return base; }
+  MUCC_DEVICE uint32_t query_full(int s) const { return base + 8 + 8 * s; }
+  MUCC_DEVICE uint32_t query_empty(int s) const { return query_full(kQueryStages + s); }
+  MUCC_DEVICE uint32_t gradient_full(int s) const { return query_full(2 * kQueryStages + s); }
+  MUCC_DEVICE uint32_t gradient_empty(int s) const { return gradient_full(kGradientStages + s); }
+  MUCC_DEVICE uint32_t keys() const { return base + kBarrierBytes; }
+  MUCC_DEVICE uint32_t values() const { return keys() + kKeyBytes; }
+  MUCC_DEVICE uint32_t query(int s) const { return values() + kValueBytes + s * kQueryBytes; }
+  MUCC_DEVICE uint32_t gradient(int s) const { return query(kQueryStages) + s * kGradientBytes; }
+  MUCC_DEVICE uint32_t changes(int s) const { return gradient(kGradientStages) + s * kChangeBytes; }
+  MUCC_DEVICE char* at(uint32_t address) const { return dynamic_shared() + (address - shared_address(dynamic_shared())); }
+  // What a warpgroup adds to the gradients of queries.
+  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats; }
+  // Of each row its log-sum-exp, then of each row the sum of gradients times results.
+  MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
+};
+
+// Whether blocks see different numbers of queries.
+template <class Work>
+inline constexpr bool kIsRanged = Work::kCausal || Work::kHasFirst || Work::kHasLast;
+
+// A block's keys: their tile, and the number of the leading indices along which keys differ.
+struct KeyTile {
+  unsigned tile, batch;
+};
+
+// All tiles of one head come before those of the next, so that what they read stays in L2. Where there are few blocks, and
+// they see different numbers of queries, the first keys of all heads come first: if attention is causal most queries see
+// them.
+template <class Work>
+MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
+  constexpr unsigned kFew = 512;
+  unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys), block = blockIdx.x;
+  if (!kIsRanged<Work> || gridDim.x > kFew) return {block % tiles, block / tiles};
+  unsigned const batches = gridDim.x / tiles;
+  return {block / batches, block % batches};
+}
+
+// The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
+// begins with another tile, so that they add to different ones at a time.
+template <class Work>
+struct Walk {
+  using At = Position<Work::kRank, int>;
+
+  At position;
+  int head = -1, heads = 1, tile = 0, end = 0, left = 0;
+  int first_key;
+
+  MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents) {
+    KeyTile const own = key_tile(work, extents);
+    first_key = int(own.tile) * kKeys;
+    position = attention::position_of_keys<Work>(extents, own.batch);
+#pragma unroll
+    for (int a = 0; a < Work::kBatch; ++a)
+      if (attention::is_shared<Work>(a)) heads *= int(extents.of[a]);
+  }
+
+  MUCC_DEVICE bool advance(Work const& work, Extents<Work::kRank> const& extents) {
+    ++tile, --left;
+    if (!kIsRanged<Work> && tile == end) tile = 0;
+    while (left <= 0) {
+      if (++head >= heads) return false;
+      int rest = head;
+#pragma unroll
+      for (int a = Work::kBatch - 1; a >= 0; --a) {
+        if (!attention::is_shared<Work>(a)) continue;
+        int const extent = int(extents.of[a]), left = rest / extent;
+        position.at[a] = rest - left * extent;
+        rest = left;
+      }
+      find(work);
+      left = end - tile;
+      if constexpr (!kIsRanged<Work>) {
+        int64_t const tiles = (extents.of[Work::kRank - 1] + kKeys - 1) / kKeys;
+        tile = int(int64_t(end) * (first_key / kKeys) / tiles);
+      }
+    }
+    return true;
+  }
+
+  // The first tile with a row that ends behind the first key, and the first one all of whose rows begin behind the last
+  // key: rows see ranges of columns that do not go back.
+  MUCC_DEVICE void find(Work const& work) {
+    int const all = int((work.query.count + Work::kTileRows - 1) / Work::kTileRows);
+    tile = 0, end = all;
+    if constexpr (Work::kCausal || Work::kHasLast) {
+      for (int high = all; tile < high;) {
+        int const middle = (tile + high) / 2;
+        if (span(work, middle).any.end > first_key)
+          high = middle;
+        else
+          tile = middle + 1;
+      }
+    }
+    if constexpr (Work::kHasFirst) {
+      for (int low = tile; low < end;) {
+        int const middle = (low + end) / 2;
+        if (span(work, middle).any.first >= first_key + kKeys)
+          end = middle;
+        else
+          low = middle + 1;
+      }
+    }
+  }
+  MUCC_DEVICE attention::Span span(Work const& work, int of) const {
+    return attention::span_of(work, position, int64_t(of) * Work::kTileRows, Work::kTileRows);
+  }
+};
+
+// The number of a tile of queries among all.
+template <class Work>
+MUCC_DEVICE int64_t tile_of(Extents<Work::kRank> const& extents, Walk<Work> const& walk) {
+  int64_t number = 0;
+#pragma unroll
+  for (int a = 0; a < Work::kBatch; ++a) number = number * extents.of[a] + walk.position.at[a];
+  return number * ((extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows) + walk.tile;
+}
+
+// ---- loading ------------------------------------------------------------------------------------------------
+
+template <class Work>
+MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
+                            Places<Work> const& at) {
+  using At = Places<Work>;
+  constexpr int kRank = Work::kBatch + 2;
+  int const lane = threadIdx.x;
+  Walk<Work> walk(work, extents);
+  if (lane == 0) {
+    int key[3] = {}, value[3] = {};
+    attention::leading_of(key, work.key, walk.position), attention::leading_of(value, work.value, walk.position);
+    arrive_and_expect(at.keys_full(), At::kKeyBytes + At::kValueBytes);
+    for (int i = 0; i < At::kChunks; ++i)
+      copy_tile<kRank>(at.keys() + i * At::kKeyChunk, maps.key, at.keys_full(), i * kChunk, walk.first_key, key);
+    for (int i = 0; i < At::kResultChunks; ++i)
+      copy_tile<kRank>(at.values() + i * At::kKeyChunk, maps.value, at.keys_full(), i * kChunk, walk.first_key, value);
+  }
+  Ring<At::kQueryStages> queries;
+  Ring<At::kGradientStages> gradients;
+#pragma unroll 1
+  while (walk.advance(work, extents)) {
+    int const first_row = walk.tile * At::kRows, s = queries.place, g = gradients.place;
+    await(at.query_empty(s), queries.parity ^ 1);
+    if (lane == 0) {
+      int query[3] = {};
+      attention::leading_of(query, work.query, walk.position);
+      arrive_and_expect(at.query_full(s), At::kQueryBytes);
+      for (int i = 0; i < At::kChunks; ++i)
+        copy_tile<kRank>(at.query(s) + i * At::kRowChunk, maps.query, at.query_full(s), i * kChunk, first_row, query);
+      int gradient[3] = {};
+      attention::leading_of(gradient, work.gradient, walk.position);
+      await(at.gradient_empty(g), gradients.parity ^ 1);
+      arrive_and_expect(at.gradient_full(g), At::kGradientBytes);
+      for (int i = 0; i < At::kResultChunks; ++i)
+        copy_tile<kRank>(at.gradient(g) + i * At::kRowChunk, maps.gradient, at.gradient_full(g), i * kChunk, first_row,
+                         gradient);
+    }
+    float const* const logs = attention::matrix_of(work.logsumexp, walk.position);
+    float const* const sums = attention::matrix_of(work.sums, walk.position);
+    float* const numbers = at.numbers(s);
+#pragma unroll 1
+    for (int r = lane; r < At::kRows; r += 32) {
+      int64_t const row = first_row + r;
+      bool const exists = row < work.query.count;
+      float const log = exists ? logs[row * work.logsumexp.row] : INFINITY;
+      // Rows that see no key have weights of 0, as do those that there are not.
+      numbers[r] = log == -INFINITY ? INFINITY : Work::kPlain ? log * kLog2E : log;
+      numbers[At::kRows + r] = exists ? sums[row * work.sums.row] : 0.0f;
+    }
+    arrive(at.query_full(s));
+    queries.advance(), gradients.advance();
+  }
+}
+
+// ---- multiplying --------------------------------------------------------------------------------------------
+
+// Replaces products by weights. Element 4 * j + 2 * h + e is that of key `key + 8 * h` and query `row + 8 * j + e`.
+template <bool kMasked, int kCount, class Work, class P>
+MUCC_DEVICE void make_weights(Work const& work, P const& position, int row, int key, float const* numbers,
+                              float (&c)[kCount]) {
+  constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1;
+  constexpr float kBy = attention::kFactor<Work>;
+  int const rows = int(work.query.count), columns = int(work.key.count);
+  P at = position;
+#pragma unroll
+  for (int j = 0; j < kCount / 4; ++j) {
+    auto const shifts = *reinterpret_cast<Pack<float, 2> const*>(numbers + 8 * j);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      int const query = row + 8 * j + e;
+      at.at[kRow] = query < rows ? query : rows - 1;
+      Columns seen{};
+      if constexpr (kMasked) seen = attention::columns_of_row(work, at);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        int const column = key + 8 * h;
+        float& x = c[4 * j + 2 * h + e];
+        if constexpr (Work::kPlain) {
+          x = attention::power_of_two(fmaf(x, kBy, -shifts.of[e]));
+        } else {
+          at.at[kColumn] = !kMasked || column < columns ? column : columns - 1;
+          x = attention::power_of_two((work.score(at, x) - shifts.of[e]) * kBy);
+        }
+        if constexpr (kMasked) x = seen.first <= column && column < seen.end ? x : 0.0f;
+      }
+    }
+  }
+}
+
+// Stores 64 rows of a gradient, from `row` on, times `by`.
+template <int kBlocks, class T, int kBatch, class P>
+MUCC_DEVICE void store_gradient(Operand<T, kBatch> const& result, P const& position, int row, int width, bool packs, float by,
+                                float const (&x)[4 * kBlocks]) {
+  constexpr int kTogether = kBlocks % 4 == 0 ? 4 : 2;
+  int const lane = threadIdx.x % 32, own_column = 8 * (lane % kTogether) + lane % 4 / kTogether * 4;
+  T* const matrix = attention::matrix_of(result, position);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    bool const exists = row + 8 * h < result.count;
+    T* const to = matrix + (row + 8 * h) * result.row;
+#pragma unroll
+    for (int n = 0; n < kBlocks / kTogether; ++n) {
+      uint32_t words[kTogether];
+#pragma unroll
+      for (int k = 0; k < kTogether; ++k) {
+        int const i = 4 * (n * kTogether + k) + 2 * h;
+        words[k] = attention::packed(T{}, x[i] * by, x[i + 1] * by);
+      }
+      auto const pack = attention::gather_words<kTogether>(words);
+      int const column = own_column + 8 * kTogether * n;
+      if (!exists || column >= width) continue;
+      if (packs) {
+        attention::write_words(to + column, pack);
+      } else {
+        auto const elements = __builtin_bit_cast(Pack<T, 2 * kTogether>, pack);
+#pragma unroll
+        for (int v = 0; v < 2 * kTogether; ++v)
+          if (column + v < width) to[(column + v) * result.step] = elements.of[v];
+      }
+    }
+  }
+}
+
+// The numbers that are the halves of a word.
+template <class T>
+MUCC_DEVICE void unpack(T, uint32_t word, float (&x)[2]) {
+  x[0] = widen(T{uint16_t(word)}), x[1] = widen(T{uint16_t(word >> 16)});
+}
+
+template <class Work>
+MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at, int group,
+                                float* partials) {
+  using At = Places<Work>;
+  using T = typename Work::Element;
+  constexpr int kRows = At::kRows, kSteps = rounded(Work::kWidth, 16) / 16;
+  constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
+  // With 128 queries a step there is no room for weights in f32 beside products.
+  constexpr bool kKeepsWeights = kRows == 64;
+  constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
+  int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;
+  auto release = [&](uint32_t barrier) {
+    if (lane == 0) arrive(barrier);
+  };
+  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[32];
+  uint32_t weights[kRows / 16][4];
+
+  auto multiply_keys = [&](int s) {
+    uint64_t const a = described(at.keys() + group * kGroupKeys * 128, 16), b = described(at.query(s), 16);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i)
+      Work::multiply_rows(c, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+    end_products();
+  };
+  auto multiply_values = [&](int s) {
+    uint64_t const a = described(at.values() + group * kGroupKeys * 128, 16), b = described(at.gradient(s), 16);
+#pragma unroll
+    for (int i = 0; i < kResultSteps; ++i)
+      Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+    end_products();
+  };
+  auto add_values = [&](int s, int keeps) {
+    uint64_t const b = described(at.gradient(s), At::kRowChunk);
+#pragma unroll
+    for (int i = 0; i < kRows / 16; ++i) Work::add_values(values, weights[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+    end_products();
+  };
+  auto add_keys = [&](int s, int place, int keeps) {
+    uint64_t const a = described(at.changes(place) + group * kGroupKeys * 128, 16);
+    uint64_t const b = described(at.query(s), At::kRowChunk);
+#pragma unroll
+    for (int i = 0; i < kRows / 16; ++i)
+      Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
+    end_products();
+  };
+  auto multiply_changes = [&](int s) {
+    uint64_t const a = described(at.changes(s) + (kByRows ? group * At::kKeyChunk : 0), At::kKeyChunk);
+    uint64_t const b = described(at.keys() + (kByRows ? 0 : group * At::kKeyChunk), At::kKeyChunk);
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i)
+      Work::multiply_changes(queries, a + i * (16 * 128 / 16), b + i * (16 * 128 / 16), i > 0);
+    end_products();
+  };
+
+  Walk<Work> walk(work, extents);
+  int const key = walk.first_key + group * kGroupKeys + own_row;
+  Ring<At::kQueryStages> query;
+  Ring<At::kGradientStages> gradient;
+  bool more = walk.advance(work, extents);
+  int keeps = 0, place = 0, last = 0;
+  await(at.keys_full(), 0);
+  if (more) {
+    await(at.query_full(0), 0);
+    begin_products();
+    multiply_keys(0);
+    wait_products<0>();
+    hold(c);
+  }
+  while (more) {
+    int const s = query.place, g = gradient.place, row = walk.tile * kRows;
+    await(at.gradient_full(g), gradient.parity);
+    begin_products();
+    multiply_values(g);
+    float const* const numbers = at.numbers(s) + lane % 4 * 2;
+    attention::Span const span = walk.span(work, walk.tile);
+    int const first_key = walk.first_key + group * kGroupKeys;
+    if (span.all.first <= first_key && first_key + kGroupKeys <= span.all.end)
+      make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
+    else
+      make_weights<true>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
+#pragma unroll
+    for (int t = 0; t < kRows / 16; ++t)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[t][i] = attention::packed(T{}, c[8 * t + 2 * i], c[8 * t + 2 * i + 1]);
+    begin_products();
+    add_values(g, keeps);
+    wait_products<1>();  // products with values, and what the last step added to the gradients of keys
+    hold(d);
+    if (keeps) release(at.query_empty(last));
+    // Pieces of 16 bytes are swizzled as those that the copy engine writes.
+    char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) {
+      auto const sums = *reinterpret_cast<Pack<float, 2> const*>(numbers + kRows + 8 * j);
+      char* const to = own + j / 8 * At::kKeyChunk + (j % 8 ^ lane / 4) * 16;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float x[2] = {c[4 * j + 2 * h], c[4 * j + 2 * h + 1]};
+        if constexpr (!kKeepsWeights) unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
+        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
+      }
+    }
+    int64_t const tile = tile_of(extents, walk);
+    query.advance(), gradient.advance();
+    more = walk.advance(work, extents);
+    if (more) await(at.query_full(query.place), query.parity);
+    // The products of the next queries with keys; behind the last ones any will do. They begin before the warpgroups meet,
+    // unless weights are still in the registers.
+    auto multiply_next = [&] {
+      begin_products();
+      multiply_keys(more ? query.place : s);
+    };
+    if constexpr (kKeepsWeights) {
+      multiply_next();
+      publish_shared();
+      sync_groups(1);
+      wait_products<1>();
+    } else {
+      wait_products<0>();
+      publish_shared();
+      sync_groups(1);
+      multiply_next();
+    }
+    hold(values);
+    release(at.gradient_empty(g));
+    begin_products();
+    multiply_changes(place);
+    add_keys(s, place, keeps);
+    wait_products<1>();
+    hold(c), hold(queries);
+    if (partials) {
+      float* const to = partials + (tile * kGroups + group) * kPartFloats;
+      if constexpr (kAddsByEngine<Work>) {
+        if (thread == 0) await_parts();
+        sync_group(group);
+        auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+        publish_shared();
+        sync_group(group);
+        if (thread == 0) add_part(to, at.part(group));
+      } else {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
+      }
+    }
+    keeps = 1, place ^= 1, last = s;
+  }
+  if (kAddsByEngine<Work> && thread == 0) await_parts();
+  wait_products<0>();
+  hold(keys), hold(values);
+  if (!keeps) {
+#pragma unroll
+    for (int i = 0; i < 8 * kSteps; ++i) keys[i] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8 * kResultSteps; ++i) values[i] = 0.0f;
+  }
+  auto const position = attention::position_of_keys<Work>(extents, key_tile(work, extents).batch);
+  if (work.key_gradient.data)
+    store_gradient<2 * kSteps>(work.key_gradient, position, key, Work::kWidth, work.packs, Work::kScale, keys);
+  if (work.value_gradient.data)
+    store_gradient<2 * kResultSteps>(work.value_gradient, position, key, Work::kResultWidth, work.packs, 1.0f, values);
+}
+
+template <class Work>
+MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps, float* partials) {
+  using At = Places<Work>;
+  At const at;
+  if (threadIdx.x == 0) {
+    prefetch(maps.key), prefetch(maps.query), prefetch(maps.value), prefetch(maps.gradient);
+    constexpr int kWarps = 4 * kGroups;
+    start_barrier(at.keys_full(), 1);
+    for (int s = 0; s < At::kQueryStages; ++s) {
+      start_barrier(at.query_full(s), 33);  // the copy, and each lane's numbers
+      start_barrier(at.query_empty(s), kWarps);
+    }
+    for (int s = 0; s < At::kGradientStages; ++s) {
+      start_barrier(at.gradient_full(s), 1);
+      start_barrier(at.gradient_empty(s), kWarps);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+  int const group = int(threadIdx.x / 128) - 1;
+  if (group < 0) {
+    leave_registers<24>();
+    if (threadIdx.x < 32) load_steps(work, extents, maps, at);
+  } else {
+    take_registers<240>();
+    multiply_steps(work, extents, at, group, partials);
+  }
+}
+
+// Stores the gradients of a tile of queries.
+template <class Work>
+MUCC_DEVICE void finish(Work const& work, Extents<Work::kRank> const& extents, float const* partials) {
+  constexpr bool kByRows = Work::kTileRows == 128;
+  unsigned const tiles = unsigned((extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows);
+  auto const position = attention::leading_position<Work>(extents, blockIdx.x / tiles);
+  int const group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats + thread * 4;
+  float x[32];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    auto const four = *reinterpret_cast<Pack<float, 4> const*>(from + j * 512);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[4 * j + i] = four.of[i];
+  }
+  int const row = int(blockIdx.x % tiles) * Work::kTileRows + (kByRows ? 64 * group : 0) + thread / 32 * 16 + lane / 4;
+  auto result = work.query_gradient;
+  int const first = kByRows ? 0 : 64 * group;
+  result.data += first * result.step;
+  store_gradient<8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
+}
+
+}  // namespace mucc::attention_backward

@@ -1,0 +1,41 @@
+// What host and device know of kernels for gradients of attention.
+#pragma once
+
+#include <mucc/attention.h>
+
+namespace mucc::attention_backward {
+
+using attention::kChunk;
+using attention::Operand;
+using attention::rounded;
+
+// Numbers of rows: `count` of them, `row` elements apart.
+template <int kBatch>
+using Numbers = Operand<float const, kBatch>;
+
+// The keys of a block, and of each of its two warpgroups.
+constexpr int kKeys = 128, kGroups = 2, kGroupKeys = kKeys / kGroups;
+
+// The kernels of a stage: one that multiplies, and one that stores the gradients of queries.
+enum Form { kMultiply, kFinish };
+
+struct Maps {
+  TensorMap query, gradient, key, value;
+};
+
+// The gradient of a tile of queries as it is added up: of each warpgroup 64 rows and columns, those of a thread together.
+constexpr int kPartFloats = 64 * 64, kTileFloats = kGroups * kPartFloats;
+
+// Bytes of shared memory: barriers, keys and values, steps of queries and of gradients, two of the gradients of scores, what
+// is added to the gradients of queries, and two numbers of each row of a step.
+constexpr int kBarrierBytes = 1024;
+template <class Op>
+MUCC_BOTH constexpr int shared_bytes() {
+  constexpr int kChunks = rounded(Op::kWidth, kChunk) / kChunk, kResultChunks = rounded(Op::kResultWidth, kChunk) / kChunk;
+  constexpr int kRow = 128;
+  return kBarrierBytes + kRow * kKeys * (kChunks + kResultChunks) +
+         kRow * Op::kTileRows * (Op::kQueryStages * kChunks + Op::kGradientStages * kResultChunks) +
+         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 4 * kTileFloats + 8 * Op::kQueryStages * Op::kTileRows + 1024;
+}
+
+}  // namespace mucc::attention_backward

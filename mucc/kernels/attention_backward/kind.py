@@ -1,0 +1,90 @@
+"""The kind of kernels for gradients of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops.attention import AttentionBackwardOp
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.rewriting import Pass
+from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
+from mucc.kernels.attention_backward.operands import takes_gradient
+from mucc.kernels.interface import Kind, Meaning
+
+if TYPE_CHECKING:
+    from mucc.codegen.kernel_code import KernelCode
+    from mucc.codegen.memory import Places
+    from mucc.kernels.interpreter import CutlassFunctions
+    from mucc.kernels.lowering.program import ProgramBuilder
+
+
+class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
+    """Kernels for the gradients of attention, all of one attention at once, without scores in memory.
+
+    Blocks add to the gradients of queries in no fixed order: their last bits may differ between two calls.
+    """
+
+    name = "attention_backward"
+    op = AttentionBackwardKernelOp
+    nodes = (DifferentiateOp, StoreGradientOp)
+
+    passes = MappingProxyType(
+        {"form-attention-backward": "mucc.kernels.attention_backward.form:FormAttentionBackward"}
+    )
+
+    def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.attention_backward.form import FormAttentionBackward
+
+        return (FormAttentionBackward(target),)
+
+    def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
+        return isinstance(anchor, AttentionBackwardOp) and takes_gradient(anchor, target)
+
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+        if not isinstance(anchor, AttentionBackwardOp) or not isinstance(op, AttentionBackwardOp):
+            return False
+        return anchor.is_beside(op)
+
+    def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
+        assert isinstance(anchor, AttentionBackwardOp)
+        return anchor.operands[:6]
+
+    def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
+        from mucc.kernels.attention_backward.lower import lower_backward
+
+        lower_backward(builder, stage)
+
+    def reads(self, op: AttentionBackwardKernelOp) -> Sequence[SSAValue]:
+        node = op.differentiate
+        return (node.gradient, node.query, node.key, node.value, node.logsumexp, node.sums)
+
+    def alignments(self, op: AttentionBackwardKernelOp, granule: int) -> Iterator[tuple[SSAValue, int]]:
+        """Yield what the copy engine loads: all but numbers of rows."""
+        node = op.differentiate
+        return ((value, granule) for value in (node.gradient, node.query, node.key, node.value))
+
+    def takes_scratch(self, op: AttentionBackwardKernelOp) -> bool:
+        return True
+
+    def needs_scratch(self, op: AttentionBackwardKernelOp) -> bool:
+        return True
+
+    def interpret(
+        self, functions: CutlassFunctions, op: AttentionBackwardKernelOp, args: tuple[Any, ...]
+    ) -> None:
+        functions.begin(op.extents)
+
+    def meanings(self) -> Mapping[type[Operation], Meaning]:
+        from mucc.kernels.attention_backward.meaning import differentiate, store_gradient
+
+        return {DifferentiateOp: differentiate, StoreGradientOp: store_gradient}
+
+    def code(self, op: AttentionBackwardKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
+        from mucc.kernels.attention_backward.emission import AttentionBackwardCode
+
+        return AttentionBackwardCode(op, places)

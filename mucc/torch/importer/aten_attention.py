@@ -1,0 +1,237 @@
+"""Lower ATen's attention, its log-sum-exps, and its gradients.
+
+Operations of PyTorch's backends have further results: numbers of random generators, which are 0 where nothing
+is dropped, and offsets of sequences, which these forms have none of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops.attention import (
+    AttentionGradientOp,
+    AttentionLogSumExpOp,
+    AttentionOp,
+    Wanted,
+)
+from mucc.dialects.mu.ops.shape import FullOp
+from mucc.dialects.mu.ops.views import ExpandOp
+from mucc.dialects.mu.types import Dims
+from mucc.torch.importer.aten_views import reshaped
+from mucc.torch.importer.lowering import Builder, Built, Unsupported, aten, dims_of, lowers
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Queries, keys, values and the mask of attention, and the axes of queries that share heads of keys."""
+
+    query: SSAValue
+    key: SSAValue
+    value: SSAValue
+    mask: SSAValue | None
+    groups: Dims | None = None
+    """The leading axes where heads of keys are shared: `[.., heads of keys, queries of each]`."""
+
+    @staticmethod
+    def of(b: Builder, q: Any, k: Any, v: Any, mask: Any) -> Operands:
+        """Take operands as ATen has them; fewer heads of keys than of queries are shared.
+
+        Raises Unsupported for heads that do not divide, and for masks of each head that shares keys.
+        """
+        if len({dims_of(x)[-3:-2] for x in (q, k, v)}) == 1:
+            return Operands(q, k, v, mask)
+        *lead, heads, rows, width = dims_of(q)
+        fewer = dims_of(k)[-3]
+        if (
+            dims_of(v)[-3] != fewer
+            or not isinstance(heads, int)
+            or not isinstance(fewer, int)
+            or heads % fewer
+        ):
+            raise Unsupported("heads of keys and values that do not divide those of queries")
+        if mask is not None and (len(dims_of(mask)) > 2 and dims_of(mask)[-3] != 1):
+            raise Unsupported("a mask for each head, with fewer heads of keys than of queries")
+        groups = (*lead, fewer, heads // fewer)
+        key, value = (b.add(ExpandOp(b.value(x), [len(groups) - 1])) for x in (k, v))
+        if mask is not None and len(dims_of(mask)) > 2:
+            mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
+        return Operands(reshaped(b, q, (*groups, rows, width)), key, value, mask, groups)
+
+    def of_rows(self, b: Builder, value: Any, behind: int) -> SSAValue:
+        """Return a tensor with rows as queries have them, which has so many axes behind its heads."""
+        if self.groups is None:
+            return b.value(value)
+        dims = dims_of(value)
+        return reshaped(b, value, (*self.groups, *dims[len(dims) - behind :]))
+
+
+@lowers(aten.scaled_dot_product_attention.default)
+def attention(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Built:
+    _refuse_dropout(dropout)
+    given = Operands.of(b, q, k, v, mask) if enable_gqa else Operands(q, k, v, mask)
+    return _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
+
+
+def _refuse_dropout(dropout: float) -> None:
+    if dropout:
+        raise Unsupported("random numbers: they come from torch's generator")
+
+
+def _attended(b: Builder, given: Operands, causal: bool, scale: float | None, dims: Dims) -> SSAValue:
+    result = b.add(AttentionOp(given.query, given.key, given.value, given.mask, causal, scale))
+    return result if given.groups is None else reshaped(b, result, dims)
+
+
+def _sums(b: Builder, given: Operands, causal: bool, scale: float | None) -> SSAValue | None:
+    """Return the log-sum-exp with the extents that PyTorch has; None for extents that are padded."""
+    wanted = b.results[1] if len(b.results) > 1 else None
+    if wanted is None:
+        return None
+    made = AttentionLogSumExpOp(given.query, given.key, given.mask, causal, scale)
+    *lead, rows = dims_of(made.result)
+    if given.groups is not None:
+        *lead, fewer, each = lead
+        assert isinstance(fewer, int) and isinstance(each, int)
+        lead = [*lead, fewer * each]
+    if wanted.dims not in ((*lead, rows), (*lead, rows, 1)):
+        return None
+    value = b.add(made)
+    return value if dims_of(value) == wanted.dims else reshaped(b, value, wanted.dims)
+
+
+def _seeds(b: Builder) -> list[SSAValue | None]:
+    """Return 0 for each number of a random generator among the results: backward passes read them."""
+    return [
+        b.add(FullOp((), 0.0, meta.element_type))
+        if meta is not None and meta.dims == () and meta.dtype == "int64"
+        else None
+        for meta in b.results[2:]
+    ]
+
+
+@lowers(
+    aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_flash_attention_for_cpu.default
+)
+def flash_attention(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+) -> Built:
+    _refuse_dropout(dropout)
+    given = Operands.of(b, q, k, v, attn_mask)
+    result = _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
+    return result, _sums(b, given, causal, scale), *_seeds(b)
+
+
+@lowers(
+    aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default
+)
+def biased_attention(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    logsumexp: bool,
+    dropout: float = 0.0,
+    causal: bool = False,
+    debug: bool = False,
+    *,
+    scale: float | None = None,
+) -> Built:
+    _refuse_dropout(dropout)
+    given = Operands.of(b, q, k, v, bias)
+    result = _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
+    return result, _sums(b, given, causal, scale) if logsumexp else None, *_seeds(b)
+
+
+# Gradients
+
+
+def _gradients(
+    b: Builder, tensors: tuple[Any, ...], mask: Any, dropout: float, causal: bool, scale: float | None
+) -> tuple[SSAValue, ...]:
+    """Return the gradients of queries, keys and values; `tensors` are in the order of ATen.
+
+    These are the gradient of the result, queries, keys, values, the result, and the log-sum-exp.
+    """
+    _refuse_dropout(dropout)
+    gradient, q, k, v, result, sums = tensors
+    given = Operands.of(b, q, k, v, mask)
+    if (rows := (*dims_of(q)[:-2], dims_of(q)[-2])) != dims_of(sums):
+        if dims_of(sums) != (*rows, 1):
+            raise Unsupported("a log-sum-exp with padded rows")
+        sums = reshaped(b, sums, rows)
+    operands = (
+        given.of_rows(b, gradient, 2),
+        *(given.query, given.key, given.value),
+        given.of_rows(b, sums, 1),
+        given.of_rows(b, result, 2),
+    )
+    found = (b.add(AttentionGradientOp(of, operands, given.mask, causal, scale)) for of in Wanted)
+    return tuple(
+        x if dims_of(x) == dims_of(own) else reshaped(b, x, dims_of(own))
+        for x, own in zip(found, (q, k, v), strict=True)
+    )
+
+
+@lowers(aten._scaled_dot_product_flash_attention_for_cpu_backward.default)
+def cpu_gradients(b: Builder, *given: Any, attn_mask: Any = None, scale: float | None = None) -> Built:
+    *tensors, dropout, causal = given
+    return _gradients(b, tuple(tensors), attn_mask, dropout, causal, scale)
+
+
+@lowers(aten._scaled_dot_product_flash_attention_backward.default)
+def flash_gradients(b: Builder, *given: Any, scale: float | None = None) -> Built:
+    dropout, causal = given[10:12]
+    return _gradients(b, given[:6], None, dropout, causal, scale)
+
+
+@lowers(aten._scaled_dot_product_cudnn_attention_backward.default)
+def cudnn_gradients(b: Builder, *given: Any, scale: float | None = None) -> Built:
+    mask, dropout, causal = given[8], *given[13:15]
+    return _gradients(b, given[:6], mask, dropout, causal, scale)
+
+
+@lowers(aten._scaled_dot_product_efficient_attention_backward.default)
+def efficient_gradients(
+    b: Builder,
+    gradient: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any,
+    result: Any,
+    sums: Any,
+    seed: Any,
+    offset: Any,
+    dropout: float,
+    wanted: list[bool],
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> Built:
+    if wanted[3]:
+        raise Unsupported("the gradient of a bias of attention")
+    return *_gradients(b, (gradient, q, k, v, result, sums), bias, dropout, causal, scale), None

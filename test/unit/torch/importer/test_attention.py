@@ -1,0 +1,55 @@
+"""Attention of PyTorch's backends: its log-sum-exp, and gradients."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+from mucc.torch.importer import from_torch  # noqa: E402
+
+aten = torch.ops.aten
+
+
+class Applied(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def agrees(made: Any, *args: Any) -> None:
+    wrong = [d for d in made.verify(*args) if not d.is_good]
+    assert not wrong, wrong
+
+
+def _tensors(heads: int) -> tuple[Any, ...]:
+    torch.manual_seed(1)
+    return tuple(torch.randn(2, n, m, 8) for n, m in ((4, 5), (heads, 7), (heads, 7)))
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_attention(causal: bool, mask: bool):
+    q, k, v = _tensors(4)
+    bias = torch.randn(5, 7) if mask and not causal else None
+    y, sums = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=bias)
+    more = () if bias is None else (bias,)
+
+    def gradients(dy: Any, q: Any, k: Any, v: Any, y: Any, sums: Any, *masks: Any) -> Any:
+        return aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            dy, q, k, v, y, sums, 0.0, causal, attn_mask=masks[0] if masks else None
+        )
+
+    inputs = (torch.randn_like(y), q, k, v, y, sums.contiguous(), *more)
+    made = from_torch(Applied(gradients), inputs, whole=True)
+    text = made.program.text()
+    assert all(f"attention_d{x}(" in text for x in "qkv")
+    agrees(made, *inputs)
