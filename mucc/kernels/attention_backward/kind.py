@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
+from mucc.dialects.cutlass.attributes import RequirementAttr
+from mucc.dialects.cutlass.ops import REPRODUCIBLE, ProgramOp, is_reproducible
 from mucc.dialects.mu.ops.attention import AttentionBackwardOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.rewriting import Pass
+from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
 from mucc.kernels.attention_backward.operands import takes_gradient
 from mucc.kernels.interface import Kind, Meaning
@@ -67,6 +69,22 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
         """Yield what the copy engine loads: all but numbers of rows."""
         node = op.differentiate
         return ((value, granule) for value in (node.gradient, node.query, node.key, node.value))
+
+    def requirements(
+        self, program: ProgramOp, op: AttentionBackwardKernelOp
+    ) -> Iterable[RequirementAttr | Finding]:
+        """Refuse `reproducible = on`."""
+        if is_reproducible(op):
+            yield Finding(
+                code="MU3075",
+                message="gradients of queries are added by atomics, in an order that differs from run to run",
+                location=op.location,
+                kernel=program.sym_name.data,
+                stage=op.stage.data,
+                setting=REPRODUCIBLE,
+                notes=("each block of keys adds to the gradients of all queries that see them",),
+                helps=("write the products and the softmax of the gradients, which become several kernels",),
+            )
 
     def takes_scratch(self, op: AttentionBackwardKernelOp) -> bool:
         return True

@@ -12,6 +12,13 @@ kernel k[M, N, K=16384](x: bf16[M, K], w: bf16[N, K]) -> {type} {{
     return {value}
 }}
 """
+GRADIENTS = """\
+kernel k[B, M, D=64](
+    q: f16[B, M, D], k: f16[B, M, D], v: f16[B, M, D], y: f16[B, M, D], l: f32[B, M], g: f16[B, M, D],
+) -> f16[B, M, D] where M % 8 == 0 {
+    return attention_dq(q, k, v, y, l, g)
+}
+"""
 ON = "\nschedule k for {target} {{\n    reproducible = on\n{more}}}\n"
 
 
@@ -52,6 +59,7 @@ def test_every_candidate_of_a_reproducible_contraction_is_reproducible():
             "scheduler",
         ),
         (PRODUCT.format(type="f32[M]", value="sum(x @ w.T, axis=1)"), "", "atomics"),
+        (GRADIENTS, "", "atomics"),
     ],
 )
 def test_what_has_no_order_is_an_error(text: str, more: str, blamed: str):
