@@ -11,11 +11,12 @@ from mucc.dialects.mu.folding import folded, literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
+from mucc.dialects.mu.ops.normalisation import LogSumExpOp
 from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
-from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.library.extents import polynomial
 
 
@@ -56,6 +57,61 @@ class ExpandedAxes(RewritePattern):
             return
         if op.axes == inner.axes and inner.operand.type == op.result.type:
             rewriter.replace(op, [], [inner.operand])
+
+
+class InsertedAgain(RewritePattern):
+    """`expand(squeeze(x))` -> `x`, where what is inserted is what was dropped."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ExpandOp) or not isinstance(inner := op.operand.owner, SqueezeOp):
+            return
+        if op.axes == inner.axes and inner.operand.type == op.result.type:
+            rewriter.replace(op, [], [inner.operand])
+
+
+class OneElement(RewritePattern):
+    """`sum(x)`, `mean(x)`, `logsumexp(x)` and others over extents of 1 -> `squeeze(x)`, as an f32."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        is_reduction = isinstance(op, ReduceOp) and op.kind.data not in _CHANGING
+        if not is_reduction and not isinstance(op, LogSumExpOp):
+            return
+        assert isinstance(op, ReduceOp | LogSumExpOp)
+        value, axes = op.operand, op.axes.get_values()
+        if not axes or not isinstance(value.type, TensorType):
+            return
+        if any(value.type.dims[axis] != 1 for axis in axes):
+            return
+        new: list[Operation] = [SqueezeOp(value, axes)]
+        wanted = Shaped.of(op.result.type).element_type
+        if Shaped.of(value.type).element_type != wanted:
+            new.append(e.CastOp(new[0].results[0], wanted))
+        if new[-1].results[0].type == op.result.type:
+            rewriter.replace(op, new)
+
+
+_CHANGING = (Reduction.AMAX, Reduction.ANY, Reduction.ALL)
+"""Reductions that are not the element itself where there is one."""
+
+
+class NestedReduction(RewritePattern):
+    """`sum(sum(x, axis=1), axis=0)` -> `sum(x, axis=(0, 1))`, and so for the largest, least and products."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ReduceOp) or not isinstance(inner := op.operand.owner, ReduceOp):
+            return
+        if op.kind != inner.kind or op.kind.data not in _NESTED or not inner.result.has_one_use():
+            return
+        taken = inner.axes.get_values()
+        left = [axis for axis in range(len(Shaped.of(inner.operand.type).dims)) if axis not in taken]
+        both = ReduceOp(
+            op.kind, inner.operand, sorted((*taken, *(left[axis] for axis in op.axes.get_values())))
+        )
+        if both.result.type == op.result.type:
+            rewriter.replace(op, both)
+
+
+_NESTED = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.PROD)
 
 
 class PinnedView(RewritePattern):
@@ -217,6 +273,9 @@ class WholeWindow(RewritePattern):
 PATTERNS: tuple[RewritePattern, ...] = (
     DoubleTranspose(),
     ExpandedAxes(),
+    InsertedAgain(),
+    OneElement(),
+    NestedReduction(),
     TransposedProduct(),
     PinnedView(),
     NeutralOperand(),

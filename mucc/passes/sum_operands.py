@@ -1,0 +1,103 @@
+"""Sum operands: sums of a product's rows or columns become products of sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.types import Dim, Shaped
+from mucc.dialects.rewriting import Pass, rewrite
+from mucc.library.extents import multiply
+from mucc.passes.linear_sums import LinearSum, UnfitError, Windows, dims_of
+
+
+class _Sum(RewritePattern):
+    """`sum(x @ w, axis=1)` -> `sum(x * sum(w, axis=1), axis=1)`, and so means and average pools."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if (found := _windows(op)) is None:
+            return
+        windows, count = found
+        if (sums := LinearSum.of(op, windows)) is None:
+            return
+        try:
+            value = sums.summed()
+            if count is not None:
+                value = sums.emit.divided(value, count)
+        except (TypeRuleError, UnfitError):
+            return
+        rewriter.replace(op, sums.emit.ops, [_like(sums, value, op.results[0])])
+
+
+def _like(sums: LinearSum, value: SSAValue, old: SSAValue) -> SSAValue:
+    """Give a value the dtype of another one; the store rounds it."""
+    wanted = Shaped.of(old.type).element_type
+    return value if Shaped.of(value.type).element_type == wanted else sums.emit(e.RetypeOp(value, wanted))
+
+
+def _windows(op: Operation) -> tuple[Windows, Dim | None] | None:
+    """Return what an operation adds up, and the number that sums are divided by; None for others."""
+    if isinstance(op, ReduceOp):
+        if op.kind.data not in (Reduction.SUM, Reduction.MEAN):
+            return None
+        dims, axes = dims_of(op.operand), op.axes.get_values()
+        count = multiply([dims[axis] for axis in axes]) if op.kind.data is Reduction.MEAN else None
+        return Windows(dims, dict.fromkeys(axes, None)), count
+    return _pooled(op) if op.name == "mu.pool" else None
+
+
+def _pooled(op: Operation) -> tuple[Windows, Dim | None] | None:
+    """Return the windows of an average pool; None where they overlap, leave elements out, or are padded."""
+    from mucc.dialects.mu.ops.pooling import PoolOp
+    from mucc.dialects.mu.pooling_kinds import Pooling
+
+    assert isinstance(op, PoolOp)
+    if op.kind.data is not Pooling.AVG or op.channels_last is not None:
+        return None
+    dims = dims_of(op.operand)
+    sizes: dict[int, int | None] = {}
+    count = 1
+    for axis, window in enumerate(op.windows, 2):
+        extent = dims[axis]
+        if (window.stride, window.pad, window.dilation) != (window.size, 0, 1):
+            return None
+        if not isinstance(extent, int) or extent % window.size:
+            return None
+        if window.size > 1:
+            sizes[axis] = window.size
+        count *= window.size
+    return Windows(dims, sizes), count if op.divides_by is None else op.divides_by
+
+
+@dataclass(frozen=True)
+class SumOperands(Pass):
+    """Multiply sums of rows or columns instead of summing up rows or columns of a product.
+
+    ```
+    %y = mu.matmul %x, %w : [M, N]                %u = mu.reduce sum %w axes [1] : [K]
+    %b = mu.add %y, %bias                 ->      %p = mu.mul %x, %u : [M, K]
+    %s = mu.reduce sum %b axes [1]                %q = mu.reduce sum %p axes [1] : [M]
+                                                  %t = mu.reduce sum %bias axes [0]
+                                                  %s = mu.add %q, %t
+    ```
+
+    A sum over columns of a linear layer then reads its weights, but multiplies no matrices; an average pool
+    over 16 of them multiplies a matrix of a sixteenth. `linear_sums.LinearSum` says why this is exact.
+    """
+
+    name = "sum-operands"
+
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
+        inner = [inner for kernel in kernels for inner in kernel.body.block.ops]
+        if any(isinstance(i, MatmulOp) for i in inner) and any(_windows(i) is not None for i in inner):
+            rewrite(op, [_Sum()])
