@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 from xdsl.ir import Operation, SSAValue
@@ -35,6 +36,12 @@ class AcrossWork(Pointwise):
     @property
     def groups(self) -> Sequence[Sequence[int]]:
         return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
+
+    def known(self, axes: Sequence[Sequence[int]]) -> str:
+        """Return the extents of the merged axes as C++, 0 for those that a launch gives."""
+        extents = [[self.space[axis] for axis in run] for run in axes]
+        known = [math.prod(map(int, e)) if all(isinstance(n, int) for n in e) else 0 for e in extents]
+        return ", ".join(str(n if n < 1 << 31 else 0) for n in known)
 
     def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
         """Return the C++ statements that compute `wanted` from loads and value nodes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -121,12 +120,6 @@ class NormalizeWork(AcrossWork):
         places = [i for i, op in enumerate(self.phases[0]) if sums_exponentials(second, op)]
         return places[0] if places else -1
 
-    def _known(self, axes: Sequence[Sequence[int]]) -> str:
-        """Return the extents of the merged axes as C++, 0 for those that a launch gives."""
-        extents = [[self.space[axis] for axis in run] for run in axes]
-        known = [math.prod(map(int, e)) if all(isinstance(n, int) for n in e) else 0 for e in extents]
-        return ", ".join(str(n if n < 1 << 31 else 0) for n in known)
-
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
@@ -155,7 +148,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
                     f"kExponentials = {self._exponentials()};",
-                    f"static constexpr uint32_t kKnown[] = {{{self._known([*kept, *gone])}}};",
+                    f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                 ],

@@ -86,6 +86,7 @@ class ReduceWork(AcrossWork):
                 constants=[
                     f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
                     f"static constexpr int kKept = {len(kept)}, kWords = {words}, kStreams = {streams};",
+                    f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",
                     f"static constexpr bool kRows = {str(rows).lower()};",
                 ],
                 work=self._work(),

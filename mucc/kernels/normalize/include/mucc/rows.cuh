@@ -74,36 +74,177 @@ MUCC_DEVICE void combine_vector(typename Kinds::Totals (&acc)[V]) {
   }
 }
 
-// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced. Those that the
-// compiler knows are constants: dividing by a constant takes a fifth of the instructions.
+// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced.
 template <int V, class Work>
 struct RowPlace {
   static constexpr int kFast = Work::kInner ? Work::kRank - 1 : Work::kKept - 1;
   Position<Work::kRank, int64_t> p;
 
-  template <int a, int kFirst>
-  MUCC_DEVICE void split(uint32_t linear, Extents<Work::kRank> const& extents) {
-    if constexpr (a == kFirst) {
-      p.at[a] = linear;
-    } else {
-      constexpr uint32_t kKnown = Work::kKnown[a] / (a == kFast ? V : 1);
-      uint32_t const extent = kKnown ? kKnown : uint32_t(extents.of[a]), rest = linear / extent;
-      p.at[a] = linear - rest * extent;
-      split<a - 1, kFirst>(rest, extents);
-    }
-  }
   MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
-    split<Work::kKept - 1, 0>(row, extents);
+    split_known<Work, kFast, V, 0, Work::kKept>(p, row, extents.of);
     if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
   }
   MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
-    split<Work::kRank - 1, Work::kKept>(step, extents);
+    split_known<Work, kFast, V, Work::kKept, Work::kRank>(p, step, extents.of);
     if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
   }
 };
 
+// The number of elements, their mean, and the sum of the squares of their distances from it.
+struct Moments {
+  float count = 0, mean = 0, squares = 0;
+
+  MUCC_DEVICE void combine(Moments const& other) {
+    float const all = count + other.count, share = all > 0 ? div(other.count, all) : 0.0f;
+    float const apart = other.mean - mean;
+    squares += other.squares + apart * apart * count * share;
+    mean += apart * share;
+    count = all;
+  }
+};
+
+// Totals of reductions, and behind them kMore numbers, which start at 0.
+template <class Kinds, int kMore>
+struct WithMore {
+  static constexpr int kCount = Kinds::kCount + kMore, kOwn = Kinds::kCount;
+  using Totals = float[kCount];
+  using Own = typename Kinds::Totals;
+
+  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
+  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
+  static MUCC_DEVICE void start(Totals& acc) {
+    Kinds::start(own(acc));
+#pragma unroll
+    for (int i = 0; i < kMore; ++i) acc[kOwn + i] = 0;
+  }
+};
+
+// Reductions together with moments of one of their values.
+template <class Kinds>
+struct WithMoments : WithMore<Kinds, 3> {
+  using Base = WithMore<Kinds, 3>;
+  using typename Base::Totals;
+  using Base::kOwn, Base::own;
+
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    Kinds::combine(own(acc), own(other));
+    Moments moments{acc[kOwn], acc[kOwn + 1], acc[kOwn + 2]};
+    moments.combine({other[kOwn], other[kOwn + 1], other[kOwn + 2]});
+    acc[kOwn] = moments.count, acc[kOwn + 1] = moments.mean, acc[kOwn + 2] = moments.squares;
+  }
+};
+
+// Reductions together with the sum of exp(x - the largest x) of the values x of one of them, a maximum.
+template <class Kinds, int kMost>
+struct WithExponentials : WithMore<Kinds, 1> {
+  using Base = WithMore<Kinds, 1>;
+  using typename Base::Totals;
+  using Base::kOwn, Base::own;
+
+  // A sum as one of distances from another maximum. Without elements it is 0, whatever the maxima are.
+  static MUCC_DEVICE float moved(float sum, float from, float to) {
+    return from == to ? sum : sum * fast_exp(from - to);
+  }
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    float const mine = acc[kMost], theirs = other[kMost];
+    Kinds::combine(own(acc), own(other));
+    acc[kOwn] = moved(acc[kOwn], mine, acc[kMost]) + moved(other[kOwn], theirs, acc[kMost]);
+  }
+};
+
+// The totals of the first phase with those from which the second one is found.
+template <class Kinds, class Work, bool kHasMoments>
+struct SecondOf {
+  using Type = WithMoments<Kinds>;
+};
+template <class Kinds, class Work>
+struct SecondOf<Kinds, Work, false> {
+  using Type = WithExponentials<Kinds, Work::kExponentials>;
+};
+
+// Whether the first phase finds the result of the second one too.
+template <class Work>
+inline constexpr bool finds_second = Work::kMoments >= 0 || Work::kExponentials >= 0;
+
+// The pass over rows side by side that are loaded again in which phase `k` is.
+template <class Work, bool kAgain>
+MUCC_DEVICE constexpr int pass_of(int k) {
+  return k - (kAgain && !Work::kInner && finds_second<Work> ? 1 : 0);
+}
+
+// What a thread finds in the first phase of V rows side by side, and of the second one.
+template <int V, int kItems, class Work>
+struct ColumnFirst {
+  using Kinds = KindsOf<Work, 0>;
+  static constexpr bool kHasMoments = Work::kMoments >= 0;
+  using WithSecond = typename SecondOf<Kinds, Work, kHasMoments>::Type;
+  typename WithSecond::Totals acc[V];
+
+  MUCC_DEVICE void start() {
+#pragma unroll
+    for (int v = 0; v < V; ++v) WithSecond::start(acc[v]);
+  }
+  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&inside)[kItems]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      typename WithSecond::Totals round;
+      WithSecond::start(round);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i)
+        if (inside[i]) Kinds::add(WithSecond::own(round), values[i], v);
+      if constexpr (kHasMoments)
+        moments(round, values, inside, v);
+      else
+        exponentials(round, values, inside, v);
+      WithSecond::combine(acc[v], round);
+    }
+  }
+  MUCC_DEVICE void moments(float* round, RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&inside)[kItems], int v) const {
+    float count = 0, sum = 0, squares = 0;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      count += inside[i] ? 1.0f : 0.0f;
+      sum += inside[i] ? values[i].of[Work::kMoments].of[v] : 0.0f;
+    }
+    float const mean = div(sum, max(count, 1.0f));
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      float const apart = inside[i] ? values[i].of[Work::kMoments].of[v] - mean : 0.0f;
+      squares += apart * apart;
+    }
+    round[WithSecond::kOwn] = count, round[WithSecond::kOwn + 1] = mean, round[WithSecond::kOwn + 2] = squares;
+  }
+  MUCC_DEVICE void exponentials(float* round, RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&inside)[kItems], int v) const {
+    float const most = round[Work::kExponentials], from = most == Max::identity ? 0.0f : most;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i)
+      sum += fast_exp((inside[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
+    round[WithSecond::kOwn] = sum;
+  }
+  template <class Row, class Sharing>
+  MUCC_DEVICE void end(Work const& work, Row& row, Sharing& sharing) {
+    sharing.template combine<WithSecond>(acc);
+    RowValues<V, Kinds::kCount> results;
+    RowValues<V, 1> second;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) results.of[k].of[v] = acc[v][k];
+      if constexpr (kHasMoments) {
+        second.of[0].of[v] = acc[v][WithSecond::kOwn + 2];
+      } else {
+        bool const is_empty = acc[v][Work::kExponentials] == Max::identity;
+        second.of[0].of[v] = is_empty ? __uint_as_float(0x7fc00000u) : acc[v][WithSecond::kOwn];
+      }
+    }
+    work.template end<V>(Phase<0>{}, row, results);
+    work.template end<V>(Phase<1>{}, row, second);
+  }
+};
+
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
-// loaded again in each phase, these are all there are. Behind the end of the row the last step is loaded and computed
+// loaded again in each phase, in turn from the first one and from the last one, these are all there are. Behind the end of the row the last step is loaded and computed
 // with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
 // once.
 template <int V, int kItems, bool kAgain, class Work>
@@ -140,28 +281,58 @@ struct RowThread {
     }
   }
 
-  template <class Each>
+  // The steps of a round, those of pass `kPass` in turn from the first one and from the last one.
+  template <int kPass>
+  MUCC_DEVICE uint32_t base_of(uint32_t round) const {
+    return (kPass % 2 ? last / (kItems * stride) - round : round) * (kItems * stride);
+  }
+
+  template <int kPass, class Each>
   MUCC_DEVICE void for_each(Each const& each) {
     if constexpr (kAgain) {
 #pragma unroll 1
-      for (uint32_t base = 0; base <= last; base += kItems * stride) {
+      for (uint32_t round = 0; round <= last / (kItems * stride); ++round) {
         Loads loads[kItems];
-        load(loads, base);
-        visit(loads, base, each);
+        load(loads, base_of<kPass>(round));
+        visit(loads, base_of<kPass>(round), each);
       }
     } else {
       visit(kept, 0, each);
     }
   }
 
+  // The first phase of rows side by side that are loaded again, with what the second one finds.
+  template <class Sharing>
+  MUCC_DEVICE void reduce_first(Sharing& sharing) {
+    ColumnFirst<V, kItems, Work> found;
+    found.start();
+#pragma unroll 1
+    for (uint32_t base = 0; base <= last; base += kItems * stride) {
+      Loads loads[kItems];
+      load(loads, base);
+      RowValues<V, KindsOf<Work, 0>::kCount> values[kItems];
+      bool inside[kItems];
+      int i = 0;
+      visit(loads, base, [&](Loads const& of, bool is_inside) {
+        values[i] = work.template values<V>(Phase<0>{}, place.p, row, of);
+        inside[i++] = is_inside;
+      });
+      found.add(values, inside);
+    }
+    found.end(work, row, sharing);
+    reduce<2>(sharing);
+  }
+
   template <int k, class Sharing>
   MUCC_DEVICE void reduce(Sharing& sharing) {
-    if constexpr (k < Work::kPhases) {
+    if constexpr (k == 0 && kAgain && !Work::kInner && finds_second<Work>) {
+      reduce_first(sharing);
+    } else if constexpr (k < Work::kPhases) {
       using Kinds = KindsOf<Work, k>;
       typename Kinds::Totals acc[V];
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-      for_each([&](Loads const& loads, bool is_inside) {
+      for_each<pass_of<Work, kAgain>(k)>([&](Loads const& loads, bool is_inside) {
         auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads);
         if (is_inside) {
 #pragma unroll
@@ -187,7 +358,7 @@ struct RowThread {
     if constexpr (!kAgain) load(kept, 0);
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
-      for_each([&](Loads const& loads, bool is_inside) {
+      for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, bool is_inside) {
         work.store(place.p, work.template results<V>(place.p, row, loads), is_inside);
       });
     }
@@ -232,9 +403,9 @@ struct BlockRows {
   }
 };
 
-template <int V, int kWidest, int kWarps>
+template <int V, int kWidest, int kWarps, int kMostLanes>
 struct ColumnRows {
-  float (*shared)[kWidest][kWarps][32 * V];
+  float (*shared)[kWidest][kWarps][kMostLanes * V];
   int lanes, warps, turn;
 
   template <class Kinds>
@@ -342,68 +513,6 @@ struct HeldSteps {
 #pragma unroll
       for (int w = 0; w < kWidth; ++w) to[i * kWidth + w] = piece.of[w];
     }
-  }
-};
-
-// The number of elements, their mean, and the sum of the squares of their distances from it.
-struct Moments {
-  float count = 0, mean = 0, squares = 0;
-
-  MUCC_DEVICE void combine(Moments const& other) {
-    float const all = count + other.count, share = all > 0 ? div(other.count, all) : 0.0f;
-    float const apart = other.mean - mean;
-    squares += other.squares + apart * apart * count * share;
-    mean += apart * share;
-    count = all;
-  }
-};
-
-// Totals of reductions, and behind them kMore numbers, which start at 0.
-template <class Kinds, int kMore>
-struct WithMore {
-  static constexpr int kCount = Kinds::kCount + kMore, kOwn = Kinds::kCount;
-  using Totals = float[kCount];
-  using Own = typename Kinds::Totals;
-
-  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
-  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
-  static MUCC_DEVICE void start(Totals& acc) {
-    Kinds::start(own(acc));
-#pragma unroll
-    for (int i = 0; i < kMore; ++i) acc[kOwn + i] = 0;
-  }
-};
-
-// Reductions together with moments of one of their values.
-template <class Kinds>
-struct WithMoments : WithMore<Kinds, 3> {
-  using Base = WithMore<Kinds, 3>;
-  using typename Base::Totals;
-  using Base::kOwn, Base::own;
-
-  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
-    Kinds::combine(own(acc), own(other));
-    Moments moments{acc[kOwn], acc[kOwn + 1], acc[kOwn + 2]};
-    moments.combine({other[kOwn], other[kOwn + 1], other[kOwn + 2]});
-    acc[kOwn] = moments.count, acc[kOwn + 1] = moments.mean, acc[kOwn + 2] = moments.squares;
-  }
-};
-
-// Reductions together with the sum of exp(x - the largest x) of the values x of one of them, a maximum.
-template <class Kinds, int kMost>
-struct WithExponentials : WithMore<Kinds, 1> {
-  using Base = WithMore<Kinds, 1>;
-  using typename Base::Totals;
-  using Base::kOwn, Base::own;
-
-  // A sum as one of distances from another maximum. Without elements it is 0, whatever the maxima are.
-  static MUCC_DEVICE float moved(float sum, float from, float to) {
-    return from == to ? sum : sum * fast_exp(from - to);
-  }
-  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
-    float const mine = acc[kMost], theirs = other[kMost];
-    Kinds::combine(own(acc), own(other));
-    acc[kOwn] = moved(acc[kOwn], mine, acc[kMost]) + moved(other[kOwn], theirs, acc[kMost]);
   }
 };
 
@@ -732,14 +841,16 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
 template <int V, int kItems, bool kAgain, class Work>
 MUCC_DEVICE void rows_columns(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
   constexpr int kWarps = Work::kThreads / 32;
-  __shared__ float shared[2][Work::kWidest][kWarps][32 * V];
+  constexpr int kWidest = kAgain ? team_widest<Work> : Work::kWidest;
+  constexpr int kMostLanes = kAgain ? kLanesAgain : 32;
+  __shared__ float shared[2][kWidest][kWarps][kMostLanes * V];
   uint32_t const column = blockIdx.x * shape.lanes + (threadIdx.x & (shape.lanes - 1));
   bool const exists = column < shape.rows;
   RowThread<V, kItems, kAgain, Work> thread{work, extents};
   thread.first = threadIdx.x / shape.lanes, thread.stride = shape.threads / shape.lanes;
   thread.last = shape.length - 1, thread.exists = exists;
   thread.place.start(exists ? column : 0, extents);
-  ColumnRows<V, Work::kWidest, kWarps> sharing{shared, shape.lanes, shape.threads / 32, 0};
+  ColumnRows<V, kWidest, kWarps, kMostLanes> sharing{shared, shape.lanes, shape.threads / 32, 0};
   thread.run(int(threadIdx.x) < shape.lanes, sharing);
 }
 

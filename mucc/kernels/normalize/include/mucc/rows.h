@@ -15,6 +15,9 @@ struct RowShape {
 // The most lanes that share a row with one vector each.
 constexpr int kMostLanes = 16;
 
+// The most threads side by side where rows lie so and are loaded again.
+constexpr int kLanesAgain = 16;
+
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
 // a team tell each other, 0 before the launch.

@@ -93,7 +93,7 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   auto const holds = [&] { return length <= int64_t(items) * (shape.threads / shape.lanes); };
   while (shape.lanes > least && (!holds() || blocks_of(rows, shape.lanes) < int64_t(c.sm_count))) shape.lanes /= 2;
   if (!holds()) {
-    shape.lanes = 32;
+    shape.lanes = kLanesAgain;
     while (shape.lanes > 8 && blocks_of(rows, shape.lanes) < int64_t(c.sm_count)) shape.lanes /= 2;
     ++plan.code;
   }

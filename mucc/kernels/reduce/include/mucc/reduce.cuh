@@ -10,6 +10,10 @@
 
 namespace mucc {
 
+// The innermost axis of those that are reduced where it is innermost of all, else of those that stay.
+template <class Work>
+inline constexpr int fast_axis = Work::kRows ? Work::kRank - 1 : Work::kKept - 1;
+
 // V neighbouring elements of each of K values.
 template <int V, int K>
 struct Values {
@@ -194,18 +198,18 @@ MUCC_DEVICE float read_partial(float const* word) {
 
 // ---- rows: the innermost axis is reduced ----------------------------------------------------------------------
 
-// Adds the steps of a row from `i` on, `stride` apart, to the accumulators, kItems of them at a time. Behind the end the last step is loaded again,
+// Adds steps of a row to the accumulators, kItems of them at a time, `stride` apart: those from `i` on, and again from `round` behind it. Behind the end the last step is loaded again,
 // so that no branch lies between loads.
 template <int V, int kItems, class Index, class Work, class P>
 MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
-                          float (&acc)[1][Work::Kinds::kWords]) {
+                          Index round, float (&acc)[1][Work::Kinds::kWords]) {
   using Kinds = typename Work::Kinds;
-  for (; i < end; i += kItems * stride) {
+  for (; i < end; i += round) {
     Values<V, Kinds::kCount> x[kItems];
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       Index const step = i + k * stride;
-      p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
+      split_known<Work, fast_axis<Work>, V, Work::kKept, Work::kRank>(p, step < end ? step : end - 1, extents.of);
       p.at[Work::kRank - 1] *= V;
       x[k] = work.template values<V>(p);
     }
@@ -221,30 +225,31 @@ MUCC_DEVICE void reduce_warps(Work const& work, Extents<Work::kRank> const& exte
   int64_t const row = (int64_t(blockIdx.x) * Work::kThreads + threadIdx.x) / lanes;
   bool const present = row < shape.results;
   Position<Work::kRank, Index> p;
-  p.template split<0, Work::kKept>(present ? Index(row) : Index(0), extents.of);
+  split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(p, present ? Index(row) : Index(0), extents.of);
   float acc[1][Kinds::kWords];
   Kinds::start(acc[0]);
   constexpr int kMost = reduce_items(V, Work::kStreams), kItems = kMost < kLaneItems ? kMost : kLaneItems;
-  if (present) walk_row<V, kItems, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
+  if (present) walk_row<V, kItems, Index>(work, extents, p, lane, Index(shape.length), lanes, kItems * lanes, acc);
   combine_lanes<Kinds>(acc[0], lanes);
   if (present && lane == 0) Kinds::store(work, p, acc[0]);
 }
 
-// A block walks along a row, or along a chunk of it.
+// A block walks along a row, or takes a round of it in turn with others: together they walk along memory.
 template <int V, class Index, class Work>
 MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& extents, ReduceShape const& shape) {
   using Kinds = typename Work::Kinds;
   constexpr int kThreads = Work::kThreads;
   Index const row = blockIdx.x / unsigned(shape.tickets.parts);
   int const part = int(blockIdx.x - row * unsigned(shape.tickets.parts));
-  Index const begin = Index(part * shape.chunk);
-  Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
+  constexpr int kItems = reduce_items(V, Work::kStreams);
+  Index const round = Index(kItems * kThreads);
   Position<Work::kRank, Index> p;
-  p.template split<0, Work::kKept>(row, extents.of);
+  split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(p, row, extents.of);
   float of[1][Kinds::kWords];
   auto& acc = of[0];
   Kinds::start(acc);
-  walk_row<V, reduce_items(V, Work::kStreams), Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
+  walk_row<V, kItems, Index>(work, extents, p, Index(part) * round + threadIdx.x, Index(shape.length), Index(kThreads),
+                             Index(shape.tickets.parts) * round, of);
   combine_block<Kinds, kThreads>(acc);
   if (shape.tickets.parts > 1) {
     float* const partials = shape.partials + int64_t(row) * shape.tickets.parts * Kinds::kWords;
@@ -331,7 +336,7 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
   Index const begin = Index(part * shape.chunk);
   Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
   Position<Work::kRank, Index> p;
-  p.template split<0, Work::kKept>(column, extents.of);
+  split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(p, column, extents.of);
   p.at[Work::kKept - 1] *= V;
   float acc[V][kWords];
 #pragma unroll
@@ -341,7 +346,7 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       Index const step = i + k * groups;
-      p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
+      split_known<Work, fast_axis<Work>, V, Work::kKept, Work::kRank>(p, step < end ? step : end - 1, extents.of);
       x[k] = work.template values<V>(p);
     }
     add_steps<Kinds>(acc, x, i, end, Index(groups));
@@ -349,8 +354,8 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
   auto const store = [&](int from, int v, float const(&total)[kWords]) {
     if (first + from >= shape.results) return;
     Position<Work::kRank, Index> q;
-    q.template split<0, Work::kKept>(Index(first + from), extents.of);
-    q.template split<Work::kKept, Work::kRank>(Index(0), extents.of);
+    split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(q, Index(first + from), extents.of);
+    split_known<Work, fast_axis<Work>, V, Work::kKept, Work::kRank>(q, Index(0), extents.of);
     q.at[Work::kKept - 1] = q.at[Work::kKept - 1] * V + v;
     Kinds::store(work, q, total);
   };

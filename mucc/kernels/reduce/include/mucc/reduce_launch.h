@@ -60,9 +60,7 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   int64_t const parts = at_most(wanted, length / ((few ? 2 : 16) * items * side));
   if (parts <= 1) return plan;
   plan.shape.chunk = blocks_of(length, parts);
-  // Chunks of rows begin with whole lines of memory.
-  if (Op::kRows) plan.shape.chunk = blocks_of(plan.shape.chunk, 32) * 32;
-  plan.shape.tickets.parts = int(blocks_of(length, plan.shape.chunk));
+  plan.shape.tickets.parts = int(Op::kRows ? parts : blocks_of(length, plan.shape.chunk));
   plan.tickets = plan.blocks;
   plan.blocks *= plan.shape.tickets.parts;
   plan.words = plan.blocks * Op::kWords * (Op::kRows ? 1 : lanes * v);
