@@ -141,7 +141,7 @@ class Parts:
     `free_loads` are members that are read so; else `output_vector` elements are written at a time.
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
-    that memory as its last argument.
+    that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
     """
 
     fast: int
@@ -156,6 +156,7 @@ class Parts:
     free_outputs: bool = False
     free_loads: Collection[str] = ()
     output_vector: str = "Op::kVector"
+    fits: str = "fits"
 
 
 class Pointwise(ABC):
@@ -471,7 +472,7 @@ class Pointwise(ABC):
             values.append(value)
             if lanes == "kUnit":
                 width = parts.output_vector if operand in self.outputs else "Op::kVector"
-                fitting.append(f"mucc::fits(op.{operand.member}, {width})")
+                fitting.append(f"mucc::{parts.fits}(op.{operand.member}, {width})")
         for member, bound in self.ranges:
             members.append(f"mucc::Range {member};")
             values.append(f"{{{bound.low}, {bound.count}}}")

@@ -74,21 +74,84 @@ MUCC_DEVICE void combine_vector(typename Kinds::Totals (&acc)[V]) {
   }
 }
 
-// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced.
+// Which of the V lanes of a step are elements of its row: all or none, unless rows do not begin with a vector.
+template <int V, bool kShifted>
+struct Inside {
+  bool exists;
+  MUCC_DEVICE bool lane(int) const { return exists; }
+  MUCC_DEVICE bool whole() const { return exists; }
+};
+template <int V>
+struct Inside<V, true> {
+  bool exists;
+  int64_t first;  // the element in the first lane
+  uint32_t length;
+  MUCC_DEVICE bool lane(int v) const { return exists && uint32_t(first + v) < length; }
+  MUCC_DEVICE bool whole() const { return exists && first >= 0 && first + V <= length; }
+};
+
+// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced, unless rows are
+// shifted: those lie one behind the other, and have no whole number of vectors. Their steps are the vectors of memory, the
+// first and the last of which have elements of the rows next to them too.
 template <int V, class Work>
 struct RowPlace {
   static constexpr int kFast = Work::kInner ? Work::kRank - 1 : Work::kKept - 1;
+  static constexpr bool kShifted = Work::kShifted && V > 1;
   Position<Work::kRank, int64_t> p;
+  uint32_t shift = 0;  // the lanes before the first element
 
   MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
     split_known<Work, kFast, V, 0, Work::kKept>(p, row, extents.of);
     if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
+    if constexpr (kShifted) shift = uint32_t(uint64_t(row) * uint64_t(extents.of[kFast]) % V);
   }
   MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
-    split_known<Work, kFast, V, Work::kKept, Work::kRank>(p, step, extents.of);
-    if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
+    if constexpr (kShifted) {
+      uint32_t const most = last(step, extents);
+      p.at[kFast] = int64_t(step < most ? step : most) * V - shift;
+    } else {
+      split_known<Work, kFast, V, Work::kKept, Work::kRank>(p, step, extents.of);
+      if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
+    }
+  }
+  // The last step of the row; `known` where all rows have as many.
+  MUCC_DEVICE uint32_t last(uint32_t known, Extents<Work::kRank> const& extents) const {
+    return kShifted ? (shift + uint32_t(extents.of[kFast]) - 1) / V : known;
+  }
+  // The lanes of a step, at which this is if it exists.
+  MUCC_DEVICE Inside<V, kShifted> inside(uint32_t step, bool exists, Extents<Work::kRank> const& extents) const {
+    if constexpr (kShifted)
+      return {exists && step <= last(step, extents), p.at[kFast], uint32_t(extents.of[kFast])};
+    else
+      return {exists};
   }
 };
+
+template <int V, class Work>
+using InsideOf = Inside<V, RowPlace<V, Work>::kShifted>;
+
+// Stores the results of the lanes that are inside.
+template <bool kOnce, int V, class Work>
+MUCC_DEVICE void store_inside(Work const& work, RowPlace<V, Work> const& place,
+                              typename Work::template Results<V> const& results, InsideOf<V, Work> const& inside) {
+  if constexpr (!RowPlace<V, Work>::kShifted) {
+    work.template store<kOnce>(place.p, results, inside.exists);
+  } else if (inside.whole()) {
+    work.template store<kOnce>(place.p, results, true);
+  } else if (inside.exists) {
+    using One = typename Work::template Results<1>;
+    auto const* const from = reinterpret_cast<float const*>(&results);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      One one;
+#pragma unroll
+      for (int k = 0; k < int(sizeof(One) / sizeof(float)); ++k) reinterpret_cast<float*>(&one)[k] = from[k * V + v];
+      auto p = place.p;
+      p.at[RowPlace<V, Work>::kFast] += v;
+      work.template store<false>(p, one, inside.lane(v));
+    }
+  }
+}
 
 // The number of elements, their mean, and the sum of the squares of their distances from it.
 struct Moments {
@@ -251,6 +314,7 @@ template <int V, int kItems, bool kAgain, class Work>
 struct RowThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
+  using Inner = InsideOf<V, Work>;
   static constexpr int kSums = Work::kInner ? 1 : V;  // rows that a thread works on
 
   Work const& work;
@@ -270,14 +334,14 @@ struct RowThread {
     }
   }
 
-  // Calls `each(loads, is_inside)` for the steps from `base` on.
+  // Calls `each(loads, inside)` for the steps from `base` on.
   template <class Each>
   MUCC_DEVICE void visit(Loads const (&loads)[kItems], uint32_t base, Each const& each) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       uint32_t const step = base + first + i * stride;
       place.move(step < last ? step : last, extents);
-      each(loads[i], exists && step <= last);
+      each(loads[i], place.inside(step, exists && step <= last, extents));
     }
   }
 
@@ -313,9 +377,9 @@ struct RowThread {
       RowValues<V, KindsOf<Work, 0>::kCount> values[kItems];
       bool inside[kItems];
       int i = 0;
-      visit(loads, base, [&](Loads const& of, bool is_inside) {
+      visit(loads, base, [&](Loads const& of, Inner const& lanes) {
         values[i] = work.template values<V>(Phase<0>{}, place.p, row, of);
-        inside[i++] = is_inside;
+        inside[i++] = lanes.exists;
       });
       found.add(values, inside);
     }
@@ -332,11 +396,12 @@ struct RowThread {
       typename Kinds::Totals acc[V];
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-      for_each<pass_of<Work, kAgain>(k)>([&](Loads const& loads, bool is_inside) {
+      for_each<pass_of<Work, kAgain>(k)>([&](Loads const& loads, Inner const& inside) {
         auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads);
-        if (is_inside) {
+        if (inside.exists) {
 #pragma unroll
-          for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
+          for (int v = 0; v < V; ++v)
+            if (inside.lane(v)) Kinds::add(acc[v], values, v);
         }
       });
       if constexpr (Work::kInner) combine_vector<V, Kinds>(acc);
@@ -358,8 +423,8 @@ struct RowThread {
     if constexpr (!kAgain) load(kept, 0);
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
-      for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, bool is_inside) {
-        work.store(place.p, work.template results<V>(place.p, row, loads), is_inside);
+      for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, Inner const& inside) {
+        store_inside<false>(work, place, work.template results<V>(place.p, row, loads), inside);
       });
     }
     place.move(0, extents);
@@ -531,12 +596,14 @@ struct FirstPhase {
     moments = {};
     most = Max::identity, sum = 0;
   }
-  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&exists)[kItems]) {
+  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems],
+                       InsideOf<V, Work> const (&inside)[kItems]) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      if (!exists[i]) continue;
+      if (!inside[i].exists) continue;
 #pragma unroll
-      for (int v = 0; v < V; ++v) Kinds::add(acc[v], values[i], v);
+      for (int v = 0; v < V; ++v)
+        if (inside[i].lane(v)) Kinds::add(acc[v], values[i], v);
     }
     if constexpr (kHasSum) {
       float const before = most;
@@ -544,7 +611,7 @@ struct FirstPhase {
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
         for (int v = 0; v < V; ++v)
-          most = Max::combine(most, exists[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity);
+          most = Max::combine(most, inside[i].lane(v) ? values[i].of[Work::kExponentials].of[v] : Max::identity);
       }
       // -inf has no distance from itself.
       float const from = most == Max::identity ? 0.0f : most;
@@ -553,7 +620,7 @@ struct FirstPhase {
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
         for (int v = 0; v < V; ++v)
-          sum += fast_exp((exists[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
+          sum += fast_exp((inside[i].lane(v) ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
       }
     }
     if constexpr (kHasMoments) {
@@ -561,16 +628,19 @@ struct FirstPhase {
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        round.count += exists[i] ? float(V) : 0.0f;
+        if constexpr (!RowPlace<V, Work>::kShifted) round.count += inside[i].exists ? float(V) : 0.0f;
 #pragma unroll
-        for (int v = 0; v < V; ++v) sum += exists[i] ? values[i].of[Work::kMoments].of[v] : 0.0f;
+        for (int v = 0; v < V; ++v) {
+          if constexpr (RowPlace<V, Work>::kShifted) round.count += inside[i].lane(v) ? 1.0f : 0.0f;
+          sum += inside[i].lane(v) ? values[i].of[Work::kMoments].of[v] : 0.0f;
+        }
       }
       round.mean = div(sum, max(round.count, 1.0f));
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-          float const apart = exists[i] ? values[i].of[Work::kMoments].of[v] - round.mean : 0.0f;
+          float const apart = inside[i].lane(v) ? values[i].of[Work::kMoments].of[v] - round.mean : 0.0f;
           round.squares += apart * apart;
         }
       }
@@ -646,17 +716,21 @@ struct TeamThread {
     }
   }
 
+  MUCC_DEVICE InsideOf<V, Work> inside_of(RowPlace<V, Work> const& at, uint32_t base, int i, uint32_t end) const {
+    return at.inside(begin + step_of(base, i), step_of(base, i) < end, extents);
+  }
+
   // What the first phase takes of steps below `end`.
   MUCC_DEVICE void add_first(RowPlace<V, Work>& at, Row const& of, uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
     RowValues<V, First::Kinds::kCount> values[kItems];
-    bool exists[kItems];
+    InsideOf<V, Work> inside[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(at, step_of(base, i));
       values[i] = work.template values<V>(Phase<0>{}, at.p, of, loads[i]);
-      exists[i] = step_of(base, i) < end;
+      inside[i] = inside_of(at, base, i, end);
     }
-    first.add(values, exists);
+    first.add(values, inside);
   }
 
   // Stores results of steps below `end`. All are computed before the first one is stored: what else they need is in flight
@@ -672,7 +746,7 @@ struct TeamThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         go(place, step_of(base, i));
-        work.template store<true>(place.p, results[i], step_of(base, i) < end);
+        store_inside<true>(work, place, results[i], inside_of(place, base, i, end));
       }
     }
   }
@@ -704,9 +778,11 @@ struct TeamThread {
     for (int i = 0; i < kItems; ++i) {
       go(place, step_of(base, i));
       auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads[i]);
-      if (step_of(base, i) >= end) continue;
+      auto const inside = inside_of(place, base, i, end);
+      if (!inside.exists) continue;
 #pragma unroll
-      for (int v = 0; v < V; ++v) KindsOf<Work, k>::add(acc[v], values, v);
+      for (int v = 0; v < V; ++v)
+        if (inside.lane(v)) KindsOf<Work, k>::add(acc[v], values, v);
     }
   }
 
@@ -803,6 +879,7 @@ MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents
   RowThread<V, kItems, false, Work> thread{work, extents};
   thread.first = lane, thread.stride = shape.lanes, thread.last = shape.length - 1, thread.exists = exists;
   thread.place.start(exists ? row : 0, extents);
+  thread.last = thread.place.last(thread.last, extents);
   WarpRows sharing{shape.lanes};
   thread.run(lane == 0, sharing);
 }
@@ -814,6 +891,7 @@ MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extent
   RowThread<V, kItems, false, Work> thread{work, extents};
   thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
   thread.place.start(blockIdx.x, extents);
+  thread.last = thread.place.last(thread.last, extents);
   BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
   thread.run(threadIdx.x == 0, sharing);
 }

@@ -108,7 +108,10 @@ struct RowCounts {
 
   RowCounts(Extents<Op::kRank> const& extents, int v) {
     for (int a = 0; a < Op::kRank; ++a) (a < Op::kKept ? rows : length) *= extents.of[a];
-    (Op::kInner ? length : rows) /= v;
+    if (Op::kShifted && v > 1)
+      length = (length + 2 * v - 2) / v;  // the most vectors that a row meets
+    else
+      (Op::kInner ? length : rows) /= v;
   }
 };
 
@@ -142,10 +145,11 @@ template <class Op>
 int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                 void* scratch = nullptr) {
   constexpr int kFast = Op::kInner ? Op::kRank - 1 : Op::kKept - 1;
-  vector = vector && extents.of[kFast] % Op::kVector == 0;
+  // All that is read of a vector at the end of shifted rows is memory of the tensor.
+  vector = vector && (Op::kShifted ? product(extents) : extents.of[kFast]) % Op::kVector == 0;
   int const v = vector ? Op::kVector : 1;
   RowCounts<Op> const n(extents, v);
-  extents.of[kFast] /= v;
+  if (!Op::kShifted) extents.of[kFast] /= v;
   if (n.rows == 0) return 0;
   if (n.length == 0) return fail("MU6007", "%s, stage %s: rows without elements", c.kernel->name, stage);
   RowPlan const plan = Op::kInner ? plan_rows<Op>(n.rows, n.length, v) : plan_columns<Op>(c, n.rows, n.length, v);
