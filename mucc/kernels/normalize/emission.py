@@ -9,13 +9,13 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork, is_across
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import ONE, ZERO, Places, Product
+from mucc.codegen.memory import ZERO, Places
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
-from mucc.dialects.mu.types import PACKED, Shaped, TensorType
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
@@ -120,24 +120,14 @@ class NormalizeWork(AcrossWork):
         places = [i for i, op in enumerate(self.phases[0]) if sums_exponentials(second, op)]
         return places[0] if places else -1
 
-    def _is_shifted(self, vector: int) -> bool:
-        """Whether rows lie one behind the other in all tensors of the space, and are of no whole vectors."""
-        kept, gone = self.merged()
-        length = self.rows.length
-        if len(kept) != 1 or len(gone) != 1 or not gone[0] or not isinstance(length, int):
-            return False
-        loads = [o for o in self.loads if self._varies(o) and self._counted(o.member, [*kept, *gone]) is None]
-        stores = [
-            output
-            for node, output in zip(self.op.stores, self.outputs, strict=True)
-            if not isinstance(node, RowStoreOp)
+    @property
+    def _filling(self) -> list[Operand]:
+        """The operands that have elements of their own within a row."""
+        stores = zip(self.op.stores, self.outputs, strict=True)
+        return [
+            *(operand for operand in self.loads if self._varies(operand)),
+            *(output for node, output in stores if not isinstance(node, RowStoreOp)),
         ]
-        wanted = [ZERO if not kept[0] else Product(length), ONE]
-        return length % vector != 0 and all(
-            not (o.bounds or o.rows or o.member in self.pairs or o.memory.type.dtype in PACKED)
-            and self._merged_strides(o, [*kept, *gone]) == wanted
-            for o in (*loads, *stores)
-        )
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
@@ -151,7 +141,7 @@ class NormalizeWork(AcrossWork):
         many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
         short = max(vector, 16 // loads)
-        is_shifted = inner and self._is_shifted(vector)
+        is_shifted = inner and self.is_shifted(self.rows.length, vector, self._filling)
         return self.assemble(
             Parts(
                 fast=rank - 1 if inner else len(kept) - 1,

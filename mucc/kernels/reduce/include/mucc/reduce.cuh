@@ -128,21 +128,43 @@ struct Reductions {
   }
 };
 
+// The elements that a step has: those of a whole vector.
+struct WholeSteps {
+  static constexpr bool kWhole = true;
+  template <int kLanes, class Index>
+  MUCC_DEVICE bool has(Index step, int, Index end) const { return step < end; }
+  template <int kLanes, class Index>
+  MUCC_DEVICE int number(Index step, int lane) const { return int(step * kLanes + lane); }
+};
+
+// The same of rows that lie one behind the other and have no whole number of vectors: steps are the vectors of memory, of
+// which the first begins `shift` lanes before the row, and the last one may end behind it.
+struct ShiftedSteps {
+  static constexpr bool kWhole = false;
+  uint32_t shift, length;
+  template <int kLanes, class Index>
+  MUCC_DEVICE bool has(Index step, int lane, Index end) const {
+    return step < end && uint32_t(number<kLanes>(step, lane)) < length;
+  }
+  template <int kLanes, class Index>
+  MUCC_DEVICE int number(Index step, int lane) const { return int(step * kLanes + lane) - int(shift); }
+};
+
 // Adds kItems steps, `stride` apart, that were loaded together; those behind the end are none. `acc` is the accumulator of
 // each lane of a step, or the one of all.
-template <class Kinds, int kWidth, int V, int kItems, class Index>
+template <class Kinds, int kWidth, int V, int kItems, class Index, class Steps = WholeSteps>
 MUCC_DEVICE void add_steps(float (&acc)[kWidth][Kinds::kWords], Values<V, Kinds::kCount> const (&x)[kItems], Index i,
-                           Index end, Index stride) {
+                           Index end, Index stride, Steps const& steps = {}) {
   static_assert(kWidth == 1 || kWidth == V);
   constexpr int kLanes = V / kWidth;  // that share an accumulator
-  bool const all = i + (kItems - 1) * stride < end;
+  bool const all = Steps::kWhole && i + (kItems - 1) * stride < end;
   bool exists[kItems * kLanes];
   int numbers[kItems * kLanes];
 #pragma unroll
   for (int k = 0; k < kItems * kLanes; ++k) {
     Index const step = i + k / kLanes * stride;
-    exists[k] = all || step < end;
-    numbers[k] = int(step * kLanes + k % kLanes);
+    exists[k] = all || steps.template has<kLanes>(step, k % kLanes, end);
+    numbers[k] = steps.template number<kLanes>(step, k % kLanes);
   }
 #pragma unroll
   for (int w = 0; w < kWidth; ++w) Kinds::template add<kLanes>(acc[w], x, w * kLanes, exists, numbers);
@@ -204,6 +226,25 @@ template <int V, int kItems, class Index, class Work, class P>
 MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
                           Index round, float (&acc)[1][Work::Kinds::kWords]) {
   using Kinds = typename Work::Kinds;
+  if constexpr (Work::kShifted && V > 1) {
+    uint32_t const length = uint32_t(extents.of[Work::kRank - 1]);
+    ShiftedSteps const steps{uint32_t(uint64_t(p.at[0]) * length % V), length};
+    end = (steps.shift + length + V - 1) / V;
+    Position<Work::kRank, int64_t> q;  // the first lane may be before the row
+#pragma unroll
+    for (int a = 0; a < Work::kRank; ++a) q.at[a] = p.at[a];
+    for (; i < end; i += round) {
+      Values<V, Kinds::kCount> x[kItems];
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        Index const step = i + k * stride;
+        q.at[Work::kRank - 1] = int64_t(step < end ? step : end - 1) * V - steps.shift;
+        x[k] = work.template values<V>(q);
+      }
+      add_steps<Kinds>(acc, x, i, end, stride, steps);
+    }
+    return;
+  }
   for (; i < end; i += round) {
     Values<V, Kinds::kCount> x[kItems];
 #pragma unroll

@@ -16,7 +16,8 @@ struct ReducePlan {
 // Divides a reduction over the last axes of a space, `v` elements a step.
 template <class Op>
 ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
-  extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1] /= v;
+  int64_t& fast = extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1];
+  fast = Op::kShifted && v > 1 ? (fast + 2 * v - 2) / v : fast / v;  // the most vectors that a shifted row meets
   int64_t results = 1, length = 1;
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
@@ -85,11 +86,12 @@ int launch_reduce(Call const& c, char const* stage, Code* codes, Op op, Extents<
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
   bool const wide = at_least(results, length) > INT32_MAX;
-  vector = vector && !wide && extents.of[kFast] % Op::kVector == 0;
+  // All that is read of a vector at the end of shifted rows is memory of the tensor.
+  vector = vector && !wide && (Op::kShifted ? product(extents) : extents.of[kFast]) % Op::kVector == 0;
   ReducePlan plan = plan_reduce<Op>(c, extents, vector ? Op::kVector : 1);
   if (plan.blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  if (vector) extents.of[kFast] /= Op::kVector;
+  if (vector && !Op::kShifted) extents.of[kFast] /= Op::kVector;
   plan.shape.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * plan.tickets));
   if (plan.tickets && hand_out<Op>(c, plan.shape.tickets, plan.tickets, scratch)) return 1;
   void* parameters[] = {&op, &extents, &plan.shape};
