@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 from xdsl.ir import Operation, SSAValue
@@ -36,12 +35,6 @@ class AcrossWork(Pointwise):
     @property
     def groups(self) -> Sequence[Sequence[int]]:
         return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
-
-    def known(self, axes: Sequence[Sequence[int]]) -> str:
-        """Return the extents of the merged axes as C++, 0 for those that a launch gives."""
-        extents = [[self.space[axis] for axis in run] for run in axes]
-        known = [math.prod(map(int, e)) if all(isinstance(n, int) for n in e) else 0 for e in extents]
-        return ", ".join(str(n if n < 1 << 31 else 0) for n in known)
 
     def is_shifted(self, length: Dim, vector: int, operands: Sequence[Operand]) -> bool:
         """Whether rows of a known length lie one behind the other, and are no whole number of vectors.
