@@ -376,10 +376,16 @@ def _is_replaced(op: MatmulOp, windows: Windows) -> bool:
     over_rows, over_columns = own.get(rank - 2, 1), own.get(rank - 1, 1)
     if not is_plain(op) or (over_rows, over_columns) == (1, 1):
         return False
-    is_f32 = all(Shaped.of(v.type).element_type == f32 for v in (op.lhs, op.rhs))
-    if None not in (over_rows, over_columns) and not is_f32:
+    if None not in (over_rows, over_columns) and any(_is_narrow(v) for v in (op.lhs, op.rhs)):
         return False  # sums of windows would be rounded to the format of the product
     left = rows if over_columns != 1 else columns
     if isinstance(left, int) and left < ROWS:
         return False
     return work(*dims_of(op.result), dims_of(op.lhs)[-1]) >= LEAST
+
+
+def _is_narrow(value: SSAValue) -> bool:
+    """Whether an operand has fewer bits than f32, or is cast from a format that has."""
+    while isinstance(view := value.owner, TransposeOp):
+        value = view.operand
+    return Shaped.of(value.type).element_type != f32 or isinstance(value.owner, e.CastOp)

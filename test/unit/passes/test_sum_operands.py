@@ -148,6 +148,16 @@ def test_average_pools_of_products(body: str, columns: int, product: int | None)
     assert _pooled(body, columns) == ([] if product is None else [("M", product)])
 
 
+def test_pools_of_products_in_16_bits_stay():
+    """Their sums of weights would be rounded to 16 bits."""
+    for x, w in (("x", "w"), ("cast(x, f32)", "cast(w, f32)")):
+        text = f"""kernel f[M](x: bf16[M, 4096], w: bf16[64, 4096]) -> bf16[M, 4] {{
+            return avg_pool(({x} @ {w}.T)[:, None, :], 16)[:, 0, :]
+        }}"""
+        stages = compile_text(Source("t.mcu", text)).stages
+        assert [dims_of(op.result) for op in stages.walk() if isinstance(op, MatmulOp)] == [("M", 64)]
+
+
 @pytest.mark.parametrize(
     ("sizes", "body", "inner"),
     [
