@@ -18,6 +18,7 @@ from mucc.dialects.mu.rules import is_sparse
 from mucc.dialects.mu.types import WIDE, Dim, Dims, Shaped
 from mucc.dialects.rewriting import Emit
 from mucc.kernels.traffic import LARGE
+from mucc.library.extents import multiply
 
 LEAST = 1 << 27
 """Products with fewer multiplications take no longer than the launches of two kernels do."""
@@ -81,6 +82,17 @@ class Windows(NamedTuple):
         kept = [axis for axis in range(len(self.dims)) if axis not in axes]
         sizes = {n: self.sizes[axis] for n, axis in enumerate(kept) if axis in self.sizes}
         return Windows(tuple(self.dims[axis] for axis in kept), sizes)
+
+    def before(self, op: ReshapeOp) -> Windows | None:
+        """Return the windows of what is reshaped, where the last axis is divided into windows."""
+        dims = dims_of(op.operand)
+        *outer, size = self.dims
+        last = len(self.dims) - 1
+        if dims_of(op.result) != self.dims or dict(self.sizes) != {last: None} or not isinstance(size, int):
+            return None
+        if len(dims) != last or dims[:-1] != tuple(outer[:-1]) or dims[-1] != multiply([outer[-1], size]):
+            return None
+        return Windows(dims, {last - 1: size}) if isinstance(dims[-1], int) else None
 
 
 class Side(NamedTuple):
@@ -209,6 +221,8 @@ class LinearSum:
                 return self._collect(op.operand, windows, depth - 1)
             case ExpandOp() if len(dims_of(value)) == len(windows.dims):
                 return self._collect(op.operand, windows.without(op.axes.get_values()), depth - 1)
+            case ReshapeOp() if (inner := windows.before(op)) is not None:
+                return self._collect(op.operand, inner, depth - 1)
             case _:
                 return False
 
@@ -255,6 +269,8 @@ class LinearSum:
                 result = self._sum(op.operand, windows, factors)
             case ExpandOp() if not factors and len(dims_of(value)) == len(windows.dims):
                 result = self._expanded(op, windows)
+            case ReshapeOp() if not factors and (inner := windows.before(op)) is not None:
+                result = self._sum(op.operand, inner, ())
             case _:
                 raise UnfitError
         return as_f32(emit, result)

@@ -138,6 +138,9 @@ def _pooled(body: str, columns: int) -> list[Dims]:
     [
         ("avg_pool(h[:, None, :], 16)[:, 0, :]", 4, 4),
         ("gelu(avg_pool(h[:, None, :], 8, divisor=3)[:, 0, :])", 8, 8),
+        ("mean(reshape(h * 2, (M, 8, 8)), axis=2)", 8, 8),
+        ("sum(reshape(h, (M, 8, 8)) * 0.5, axis=-1)", 8, 8),
+        ("sum(reshape(h, (M, 8, 8)), axis=1)", 8, 64),
         ("avg_pool(h[:, None, :] * 2, 64)[:, 0, :]", 1, None),
         ("avg_pool(h[:, None, :], 8, stride=4)[:, 0, :]", 15, 64),
         ("avg_pool(h[:, None, :], 16, pad=8)[:, 0, :]", 5, 64),
