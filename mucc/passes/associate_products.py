@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f16
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import TransposeOp
+from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.passes.linear_sums import LEAST, dims_of, is_plain, work
 
@@ -59,10 +60,13 @@ class Chain(NamedTuple):
 
 
 class _Associate(RewritePattern):
-    """`(a @ b) @ c` -> `a @ (b @ c)`, or the other way round. Products of matrices are associative."""
+    """`(a @ b) @ c` -> `a @ (b @ c)`, or the other way round. Products of matrices are associative.
+
+    In f16 sums of many terms could be beyond the largest number, where those of the order that was written are not.
+    """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, MatmulOp) or not is_plain(op):
+        if not isinstance(op, MatmulOp) or not is_plain(op) or Shaped.of(op.result.type).element_type == f16:
             return
         emit = Emit()
         chain = Chain.of(op, emit)
