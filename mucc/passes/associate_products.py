@@ -62,7 +62,7 @@ class Chain(NamedTuple):
 class _Associate(RewritePattern):
     """`(a @ b) @ c` -> `a @ (b @ c)`, or the other way round. Products of matrices are associative.
 
-    In f16 sums of many terms could be beyond the largest number, where those of the order that was written are not.
+    In f16 sums of many terms could be beyond the largest number, where those of the written order are not.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
