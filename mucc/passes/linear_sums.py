@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, MatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
@@ -355,10 +355,19 @@ class LinearSum:
             case _, None:
                 result = lhs.dot(emit, rhs.summed(emit, None))
             case None, _:
-                result = rhs.dot(emit, lhs.summed(emit, None))
+                result = self._times(lhs.summed(emit, None), rhs, op)
             case _:
                 result = emit(MatmulOp(lhs.operand(emit, -2), rhs.operand(emit, -1), op.compute))
         return self._counted(added(emit, result, own) if own else result, counts)
+
+    def _times(self, rows: SSAValue, rhs: Side, op: MatmulOp) -> SSAValue:
+        """Multiply sums of rows, one for each batch, by the right operand."""
+        if len(dims_of(rhs.value)) != 2 or len(dims_of(rows)) < 2:
+            return rhs.dot(self.emit, rows)
+        # Products of formats below f32 are exact, and those of tf32x3 are nearly so.
+        is_narrow = op.compute.data not in (Compute.TF32, Compute.F32)
+        compute = ComputeAttr(Compute.TF32X3) if is_narrow else op.compute
+        return self.emit(MatmulOp(rows, rhs.operand(self.emit, -1), compute))
 
     def _dot(self, a: SSAValue, b: SSAValue) -> SSAValue:
         products = self.emit(e.MulOp(a, b))
