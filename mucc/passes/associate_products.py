@@ -15,7 +15,8 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Emit, Pass, rewrite
-from mucc.passes.linear_sums import LEAST, dims_of, is_plain, work
+from mucc.passes.product_work import LEAST, is_plain, work
+from mucc.passes.values import dims_of
 
 GAIN = 2
 """How many times less work another order has: its first product is rounded as that of the other."""

@@ -14,39 +14,14 @@ from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, MatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.rules import is_sparse
-from mucc.dialects.mu.types import WIDE, Dim, Dims, Shaped
+from mucc.dialects.mu.types import Dim, Dims, Shaped
 from mucc.dialects.rewriting import Emit
-from mucc.kernels.traffic import LARGE
 from mucc.library.extents import multiply
-
-LEAST = 1 << 27
-"""Products with fewer multiplications take no longer than the launches of two kernels do."""
-
-ROWS = 16
-"""A product of fewer rows takes as long as reading its other operand, which has to be read anyway."""
+from mucc.passes.product_work import LEAST, ROWS, is_plain, work
+from mucc.passes.values import dims_of
 
 DEPTH = 64
 """Operations between a sum and a product."""
-
-
-def dims_of(value: SSAValue) -> Dims:
-    return Shaped.of(value.type).dims
-
-
-def is_plain(product: MatmulOp) -> bool:
-    """Whether a product is of floats, dense, and has no scales."""
-    if product.scales or product.mixed is not None or Shaped.of(product.result.type).element_type not in WIDE:
-        return False
-    return not any(is_sparse(v.type) for v in (product.lhs, product.rhs))
-
-
-def work(*extents: Dim) -> int:
-    """Return how many multiplications a product of such extents is; an open dim counts as large."""
-    count = 1
-    for extent in extents:
-        count *= extent if isinstance(extent, int) else LARGE
-    return count
 
 
 class Windows(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -17,13 +18,20 @@ from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.library.extents import multiply
-from mucc.passes.linear_sums import LinearSum, UnfitError, Windows, dims_of
+from mucc.passes.values import dims_of
+
+if TYPE_CHECKING:
+    from mucc.passes.linear_sums import LinearSum, Windows
 
 
 class _Sum(RewritePattern):
     """`sum(x @ w, axis=1)` -> `sum(x * sum(w, axis=1), axis=1)`, and so means and average pools."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not _adds(op):
+            return
+        from mucc.passes.linear_sums import LinearSum, UnfitError
+
         if (found := _windows(op)) is None:
             return
         windows, count = found
@@ -44,21 +52,29 @@ def _like(sums: LinearSum, value: SSAValue, old: SSAValue) -> SSAValue:
     return value if Shaped.of(value.type).element_type == wanted else sums.emit(e.RetypeOp(value, wanted))
 
 
-def _windows(op: Operation) -> tuple[Windows, Dim | None] | None:
-    """Return what an operation adds up, and the number that sums are divided by; None for others."""
+def _adds(op: Operation) -> bool:
+    """Whether an operation may add up elements."""
     if isinstance(op, ReduceOp):
-        if op.kind.data not in (Reduction.SUM, Reduction.MEAN):
-            return None
+        return op.kind.data in (Reduction.SUM, Reduction.MEAN)
+    return op.name == "mu.pool"
+
+
+def _windows(op: Operation) -> tuple[Windows, Dim | None] | None:
+    """Return what a sum or a pool adds up, and the number that sums are divided by; None for other pools."""
+    from mucc.passes.linear_sums import Windows
+
+    if isinstance(op, ReduceOp):
         dims, axes = dims_of(op.operand), op.axes.get_values()
         count = multiply([dims[axis] for axis in axes]) if op.kind.data is Reduction.MEAN else None
         return Windows(dims, dict.fromkeys(axes, None)), count
-    return _pooled(op) if op.name == "mu.pool" else None
+    return _pooled(op)
 
 
 def _pooled(op: Operation) -> tuple[Windows, Dim | None] | None:
     """Return the windows of an average pool; None where they overlap, leave elements out, or are padded."""
     from mucc.dialects.mu.ops.pooling import PoolOp
     from mucc.dialects.mu.pooling_kinds import Pooling
+    from mucc.passes.linear_sums import Windows
 
     assert isinstance(op, PoolOp)
     if op.kind.data is not Pooling.AVG or op.channels_last is not None:
@@ -99,5 +115,5 @@ class SumOperands(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         inner = [inner for kernel in kernels for inner in kernel.body.block.ops]
-        if any(isinstance(i, MatmulOp) for i in inner) and any(_windows(i) is not None for i in inner):
+        if any(isinstance(i, MatmulOp) for i in inner) and any(_adds(i) for i in inner):
             rewrite(op, [_Sum()])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -11,7 +13,6 @@ from mucc.dialects.mu.folding import folded, literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
-from mucc.dialects.mu.ops.normalisation import LogSumExpOp
 from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp
@@ -73,21 +74,33 @@ class OneElement(RewritePattern):
     """`sum(x)`, `mean(x)`, `logsumexp(x)` and others over extents of 1 -> `squeeze(x)`, as an f32."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        is_reduction = isinstance(op, ReduceOp) and op.kind.data not in _CHANGING
-        if not is_reduction and not isinstance(op, LogSumExpOp):
+        if isinstance(op, ReduceOp):
+            if op.kind.data in _CHANGING:
+                return
+            axes = op.axes.get_values()
+        elif op.name == "mu.logsumexp":
+            axes = _axes_of(op)
+        else:
             return
-        assert isinstance(op, ReduceOp | LogSumExpOp)
-        value, axes = op.operand, op.axes.get_values()
+        value = op.operands[0]
         if not axes or not isinstance(value.type, TensorType):
             return
         if any(value.type.dims[axis] != 1 for axis in axes):
             return
         new: list[Operation] = [SqueezeOp(value, axes)]
-        wanted = Shaped.of(op.result.type).element_type
-        if Shaped.of(value.type).element_type != wanted:
-            new.append(e.CastOp(new[0].results[0], wanted))
-        if new[-1].results[0].type == op.result.type:
+        wanted = op.results[0].type
+        if Shaped.of(value.type).element_type != Shaped.of(wanted).element_type:
+            new.append(e.CastOp(new[0].results[0], Shaped.of(wanted).element_type))
+        if new[-1].results[0].type == wanted:
             rewriter.replace(op, new)
+
+
+def _axes_of(op: Operation) -> Sequence[int]:
+    """Return the axes of a log-sum-exp, whose class is loaded where a program has one."""
+    from mucc.dialects.mu.ops.normalisation import LogSumExpOp
+
+    assert isinstance(op, LogSumExpOp)
+    return op.axes.get_values()
 
 
 _CHANGING = (Reduction.AMAX, Reduction.ANY, Reduction.ALL)

@@ -14,7 +14,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.types import Dims
-from mucc.passes.linear_sums import dims_of
+from mucc.passes.values import dims_of
 
 SIZES = {"B": 3, "M": 12, "N": 16, "K": 24, "P": 5}
 PARAMETERS = {
