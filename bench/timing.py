@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,8 +17,9 @@ def time_all(torch: Any, contenders: Mapping[str, Callable[[], Any]], iters: int
 
 
 def card(torch: Any, device: Any = None) -> str:
-    """A directory name for a GPU, the current one where none is named: `h200`."""
-    return torch.cuda.get_device_name(device).split()[-1].lower()
+    """A directory name for a GPU, the current one where none is named: `h200`; `h100` for H100 80GB HBM3."""
+    words = torch.cuda.get_device_name(device).lower().split()
+    return next((word for word in words if re.fullmatch(r"[a-z]+\d+\w*", word)), words[-1])
 
 
 def gpu_versions(torch: Any) -> dict[str, str]:

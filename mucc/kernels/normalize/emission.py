@@ -302,17 +302,16 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
 
 def _columns(entry: str) -> list[Entry]:
     """Return the kernels in the order of `plan_columns`."""
+    once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
     kernels = (
-        ("columns", "1, 16, false"),
-        ("columns_again", "1, 16, true"),
-        ("columns_vector", "Op::kVector, Op::kColumnItems, false"),
-        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true"),
+        ("columns", "1, 16, false", once),
+        ("columns_again", "1, 16, true", again),
+        ("columns_vector", "Op::kVector, Op::kColumnItems, false", once),
+        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
     )
     return [
-        Entry(
-            f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", "Op::kThreads, 2"
-        )
-        for name, given in kernels
+        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", bounds)
+        for name, given, bounds in kernels
     ]
 
 

@@ -918,9 +918,9 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
 // threads with the same ones share the steps.
 template <int V, int kItems, bool kAgain, class Work>
 MUCC_DEVICE void rows_columns(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
-  constexpr int kWarps = Work::kThreads / 32;
+  constexpr int kWarps = (kAgain ? kThreadsAgain : Work::kThreads) / 32;
   constexpr int kWidest = kAgain ? team_widest<Work> : Work::kWidest;
-  constexpr int kMostLanes = kAgain ? kLanesAgain : 32;
+  constexpr int kMostLanes = kAgain ? lanes_again(V) : 32;
   __shared__ float shared[2][kWidest][kWarps][kMostLanes * V];
   uint32_t const column = blockIdx.x * shape.lanes + (threadIdx.x & (shape.lanes - 1));
   bool const exists = column < shape.rows;

@@ -57,7 +57,7 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   // Strips of long columns are shared anyway: short blocks end together.
   bool const few = plan.blocks < 8 * processors;
   if (!few && Op::kRows) return plan;
-  int64_t const wanted = blocks_of((few ? 64 : 128) * processors, plan.blocks);
+  int64_t const wanted = blocks_of((!few ? 128 : Op::kRows ? 64 : 16) * processors, plan.blocks);
   int64_t const parts = at_most(wanted, length / ((few ? 2 : 16) * items * side));
   if (parts <= 1) return plan;
   plan.shape.chunk = blocks_of(length, parts);
