@@ -49,15 +49,14 @@ class Chain(NamedTuple):
         return None
 
     @property
-    def gain(self) -> float:
-        """How many times the work that the other order needs this order needs; 0 for batches."""
+    def work(self) -> tuple[int, int]:
+        """The multiplications of this order and of the other one; none for batches."""
         if any(len(dims_of(v)) != 2 for v in self[:3]):
-            return 0
+            return 0, 0
         m, k = dims_of(self.a)
         n, p = dims_of(self.c)
         left, right = work(m, k, n) + work(m, n, p), work(k, n, p) + work(m, k, p)
-        now, then = (left, right) if self.is_first else (right, left)
-        return now / then if now >= LEAST and then else 0
+        return (left, right) if self.is_first else (right, left)
 
 
 class _Associate(RewritePattern):
@@ -66,12 +65,19 @@ class _Associate(RewritePattern):
     In f16 sums of many terms could be beyond the largest number, where those of the written order are not.
     """
 
+    def __init__(self, always: bool):
+        self.always = always
+
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, MatmulOp) or not is_plain(op) or Shaped.of(op.result.type).element_type == f16:
+        if not isinstance(op, MatmulOp) or not is_plain(op):
             return
         emit = Emit()
-        chain = Chain.of(op, emit)
-        if chain is None or chain.gain < GAIN:
+        if (chain := Chain.of(op, emit)) is None:
+            return
+        now, then = chain.work
+        is_f16 = Shaped.of(op.result.type).element_type == f16
+        if now <= then if self.always else now < max(LEAST, GAIN * then) or is_f16:
+            emit.discard()
             return
         a, b, c, is_first = chain
         if is_first:
@@ -89,12 +95,16 @@ class AssociateProducts(Pass):
     %t = mu.matmul %q, %k : [N, D] @ [D, N]           %t = mu.matmul %k, %v : [D, N] @ [N, D]
     %y = mu.matmul %t, %v : [N, N] @ [N, D]     ->    %y = mu.matmul %q, %t : [N, D] @ [D, D]
     ```
+
+    With `always`, for bounds, the order is that of least work.
     """
 
     name = "associate-products"
+
+    always: bool = False
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         inner = (inner for kernel in kernels for inner in kernel.body.block.ops)
         if sum(isinstance(i, MatmulOp) for i in inner) > 1:
-            rewrite(op, [_Associate()])
+            rewrite(op, [_Associate(self.always)])

@@ -156,6 +156,7 @@ class LinearSum:
 
     root: Operation
     windows: Windows
+    always: bool = False
     emit: Emit = field(default_factory=Emit)
     _known: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
     _seen: dict[Key, bool] = field(default_factory=dict[Key, bool])
@@ -163,9 +164,9 @@ class LinearSum:
     """Values that are linear in a product, and that only such values and the root use."""
 
     @staticmethod
-    def of(root: Operation, windows: Windows) -> LinearSum | None:
-        """Return the sum if there is a product in it, and if each is worth being replaced; None otherwise."""
-        found = LinearSum(root, windows)
+    def of(root: Operation, windows: Windows, always: bool = False) -> LinearSum | None:
+        """Return the sum if there is a product in it; without `always` only if replacing it is worth it."""
+        found = LinearSum(root, windows, always)
         found._collect(root.operands[0], windows, DEPTH)
         return found if found._linear and found._is_closed() else None
 
@@ -184,7 +185,7 @@ class LinearSum:
             return False
         match op:
             case MatmulOp():
-                return _is_replaced(op, windows)
+                return _is_replaced(op, windows, self.always)
             case e.AddOp() | e.SubOp() | e.MulOp():
                 found = [self._collect(v, windows, depth - 1) for v in op.operands]
                 return any(found)
@@ -368,7 +369,7 @@ def _divided(dim: Dim, size: int | None) -> Dim:
     return dim // size
 
 
-def _is_replaced(op: MatmulOp, windows: Windows) -> bool:
+def _is_replaced(op: MatmulOp, windows: Windows, always: bool) -> bool:
     """Whether sums of the operands of a product save more than further launches cost."""
     own, _ = windows.own(op.result)
     *_, rows, columns = dims_of(op.result)
@@ -376,6 +377,8 @@ def _is_replaced(op: MatmulOp, windows: Windows) -> bool:
     over_rows, over_columns = own.get(rank - 2, 1), own.get(rank - 1, 1)
     if not is_plain(op) or (over_rows, over_columns) == (1, 1):
         return False
+    if always:
+        return True
     if None not in (over_rows, over_columns) and any(_is_narrow(v) for v in (op.lhs, op.rhs)):
         return False  # sums of windows would be rounded to the format of the product
     left = rows if over_columns != 1 else columns

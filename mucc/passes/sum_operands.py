@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 class _Sum(RewritePattern):
     """`sum(x @ w, axis=1)` -> `sum(x * sum(w, axis=1), axis=1)`, and so means and average pools."""
 
+    def __init__(self, always: bool):
+        self.always = always
+
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not _adds(op):
             return
@@ -35,13 +38,14 @@ class _Sum(RewritePattern):
         if (found := _windows(op)) is None:
             return
         windows, count = found
-        if (sums := LinearSum.of(op, windows)) is None:
+        if (sums := LinearSum.of(op, windows, self.always)) is None:
             return
         try:
             value = sums.summed()
             if count is not None:
                 value = sums.emit.divided(value, count)
         except (TypeRuleError, UnfitError):
+            sums.emit.discard()
             return
         rewriter.replace(op, sums.emit.ops, [_like(sums, value, op.results[0])])
 
@@ -107,13 +111,16 @@ class SumOperands(Pass):
     ```
 
     A sum over columns of a linear layer then reads its weights, but multiplies no matrices; an average pool
-    over 16 of them multiplies a matrix of a sixteenth. `linear_sums.LinearSum` says why this is exact.
+    over 16 of them multiplies a matrix of a sixteenth. `linear_sums.LinearSum` says why this is exact. With
+    `always`, for bounds, it happens whatever launches and roundings cost.
     """
 
     name = "sum-operands"
+
+    always: bool = False
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         inner = [inner for kernel in kernels for inner in kernel.body.block.ops]
         if any(isinstance(i, MatmulOp) for i in inner) and any(_adds(i) for i in inner):
-            rewrite(op, [_Sum()])
+            rewrite(op, [_Sum(self.always)])

@@ -89,6 +89,7 @@ def test_sums_of_products_multiply_no_matrices(out: str, body: str):
         ("f32[M]", "max(x @ w.T, axis=1)"),
         ("f32[M]", "sum((x @ w.T) * (x @ w.T), axis=1)"),
         ("f32[M]", "sum((x @ w.T) * s, axis=1)"),
+        ("f32[N]", "sum(sigmoid(x @ w.T) * (x @ v) * r[:, None], axis=0)"),
         ("f32[M]", "sum(1 / (1 + x @ w.T), axis=1)"),
         ("f32[M, N]", "sum(z @ q, axis=0)"),
     ],
@@ -169,6 +170,7 @@ def test_pools_of_products_in_16_bits_stay():
         ((64, 8192, 64, 8192), "a @ (b @ c)", (64, 64)),
         ((512, 512, 512, 512), "(a @ b) @ c", (512, 512)),
         ((4096, 64, 4096, 64), "(b.T @ a.T).T @ c", (64, 64)),
+        ((512, 512, 512, 512), "(b.T @ a.T).T @ c", (512, 512)),
     ],
 )
 def test_three_matrices_in_the_better_order(sizes: Sequence[int], body: str, inner: tuple[int, int]):
