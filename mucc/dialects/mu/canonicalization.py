@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.rewriting import Emit
 from mucc.library.extents import polynomial
 
 
@@ -87,12 +88,14 @@ class OneElement(RewritePattern):
             return
         if any(value.type.dims[axis] != 1 for axis in axes):
             return
-        new: list[Operation] = [SqueezeOp(value, axes)]
-        wanted = op.results[0].type
+        b = Emit()
+        result, wanted = b(SqueezeOp(value, axes)), op.results[0].type
         if Shaped.of(value.type).element_type != Shaped.of(wanted).element_type:
-            new.append(e.CastOp(new[0].results[0], Shaped.of(wanted).element_type))
-        if new[-1].results[0].type == wanted:
-            rewriter.replace(op, new)
+            result = b(e.CastOp(result, Shaped.of(wanted).element_type))
+        if result.type == wanted:
+            rewriter.replace(op, b.ops)
+        else:
+            b.discard()
 
 
 def _axes_of(op: Operation) -> Sequence[int]:
@@ -117,11 +120,12 @@ class NestedReduction(RewritePattern):
             return
         taken = inner.axes.get_values()
         left = [axis for axis in range(len(Shaped.of(inner.operand.type).dims)) if axis not in taken]
-        both = ReduceOp(
-            op.kind, inner.operand, sorted((*taken, *(left[axis] for axis in op.axes.get_values())))
-        )
-        if both.result.type == op.result.type:
-            rewriter.replace(op, both)
+        axes = sorted((*taken, *(left[axis] for axis in op.axes.get_values())))
+        b = Emit()
+        if b(ReduceOp(op.kind, inner.operand, axes)).type == op.result.type:
+            rewriter.replace(op, b.ops)
+        else:
+            b.discard()
 
 
 _NESTED = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.PROD)
