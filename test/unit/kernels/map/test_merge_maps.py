@@ -14,7 +14,7 @@ from mucc.diagnostics import Source
 
 ROTARY = """
 fn turned(x, c, s) { return x * c + concat(-x[..., 4:], x[..., :4], axis=-1) * s }
-kernel f[B, S](q: f32[B, S, 8], k: f32[B, S, 8], c: f32[S, 8], s: f32[S, 8], v: f32[B, S, 8]) -> f32[B, S, S] {
+kernel f[B, S](q: f32[B, S, 8], k: f32[B, S, 8], c: f32[S, 8], s: f32[S, 8]) -> f32[B, S, S] {
   return sigmoid(turned(q, c, s) @ permute(turned(k, c, s), (0, 2, 1)))
 }
 """
