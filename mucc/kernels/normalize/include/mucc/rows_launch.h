@@ -41,8 +41,8 @@ RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
   plan.blocks = rows;
   bool const is_long = vector && length > 256 * some;
   int items = is_long ? many : vector ? some : few;
-  // Few rows: more threads, each with less of a row, are as many loads in flight.
-  if (vector && !is_long && items >= 4 && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count)) items /= 2;
+  // Few rows that are reduced once: more threads, each with less of a row. Further phases wait longer for more threads.
+  if (vector && !is_long && Op::kPhases == 1 && items >= 4 && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count)) items /= 2;
   plan.code = vector ? 4 + is_long : 1;
   shape.lanes = shape.threads = int(at_most(32 * blocks_of(length, 32 * items), INT32_MAX));
   if (shape.threads > (is_long ? Op::kManyThreads : Op::kMostThreads)) plan.code = kTeamCode + vector;
