@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from bench.common import at_least_one, versions, write_result
 from bench.kernelbench.building import build_all
@@ -203,6 +204,9 @@ def parser_of(bench: Bench[Any], description: str | None) -> argparse.ArgumentPa
     stages.add_argument("--build-only", action="store_true", help="measure nothing; needs no GPU")
     stages.add_argument("--measure-only", action="store_true", help="take libraries as they are")
     stages.add_argument("--list", action="store_true", help="print what would be measured")
+    stages.add_argument(
+        "--merge", nargs="+", metavar="JSON", help="write the result of what several runs wrote"
+    )
     parser.add_argument(
         "--budget-seconds", type=float, default=0.0, metavar="S", help=f"begin no {noun} later"
     )
@@ -218,8 +222,35 @@ def parser_of(bench: Bench[Any], description: str | None) -> argparse.ArgumentPa
     return parser
 
 
+def merge_results(bench: Bench[Any], paths: Sequence[str]) -> Path:
+    """Write the result of rows that several runs on one card measured; a later run's row counts.
+
+    Raises ValueError where the runs differ in their card or in PyTorch.
+    """
+    runs = [cast(dict[str, Any], json.loads(Path(path).read_text())) for path in paths]
+    last = runs[-1]
+    for name, found in (
+        ("cards", {r["card"] for r in runs}),
+        ("torch", {r["versions"]["torch"] for r in runs}),
+    ):
+        if len(found) > 1:
+            raise ValueError(f"runs of several {name}: {', '.join(sorted(found))}")
+    measured: list[Values] = [row for run in reversed(runs) for row in run["rows"]]
+    rows: list[Values] = []
+    for problem in bench.problems:
+        named = bench.begin(problem).items()
+        rows += [row for row in measured if named <= row.items()][:1]
+    copies = [run["summary"][f"{bench.name}.copy_tb_per_s"] for run in runs]
+    summary = bench.figures(rows) | {f"{bench.name}.copy_tb_per_s": max(copies)}
+    print("".join(f"{name:{bench.width}} {value:g}\n" for name, value in summary.items()), end="")
+    return write_result(last["card"], bench.name, rows, summary, extra_versions=last["versions"])
+
+
 def run_bench(bench: Bench[P], args: argparse.Namespace) -> int:
     """Build and measure problems as the arguments say; the status of the process."""
+    if args.merge:
+        print(merge_results(bench, args.merge))
+        return 0
     started, folder = time.monotonic(), Path(args.output)
     problems = [problem for problem in bench.problems if re.search(args.only, problem.key)]
     if not problems:

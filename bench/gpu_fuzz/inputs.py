@@ -27,7 +27,7 @@ SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-9, 9), "u8": (0, 9), "s32": (-10
 FACTORS, OFFSETS = (1.0, 1.0, 3.0, 0.01, -1.0), (0.0, 0.0, 0.0, 1e4)
 """By what normal numbers are multiplied, and what is added to them in f32."""
 
-SHIFTED = ("norms", "pools")
+SHIFTED = ("norms", "pools", "reductions", "rows")
 """Forms whose inputs have other scales and offsets: a variance and a softmax must not cancel."""
 
 

@@ -28,8 +28,11 @@ from mucc.measure.verify import against, references
 
 torch: Any = importlib.import_module("torch")
 
-Stage = Literal["interpret", "build", "run"]
-"""How far a program is taken: compared on the CPU, built as well, or run on a GPU."""
+Stage = Literal["interpret", "build", "prepare", "run"]
+"""How far a program is taken: compared on the CPU, built for any target, or run on a GPU.
+
+`prepare` builds what a run takes from the cache.
+"""
 
 GUARD = 256
 """Bytes around outputs that no kernel may write."""

@@ -60,8 +60,10 @@ FORMS: tuple[Form, ...] = (
     _linear(
         "sum_of_rows",
         MEDIUM,
-        "return sum(h, axis=1, keepdims=on)",
-        "torch.sum(h, 1, keepdim=True)",
+        "t = mean(max(sum(h, axis=1, keepdims=on), axis=1, keepdims=on), axis=1, keepdims=on) "
+        "return logsumexp(logsumexp(t, axis=1, keepdims=on), axis=1, keepdims=on)",
+        "t = torch.mean(torch.max(torch.sum(h, 1, keepdim=True), 1, keepdim=True)[0], 1, keepdim=True); "
+        "return torch.logsumexp(torch.logsumexp(t, 1, keepdim=True), 1, keepdim=True)",
         columns=1,
     ),
     _linear(
@@ -141,7 +143,7 @@ FORMS: tuple[Form, ...] = (
     _linear(
         "subtract_mean_logsumexp_gelu_residual",
         LARGE,
-        "m = mean(h - s, axis=1, keepdims=on) return gelu(m) + x",
+        "m = mean(h - s, axis=1, keepdims=on) return gelu(logsumexp(m, axis=1, keepdims=on)) + x",
         "F.gelu(torch.logsumexp(torch.mean(h - s, 1, keepdim=True), 1, keepdim=True))",
         Input("s", "f32", (8192,)),
         residual=True,
@@ -192,6 +194,13 @@ FORMS: tuple[Form, ...] = (
         "torch.min(F.group_norm(h, 512, g, c), 1, keepdim=True)[0] + s",
         *_affine(8192),
         _COLUMN,
+        columns=1,
+    ),
+    _linear(
+        "max_subtract_gelu",
+        MEDIUM,
+        "m = max(h, axis=1, keepdims=on) return gelu(m - mean(m, axis=1, keepdims=on))",
+        "m = torch.max(h, 1, keepdim=True)[0]; return F.gelu(m - m.mean(1, keepdim=True))",
         columns=1,
     ),
     _linear("add_relu", MEDIUM, "return relu(h + s)", "torch.relu(h + s)", Input("s", "f32", (8192,))),

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.codegen.memory import Places
+from mucc.codegen.memory import ONE, ZERO, Places, Product
 from mucc.codegen.pointwise import Operand, Pointwise
 from mucc.dialects.cutlass.nodes import READS, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.mu.types import Dims
+from mucc.dialects.mu.types import PACKED, Dim, Dims
 from mucc.dialects.walk import postorder
 
 
@@ -35,6 +35,23 @@ class AcrossWork(Pointwise):
     @property
     def groups(self) -> Sequence[Sequence[int]]:
         return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
+
+    def is_shifted(self, length: Dim, vector: int, operands: Sequence[Operand]) -> bool:
+        """Whether rows of a known length lie one behind the other, and are no whole number of vectors.
+
+        `operands` are those that have elements of their own within a row.
+        """
+        kept, gone = self.merged()
+        if len(kept) != 1 or len(gone) != 1 or not gone[0] or not isinstance(length, int):
+            return False
+        axes = [*kept, *gone]
+        wanted = [Product(length) if kept[0] else ZERO, ONE]
+        return length % vector != 0 and all(
+            not (o.bounds or o.rows or o.member in self.pairs or o.memory.type.dtype in PACKED)
+            and self._merged_strides(o, axes) == wanted
+            for o in operands
+            if self._counted(o.member, axes) is None
+        )
 
     def statements_for(self, wanted: Sequence[SSAValue]) -> list[str]:
         """Return the C++ statements that compute `wanted` from loads and value nodes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +48,8 @@ THREADS = 256
 # What the generated struct and the functions in it define themselves.
 _MEMBERS = words(
     """
-    Op Work Kind Kinds V P c p v kRank kKept kVector kThreads kRows kDense run fits store values fill shared
+    Op Work Kind Kinds V P c p v kRank kKept kKnown kVector kThreads kRows kDense run fits store values fill
+    shared
     result count extents total rows length chunk codes inside index
     kChannels kOutputs kChannelsInner kVectorX kVectorW kAlongChannels kVectors kRun kChannelAxis Element
     Format Shape Windows Wide Patches kTogether kLines kLineRun problem
@@ -141,7 +143,7 @@ class Parts:
     `free_loads` are members that are read so; else `output_vector` elements are written at a time.
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
-    that memory as its last argument.
+    that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
     """
 
     fast: int
@@ -156,6 +158,7 @@ class Parts:
     free_outputs: bool = False
     free_loads: Collection[str] = ()
     output_vector: str = "Op::kVector"
+    fits: str = "fits"
 
 
 class Pointwise(ABC):
@@ -363,6 +366,12 @@ class Pointwise(ABC):
         """Return the kernel's merged axes by group."""
         return Space(self.extents, self.groups).merge([*self.loads, *self.outputs])
 
+    def known(self, axes: Sequence[Sequence[int]]) -> str:
+        """Return the extents of the merged axes as C++, 0 for those that a launch gives."""
+        extents = [[self.space[axis] for axis in run] for run in axes]
+        known = [math.prod(map(int, e)) if all(isinstance(n, int) for n in e) else 0 for e in extents]
+        return ", ".join(str(n if n < 1 << 31 else 0) for n in known)
+
     def runs_fastest(self, axes: Collection[int]) -> bool:
         """Whether the innermost axis that has more than one element is one of `axes`, or there is none."""
         long = [axis for axis, extent in enumerate(self.extents) if not extent.is_one]
@@ -474,7 +483,7 @@ class Pointwise(ABC):
             values.append(value)
             if lanes == "kUnit":
                 width = parts.output_vector if operand in self.outputs else "Op::kVector"
-                fitting.append(f"mucc::fits(op.{operand.member}, {width})")
+                fitting.append(f"mucc::{parts.fits}(op.{operand.member}, {width})")
         for member, bound in self.ranges:
             members.append(f"mucc::Range {member};")
             values.append(f"{{{bound.low}, {bound.count}}}")

@@ -287,7 +287,8 @@ _LAUNCH: dict[str, CodeInfo] = {
         "bits whatever number of rows there are. What adds in another order from run to run or for other "
         "extents cannot be chosen then: `stream_k`, which divides K by the number of tiles, and what atomics "
         "add, which are sums over the results of a contraction in its epilogue and gradients of the queries "
-        "of attention. `split_k(n)` adds its parts in order. A stage (`stage y = a @ b`) gives such a sum a kernel of its own, whose order is fixed.",
+        "of attention. `split_k(n)` adds its parts in order. A stage (`stage y = a @ b`) gives such a sum a "
+        "kernel of its own, whose order is fixed.",
         scheduled("mainloop = cooperative", "scheduler = stream_k(splits=2)", "reproducible = on"),
         scheduled("mainloop = cooperative", "scheduler = split_k(2)", "reproducible = on"),
     ),

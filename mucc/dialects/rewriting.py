@@ -137,6 +137,11 @@ class Emit:
         self.ops.append(op)
         return op.results[0]
 
+    def discard(self) -> None:
+        """Erase the ops of a rewrite that is given up: as long as they exist they use their operands."""
+        while self.ops:
+            self.ops.pop().erase()
+
     def number(self, value: float) -> SSAValue:
         return self(ConstantOp(value))
 

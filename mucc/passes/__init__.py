@@ -16,6 +16,8 @@ _MODULES = {
     "promise-extents": ("promise_extents", "PromiseExtents"),
     "move-regroups": ("move_regroups", "MoveRegroups"),
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
+    "associate-products": ("associate_products", "AssociateProducts"),
+    "sum-operands": ("sum_operands", "SumOperands"),
     "contract-sums": ("contract_sums", "ContractSums"),
     "narrow-operands": ("narrow_operands", "NarrowOperands"),
     "decompose": ("decompose", "Decompose"),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.registry import kinds
 from mucc.passes import levels
+from mucc.passes.associate_products import AssociateProducts
 from mucc.passes.check_lowering import CheckLowering
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.convert_to_cutlass import ConvertToCutlass
@@ -25,6 +26,7 @@ from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.promise_extents import PromiseExtents
 from mucc.passes.select_schedule import SelectSchedule
+from mucc.passes.sum_operands import SumOperands
 
 Step = tuple[Pass, Level]
 
@@ -34,6 +36,8 @@ def staging(target: str) -> tuple[Step, ...]:
     return (
         (PromiseExtents(), levels.MU),
         (MuCanonicalize(), levels.MU),
+        (AssociateProducts(), levels.MU),
+        (SumOperands(), levels.MU),
         (ContractSums(), levels.MU),
         (NarrowOperands(target), levels.MU),
         *((p, levels.MU) for kind in kinds() for p in kind.operand_passes(target)),

@@ -30,11 +30,13 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import PassError
 from mucc.library.dims import example, fault
+from mucc.passes.associate_products import AssociateProducts
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pipeline import staging
+from mucc.passes.sum_operands import SumOperands
 from mucc.target.devices import Card
 
 if TYPE_CHECKING:
@@ -128,6 +130,8 @@ def analyse_module(
     narrow = NarrowOperands(card.target.name, exact=False)
     for step in (
         MuCanonicalize(),
+        AssociateProducts(always=True),
+        SumOperands(always=True),
         ContractSums(always=True),
         narrow,
         Decompose(card.target.name),

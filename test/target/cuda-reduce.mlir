@@ -50,7 +50,7 @@ builtin.module {
 // CHECK-LABEL: namespace mu::red::rows {
 // CHECK:       static constexpr int kRank = 2, kVector = 8, kThreads = 256;
 // CHECK-NEXT:  static constexpr int kKept = 1, kWords = 1, kStreams = 1;
-// CHECK-NEXT:  static constexpr bool kRows = true;
+// CHECK:       static constexpr bool kRows = true, kShifted = false;
 // CHECK:       mucc::View<float, 2, mucc::Along::kAny> r;
 // CHECK:       using Kinds = mucc::Reductions<mucc::Folded<mucc::Sum>>;
 // CHECK:       auto const y0_v = mucc::each<Body0>(x_v);
@@ -62,7 +62,7 @@ builtin.module {
 // CHECK:       return mucc::reduce_scratch<Op>(c, {{[{][{]}}B * M, N}});
 
 // CHECK-LABEL: namespace mu::red::cols {
-// CHECK:       static constexpr bool kRows = false;
+// CHECK:       static constexpr bool kRows = false, kShifted = false;
 // CHECK:       mucc::View<mucc::bf16, 2, mucc::Along::kUnit, 0> x;
 // CHECK:       mucc::reduce_columns<1, uint64_t>(op, extents, shape);
 // CHECK:       return mucc::launch_reduce(c, "cols", codes, op, {{[{][{]}}N, B * M}}, {{.*}}, scratch);

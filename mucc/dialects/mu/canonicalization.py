@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -12,10 +14,11 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.pointwise import S32, extent_number, is_whole
-from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.rewriting import Emit
 from mucc.library.extents import polynomial
 
 
@@ -56,6 +59,76 @@ class ExpandedAxes(RewritePattern):
             return
         if op.axes == inner.axes and inner.operand.type == op.result.type:
             rewriter.replace(op, [], [inner.operand])
+
+
+class InsertedAgain(RewritePattern):
+    """`expand(squeeze(x))` -> `x`, where what is inserted is what was dropped."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ExpandOp) or not isinstance(inner := op.operand.owner, SqueezeOp):
+            return
+        if op.axes == inner.axes and inner.operand.type == op.result.type:
+            rewriter.replace(op, [], [inner.operand])
+
+
+class OneElement(RewritePattern):
+    """`sum(x)`, `mean(x)`, `logsumexp(x)` and others over extents of 1 -> `squeeze(x)`, as an f32."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if isinstance(op, ReduceOp):
+            if op.kind.data in _CHANGING:
+                return
+            axes = op.axes.get_values()
+        elif op.name == "mu.logsumexp":
+            axes = _axes_of(op)
+        else:
+            return
+        value = op.operands[0]
+        if not axes or not isinstance(value.type, TensorType):
+            return
+        if any(value.type.dims[axis] != 1 for axis in axes):
+            return
+        b = Emit()
+        result, wanted = b(SqueezeOp(value, axes)), op.results[0].type
+        if Shaped.of(value.type).element_type != Shaped.of(wanted).element_type:
+            result = b(e.CastOp(result, Shaped.of(wanted).element_type))
+        if result.type == wanted:
+            rewriter.replace(op, b.ops)
+        else:
+            b.discard()
+
+
+def _axes_of(op: Operation) -> Sequence[int]:
+    """Return the axes of a log-sum-exp, whose class is loaded where a program has one."""
+    from mucc.dialects.mu.ops.normalisation import LogSumExpOp
+
+    assert isinstance(op, LogSumExpOp)
+    return op.axes.get_values()
+
+
+_CHANGING = (Reduction.AMAX, Reduction.ANY, Reduction.ALL)
+"""Reductions that are not the element itself where there is one."""
+
+
+class NestedReduction(RewritePattern):
+    """`sum(sum(x, axis=1), axis=0)` -> `sum(x, axis=(0, 1))`, and so for the largest, least and products."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ReduceOp) or not isinstance(inner := op.operand.owner, ReduceOp):
+            return
+        if op.kind != inner.kind or op.kind.data not in _NESTED or not inner.result.has_one_use():
+            return
+        taken = inner.axes.get_values()
+        left = [axis for axis in range(len(Shaped.of(inner.operand.type).dims)) if axis not in taken]
+        axes = sorted((*taken, *(left[axis] for axis in op.axes.get_values())))
+        b = Emit()
+        if b(ReduceOp(op.kind, inner.operand, axes)).type == op.result.type:
+            rewriter.replace(op, b.ops)
+        else:
+            b.discard()
+
+
+_NESTED = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.PROD)
 
 
 class PinnedView(RewritePattern):
@@ -217,6 +290,9 @@ class WholeWindow(RewritePattern):
 PATTERNS: tuple[RewritePattern, ...] = (
     DoubleTranspose(),
     ExpandedAxes(),
+    InsertedAgain(),
+    OneElement(),
+    NestedReduction(),
     TransposedProduct(),
     PinnedView(),
     NeutralOperand(),

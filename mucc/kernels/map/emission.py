@@ -49,7 +49,8 @@ class MapWork(Pointwise):
             Parts(
                 fast=rank - 1,
                 constants=[
-                    f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};"
+                    f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
+                    f"static constexpr uint32_t kKnown[] = {{{self.known(axes)}}};",
                 ],
                 work=[
                     "  template <int V, class P>",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -31,7 +30,7 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kTeams kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce Results
+        kTeams kShifted kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce Results
         """
     )
 
@@ -121,11 +120,14 @@ class NormalizeWork(AcrossWork):
         places = [i for i, op in enumerate(self.phases[0]) if sums_exponentials(second, op)]
         return places[0] if places else -1
 
-    def _known(self, axes: Sequence[Sequence[int]]) -> str:
-        """Return the extents of the merged axes as C++, 0 for those that a launch gives."""
-        extents = [[self.space[axis] for axis in run] for run in axes]
-        known = [math.prod(map(int, e)) if all(isinstance(n, int) for n in e) else 0 for e in extents]
-        return ", ".join(str(n if n < 1 << 31 else 0) for n in known)
+    @property
+    def _filling(self) -> list[Operand]:
+        """The operands that have elements of their own within a row."""
+        stores = zip(self.op.stores, self.outputs, strict=True)
+        return [
+            *(operand for operand in self.loads if self._varies(operand)),
+            *(output for node, output in stores if not isinstance(node, RowStoreOp)),
+        ]
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
@@ -139,6 +141,7 @@ class NormalizeWork(AcrossWork):
         many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
         short = max(vector, 16 // loads)
+        is_shifted = inner and self.is_shifted(self.rows.length, vector, self._filling)
         return self.assemble(
             Parts(
                 fast=rank - 1 if inner else len(kept) - 1,
@@ -155,14 +158,16 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
                     f"kExponentials = {self._exponentials()};",
-                    f"static constexpr uint32_t kKnown[] = {{{self._known([*kept, *gone])}}};",
+                    f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
+                    f"static constexpr bool kShifted = {_bool(is_shifted)};",
                 ],
                 work=self._work(),
                 entries=_inner(entry, has_teams) if inner else _columns(entry),
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
+                fits="fits_shifted" if is_shifted else "fits",
             )
         )
 
@@ -297,17 +302,16 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
 
 def _columns(entry: str) -> list[Entry]:
     """Return the kernels in the order of `plan_columns`."""
+    once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
     kernels = (
-        ("columns", "1, 16, false"),
-        ("columns_again", "1, 16, true"),
-        ("columns_vector", "Op::kVector, Op::kColumnItems, false"),
-        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true"),
+        ("columns", "1, 16, false", once),
+        ("columns_again", "1, 16, true", again),
+        ("columns_vector", "Op::kVector, Op::kColumnItems, false", once),
+        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
     )
     return [
-        Entry(
-            f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", "Op::kThreads, 2"
-        )
-        for name, given in kernels
+        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", bounds)
+        for name, given, bounds in kernels
     ]
 
 

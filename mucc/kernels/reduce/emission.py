@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops.reduction import Extreme
 from mucc.dialects.mu.types import TensorType, dtype_bytes
 from mucc.dialects.walk import postorder
 from mucc.kernels.reduce.op import ArgReducedOp, ReducedNode, ReducedOp, ReduceKernelOp, ReduceStoreOp
+from mucc.library.extents import multiply
 
 _ORDERS = {Extreme.ARGMAX: "Larger", Extreme.ARGMIN: "Smaller"}
 
@@ -80,27 +81,34 @@ class ReduceWork(AcrossWork):
         rank, rows = len(kept) + len(gone), self.runs_fastest(self.axes)
         words = sum(2 if isinstance(op, ArgReducedOp) else 1 for op in self.reduce.reductions)
         streams = self._streams()
+        moving = [o for o in self.loads if not o.is_single and self._moves(o)]
+        length = multiply([self.space[axis] for axis in sorted(self.axes)])
+        is_shifted = rows and self.is_shifted(length, self.widest, moving)
         return self.assemble(
             Parts(
                 fast=rank - 1 if rows else len(kept) - 1,
                 constants=[
                     f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
                     f"static constexpr int kKept = {len(kept)}, kWords = {words}, kStreams = {streams};",
-                    f"static constexpr bool kRows = {str(rows).lower()};",
+                    f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",
+                    f"static constexpr bool kRows = {_bool(rows)}, kShifted = {_bool(is_shifted)};",
                 ],
                 work=self._work(),
                 entries=_entries(entry, rows),
                 launcher="launch_reduce",
                 scratch="reduce_scratch",
+                fits="fits_shifted" if is_shifted else "fits",
             )
         )
 
     def _streams(self) -> int:
         """Return the number of tensors read along the reduced axes, or of reduced values if it is larger."""
-        moving = [
-            o for o in self.loads if not o.is_single and any(not o.strides[a].is_zero for a in self.axes)
-        ]
+        moving = [o for o in self.loads if not o.is_single and self._moves(o)]
         return max(len(moving), len({op.value for op in self.reduce.reductions}))
+
+    def _moves(self, operand: Operand) -> bool:
+        """Whether different elements of an operand are reduced to a result."""
+        return any(not operand.strides[axis].is_zero for axis in self.axes)
 
     def _work(self) -> list[str]:
         reductions = self.reduce.reductions
@@ -126,6 +134,10 @@ class ReduceWork(AcrossWork):
             *self.storing,
             "  }",
         ]
+
+
+def _bool(value: bool) -> str:
+    return str(value).lower()
 
 
 def _computing(reductions: Collection[ReducedNode]) -> set[Operation]:

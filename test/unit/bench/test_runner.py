@@ -160,3 +160,19 @@ def test_building_and_listing_need_no_gpu(
     assert capsys.readouterr().out == "// b/1\nkernel\n"
     with pytest.raises(SystemExit, match="no number matches 'z'"):
         run(Numbers({}), tmp_path, "--only", "z")
+
+
+def test_rows_of_several_runs_are_one_result(card: Path, tmp_path: Path) -> None:
+    """A later run's row counts, and problems stay in their order."""
+    paths: list[str] = []
+    for times, only in (({"a/1": 1.0}, "1$"), ({"a/1": 3.0, "a/2": 2.0}, "^a")):
+        run(Numbers(times), tmp_path / str(len(paths)), "--only", only, "--again")
+        paths.append(str((card / "numbers.json").rename(tmp_path / f"{len(paths)}.json")))
+    assert run(Numbers({}), tmp_path, "--merge", *paths[::-1]) == 0
+    written = json.loads((card / "numbers.json").read_text())
+    assert [row.get("mucc_ms") for row in written["rows"]] == [1.0, 2.0, None]
+    assert written["summary"] == {"numbers.sum": 3.0, "numbers.copy_tb_per_s": 4.0}
+    other = json.loads(Path(paths[0]).read_text()) | {"card": "h100"}
+    Path(paths[0]).write_text(json.dumps(other))
+    with pytest.raises(ValueError, match="several cards: h100, h200"):
+        run(Numbers({}), tmp_path, "--merge", *paths)

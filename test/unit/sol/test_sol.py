@@ -92,6 +92,12 @@ BY_HAND = {
         DRAM,
         (8 * M * N + 4 * M) / 4.8,
     ),
+    "a sum of a product": (
+        "kernel f[M, N, K](x: f32[M, K], w: f32[N, K]) -> f32[M] { return sum(x @ w.T, axis=1) }",
+        (16, N, K),
+        DRAM,
+        4 * (16 * K + N * K + 16) / 4.8,
+    ),
     "one row": (linear("bf16"), (1, N, K), DRAM, 2 * (K + N * K + N) / 4.8),
     "sixteen rows": (linear("bf16"), (16, N, K), DRAM, 2 * (16 * K + N * K + 16 * N) / 4.8),
     "bias and gelu": (

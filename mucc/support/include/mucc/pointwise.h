@@ -24,6 +24,12 @@ bool fits(View const& view, int v) {
   return true;
 }
 
+// The same of rows that lie one behind the other, where the first one begins with a vector.
+template <class View>
+bool fits_shifted(View const& view, int v) {
+  return reinterpret_cast<uintptr_t>(view.data) % vector_bytes(v, sizeof(typename View::Element)) == 0;
+}
+
 template <class View>
 bool fits(Rows<View> const& rows, int v) {
   int const size = sizeof(typename View::Element);

@@ -70,6 +70,25 @@ kernel known(x: f32[6, 12, 5, 8], w: f32[12]) -> f32[6, 12, 5, 8] {
 kernel known_columns(x: f32[3, 70, 6, 8]) -> (y: f32[3, 70, 6, 8], z: f32[3, 70, 6, 8]) {
   return softmax(x, axis=1), x - max(x, axis=(1, 2), keepdims=on)
 }
+kernel middle[B, L, D](x: f32[B, L, D]) -> (y: f32[B, L, D], m: f32[B, D]) {
+  return layer_norm(x, axis=1), mean(x, axis=1)
+}
+kernel odd_warp(x: f32[8, 33]) -> f32[8, 33] { return softmax(x) }
+kernel odd_lanes(x: f32[12, 5]) -> f32[12, 5] { return x - max(x, axis=1, keepdims=on) }
+kernel odd_halves(x: bf16[16, 4099], r: bf16[16, 4099]) -> (y: bf16[16, 4099], m: f32[16]) {
+  s = x + r
+  return s / mean(abs(s), axis=1, keepdims=on), max(s, axis=1)
+}
+kernel odd_mixed(x: bf16[2, 4, 1023]) -> f32[2, 4, 1023] { return layer_norm(cast(x, f32)) }
+kernel odd_block(x: f32[4, 9001], y: f32[4, 9001]) -> (z: f32[4, 9001], m: f32[4]) {
+  s = sum(x * y, axis=1)
+  return x - s[:, None] * y, s
+}
+kernel odd_team(x: f32[4, 30003]) -> f32[4, 30003] { return layer_norm(x) * 2 }
+kernel odd_team_softmax(x: f32[4, 30005]) -> f32[4, 30005] { return log_softmax(x) }
+kernel odd_team_loss(x: f32[4, 30007]) -> f32[4] { return logsumexp(x, axis=1) - max(x, axis=1) }
+kernel odd_end(x: f32[3, 601]) -> f32[3, 601] { return softmax(x) }
+kernel odd_weights(x: f32[4, 601], w: f32[601]) -> f32[4, 601] { return softmax(x) * w }
 kernel square[L](x: f32[L, L], b: f32[L]) -> (y: f32[L, L], z: f32[L]) {
   m = max(x, axis=1)
   return x - m[:, None] + b, m + b

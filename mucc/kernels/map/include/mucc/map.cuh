@@ -13,7 +13,7 @@ MUCC_DEVICE void map(Work const& work, Extents<Work::kRank> const& extents, Inde
   Index const step = Index(gridDim.x) * Work::kThreads;
   for (Index i = Index(blockIdx.x) * Work::kThreads + threadIdx.x; i < total; i += step) {
     Position<Work::kRank, Index> p;
-    p.template split<0, Work::kRank>(i, extents.of);
+    split_known<Work, Work::kRank - 1, V, 0, Work::kRank>(p, i, extents.of);
     p.at[Work::kRank - 1] *= V;
     work.template run<V>(p);
   }

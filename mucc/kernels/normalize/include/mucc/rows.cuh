@@ -74,42 +74,247 @@ MUCC_DEVICE void combine_vector(typename Kinds::Totals (&acc)[V]) {
   }
 }
 
-// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced. Those that the
-// compiler knows are constants: dividing by a constant takes a fifth of the instructions.
+// Which of the V lanes of a step are elements of its row: all or none, unless rows do not begin with a vector.
+template <int V, bool kShifted>
+struct Inside {
+  bool exists;
+  MUCC_DEVICE bool lane(int) const { return exists; }
+  MUCC_DEVICE bool whole() const { return exists; }
+};
+template <int V>
+struct Inside<V, true> {
+  bool exists;
+  int64_t first;  // the element in the first lane
+  uint32_t length;
+  MUCC_DEVICE bool lane(int v) const { return exists && uint32_t(first + v) < length; }
+  MUCC_DEVICE bool whole() const { return exists && first >= 0 && first + V <= length; }
+};
+
+// The step of a row at which a thread is. Extents of the innermost axis count vectors where it is reduced, unless rows are
+// shifted: those lie one behind the other, and have no whole number of vectors. Their steps are the vectors of memory, the
+// first and the last of which have elements of the rows next to them too.
 template <int V, class Work>
 struct RowPlace {
   static constexpr int kFast = Work::kInner ? Work::kRank - 1 : Work::kKept - 1;
+  static constexpr bool kShifted = Work::kShifted && V > 1;
   Position<Work::kRank, int64_t> p;
+  uint32_t shift = 0;  // the lanes before the first element
 
-  template <int a, int kFirst>
-  MUCC_DEVICE void split(uint32_t linear, Extents<Work::kRank> const& extents) {
-    if constexpr (a == kFirst) {
-      p.at[a] = linear;
-    } else {
-      constexpr uint32_t kKnown = Work::kKnown[a] / (a == kFast ? V : 1);
-      uint32_t const extent = kKnown ? kKnown : uint32_t(extents.of[a]), rest = linear / extent;
-      p.at[a] = linear - rest * extent;
-      split<a - 1, kFirst>(rest, extents);
-    }
-  }
   MUCC_DEVICE void start(uint32_t row, Extents<Work::kRank> const& extents) {
-    split<Work::kKept - 1, 0>(row, extents);
+    split_known<Work, kFast, V, 0, Work::kKept>(p, row, extents.of);
     if constexpr (!Work::kInner) p.at[Work::kKept - 1] *= V;
+    if constexpr (kShifted) shift = uint32_t(uint64_t(row) * uint64_t(extents.of[kFast]) % V);
   }
   MUCC_DEVICE void move(uint32_t step, Extents<Work::kRank> const& extents) {
-    split<Work::kRank - 1, Work::kKept>(step, extents);
-    if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
+    if constexpr (kShifted) {
+      uint32_t const most = last(step, extents);
+      p.at[kFast] = int64_t(step < most ? step : most) * V - shift;
+    } else {
+      split_known<Work, kFast, V, Work::kKept, Work::kRank>(p, step, extents.of);
+      if constexpr (Work::kInner) p.at[Work::kRank - 1] *= V;
+    }
+  }
+  // The last step of the row; `known` where all rows have as many.
+  MUCC_DEVICE uint32_t last(uint32_t known, Extents<Work::kRank> const& extents) const {
+    return kShifted ? (shift + uint32_t(extents.of[kFast]) - 1) / V : known;
+  }
+  // The lanes of a step, at which this is if it exists.
+  MUCC_DEVICE Inside<V, kShifted> inside(uint32_t step, bool exists, Extents<Work::kRank> const& extents) const {
+    if constexpr (kShifted)
+      return {exists && step <= last(step, extents), p.at[kFast], uint32_t(extents.of[kFast])};
+    else
+      return {exists};
+  }
+};
+
+template <int V, class Work>
+using InsideOf = Inside<V, RowPlace<V, Work>::kShifted>;
+
+// Stores the results of the lanes that are inside.
+template <bool kOnce, int V, class Work>
+MUCC_DEVICE void store_inside(Work const& work, RowPlace<V, Work> const& place,
+                              typename Work::template Results<V> const& results, InsideOf<V, Work> const& inside) {
+  if constexpr (!RowPlace<V, Work>::kShifted) {
+    work.template store<kOnce>(place.p, results, inside.exists);
+  } else if (inside.whole()) {
+    work.template store<kOnce>(place.p, results, true);
+  } else if (inside.exists) {
+    using One = typename Work::template Results<1>;
+    auto const* const from = reinterpret_cast<float const*>(&results);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      One one;
+#pragma unroll
+      for (int k = 0; k < int(sizeof(One) / sizeof(float)); ++k) reinterpret_cast<float*>(&one)[k] = from[k * V + v];
+      auto p = place.p;
+      p.at[RowPlace<V, Work>::kFast] += v;
+      work.template store<false>(p, one, inside.lane(v));
+    }
+  }
+}
+
+// The number of elements, their mean, and the sum of the squares of their distances from it.
+struct Moments {
+  float count = 0, mean = 0, squares = 0;
+
+  MUCC_DEVICE void combine(Moments const& other) {
+    float const all = count + other.count, share = all > 0 ? div(other.count, all) : 0.0f;
+    float const apart = other.mean - mean;
+    squares += other.squares + apart * apart * count * share;
+    mean += apart * share;
+    count = all;
+  }
+};
+
+// Totals of reductions, and behind them kMore numbers, which start at 0.
+template <class Kinds, int kMore>
+struct WithMore {
+  static constexpr int kCount = Kinds::kCount + kMore, kOwn = Kinds::kCount;
+  using Totals = float[kCount];
+  using Own = typename Kinds::Totals;
+
+  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
+  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
+  static MUCC_DEVICE void start(Totals& acc) {
+    Kinds::start(own(acc));
+#pragma unroll
+    for (int i = 0; i < kMore; ++i) acc[kOwn + i] = 0;
+  }
+};
+
+// Reductions together with moments of one of their values.
+template <class Kinds>
+struct WithMoments : WithMore<Kinds, 3> {
+  using Base = WithMore<Kinds, 3>;
+  using typename Base::Totals;
+  using Base::kOwn, Base::own;
+
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    Kinds::combine(own(acc), own(other));
+    Moments moments{acc[kOwn], acc[kOwn + 1], acc[kOwn + 2]};
+    moments.combine({other[kOwn], other[kOwn + 1], other[kOwn + 2]});
+    acc[kOwn] = moments.count, acc[kOwn + 1] = moments.mean, acc[kOwn + 2] = moments.squares;
+  }
+};
+
+// Reductions together with the sum of exp(x - the largest x) of the values x of one of them, a maximum.
+template <class Kinds, int kMost>
+struct WithExponentials : WithMore<Kinds, 1> {
+  using Base = WithMore<Kinds, 1>;
+  using typename Base::Totals;
+  using Base::kOwn, Base::own;
+
+  // A sum as one of distances from another maximum. Without elements it is 0, whatever the maxima are.
+  static MUCC_DEVICE float moved(float sum, float from, float to) {
+    return from == to ? sum : sum * fast_exp(from - to);
+  }
+  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
+    float const mine = acc[kMost], theirs = other[kMost];
+    Kinds::combine(own(acc), own(other));
+    acc[kOwn] = moved(acc[kOwn], mine, acc[kMost]) + moved(other[kOwn], theirs, acc[kMost]);
+  }
+};
+
+// The totals of the first phase with those from which the second one is found.
+template <class Kinds, class Work, bool kHasMoments>
+struct SecondOf {
+  using Type = WithMoments<Kinds>;
+};
+template <class Kinds, class Work>
+struct SecondOf<Kinds, Work, false> {
+  using Type = WithExponentials<Kinds, Work::kExponentials>;
+};
+
+// Whether the first phase finds the result of the second one too.
+template <class Work>
+inline constexpr bool finds_second = Work::kMoments >= 0 || Work::kExponentials >= 0;
+
+// The pass over rows side by side that are loaded again in which phase `k` is.
+template <class Work, bool kAgain>
+MUCC_DEVICE constexpr int pass_of(int k) {
+  return k - (kAgain && !Work::kInner && finds_second<Work> ? 1 : 0);
+}
+
+// What a thread finds in the first phase of V rows side by side, and of the second one.
+template <int V, int kItems, class Work>
+struct ColumnFirst {
+  using Kinds = KindsOf<Work, 0>;
+  static constexpr bool kHasMoments = Work::kMoments >= 0;
+  using WithSecond = typename SecondOf<Kinds, Work, kHasMoments>::Type;
+  typename WithSecond::Totals acc[V];
+
+  MUCC_DEVICE void start() {
+#pragma unroll
+    for (int v = 0; v < V; ++v) WithSecond::start(acc[v]);
+  }
+  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&inside)[kItems]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      typename WithSecond::Totals round;
+      WithSecond::start(round);
+#pragma unroll
+      for (int i = 0; i < kItems; ++i)
+        if (inside[i]) Kinds::add(WithSecond::own(round), values[i], v);
+      if constexpr (kHasMoments)
+        moments(round, values, inside, v);
+      else
+        exponentials(round, values, inside, v);
+      WithSecond::combine(acc[v], round);
+    }
+  }
+  MUCC_DEVICE void moments(float* round, RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&inside)[kItems], int v) const {
+    float count = 0, sum = 0, squares = 0;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      count += inside[i] ? 1.0f : 0.0f;
+      sum += inside[i] ? values[i].of[Work::kMoments].of[v] : 0.0f;
+    }
+    float const mean = div(sum, max(count, 1.0f));
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      float const apart = inside[i] ? values[i].of[Work::kMoments].of[v] - mean : 0.0f;
+      squares += apart * apart;
+    }
+    round[WithSecond::kOwn] = count, round[WithSecond::kOwn + 1] = mean, round[WithSecond::kOwn + 2] = squares;
+  }
+  MUCC_DEVICE void exponentials(float* round, RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&inside)[kItems], int v) const {
+    float const most = round[Work::kExponentials], from = most == Max::identity ? 0.0f : most;
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kItems; ++i)
+      sum += fast_exp((inside[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
+    round[WithSecond::kOwn] = sum;
+  }
+  template <class Row, class Sharing>
+  MUCC_DEVICE void end(Work const& work, Row& row, Sharing& sharing) {
+    sharing.template combine<WithSecond>(acc);
+    RowValues<V, Kinds::kCount> results;
+    RowValues<V, 1> second;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k) results.of[k].of[v] = acc[v][k];
+      if constexpr (kHasMoments) {
+        second.of[0].of[v] = acc[v][WithSecond::kOwn + 2];
+      } else {
+        bool const is_empty = acc[v][Work::kExponentials] == Max::identity;
+        second.of[0].of[v] = is_empty ? __uint_as_float(0x7fc00000u) : acc[v][WithSecond::kOwn];
+      }
+    }
+    work.template end<V>(Phase<0>{}, row, results);
+    work.template end<V>(Phase<1>{}, row, second);
   }
 };
 
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
-// loaded again in each phase, these are all there are. Behind the end of the row the last step is loaded and computed
+// loaded again in each phase, in turn from the first one and from the last one, these are all there are. Behind the end of the row the last step is loaded and computed
 // with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
 // once.
 template <int V, int kItems, bool kAgain, class Work>
 struct RowThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
+  using Inner = InsideOf<V, Work>;
   static constexpr int kSums = Work::kInner ? 1 : V;  // rows that a thread works on
 
   Work const& work;
@@ -129,43 +334,74 @@ struct RowThread {
     }
   }
 
-  // Calls `each(loads, is_inside)` for the steps from `base` on.
+  // Calls `each(loads, inside)` for the steps from `base` on.
   template <class Each>
   MUCC_DEVICE void visit(Loads const (&loads)[kItems], uint32_t base, Each const& each) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       uint32_t const step = base + first + i * stride;
       place.move(step < last ? step : last, extents);
-      each(loads[i], exists && step <= last);
+      each(loads[i], place.inside(step, exists && step <= last, extents));
     }
   }
 
-  template <class Each>
+  // The steps of a round, those of pass `kPass` in turn from the first one and from the last one.
+  template <int kPass>
+  MUCC_DEVICE uint32_t base_of(uint32_t round) const {
+    return (kPass % 2 ? last / (kItems * stride) - round : round) * (kItems * stride);
+  }
+
+  template <int kPass, class Each>
   MUCC_DEVICE void for_each(Each const& each) {
     if constexpr (kAgain) {
 #pragma unroll 1
-      for (uint32_t base = 0; base <= last; base += kItems * stride) {
+      for (uint32_t round = 0; round <= last / (kItems * stride); ++round) {
         Loads loads[kItems];
-        load(loads, base);
-        visit(loads, base, each);
+        load(loads, base_of<kPass>(round));
+        visit(loads, base_of<kPass>(round), each);
       }
     } else {
       visit(kept, 0, each);
     }
   }
 
+  // The first phase of rows side by side that are loaded again, with what the second one finds.
+  template <class Sharing>
+  MUCC_DEVICE void reduce_first(Sharing& sharing) {
+    ColumnFirst<V, kItems, Work> found;
+    found.start();
+#pragma unroll 1
+    for (uint32_t base = 0; base <= last; base += kItems * stride) {
+      Loads loads[kItems];
+      load(loads, base);
+      RowValues<V, KindsOf<Work, 0>::kCount> values[kItems];
+      bool inside[kItems];
+      int i = 0;
+      visit(loads, base, [&](Loads const& of, Inner const& lanes) {
+        values[i] = work.template values<V>(Phase<0>{}, place.p, row, of);
+        inside[i++] = lanes.exists;
+      });
+      found.add(values, inside);
+    }
+    found.end(work, row, sharing);
+    reduce<2>(sharing);
+  }
+
   template <int k, class Sharing>
   MUCC_DEVICE void reduce(Sharing& sharing) {
-    if constexpr (k < Work::kPhases) {
+    if constexpr (k == 0 && kAgain && !Work::kInner && finds_second<Work>) {
+      reduce_first(sharing);
+    } else if constexpr (k < Work::kPhases) {
       using Kinds = KindsOf<Work, k>;
       typename Kinds::Totals acc[V];
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
-      for_each([&](Loads const& loads, bool is_inside) {
+      for_each<pass_of<Work, kAgain>(k)>([&](Loads const& loads, Inner const& inside) {
         auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads);
-        if (is_inside) {
+        if (inside.exists) {
 #pragma unroll
-          for (int v = 0; v < V; ++v) Kinds::add(acc[v], values, v);
+          for (int v = 0; v < V; ++v)
+            if (inside.lane(v)) Kinds::add(acc[v], values, v);
         }
       });
       if constexpr (Work::kInner) combine_vector<V, Kinds>(acc);
@@ -187,8 +423,8 @@ struct RowThread {
     if constexpr (!kAgain) load(kept, 0);
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
-      for_each([&](Loads const& loads, bool is_inside) {
-        work.store(place.p, work.template results<V>(place.p, row, loads), is_inside);
+      for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, Inner const& inside) {
+        store_inside<false>(work, place, work.template results<V>(place.p, row, loads), inside);
       });
     }
     place.move(0, extents);
@@ -232,9 +468,9 @@ struct BlockRows {
   }
 };
 
-template <int V, int kWidest, int kWarps>
+template <int V, int kWidest, int kWarps, int kMostLanes>
 struct ColumnRows {
-  float (*shared)[kWidest][kWarps][32 * V];
+  float (*shared)[kWidest][kWarps][kMostLanes * V];
   int lanes, warps, turn;
 
   template <class Kinds>
@@ -345,68 +581,6 @@ struct HeldSteps {
   }
 };
 
-// The number of elements, their mean, and the sum of the squares of their distances from it.
-struct Moments {
-  float count = 0, mean = 0, squares = 0;
-
-  MUCC_DEVICE void combine(Moments const& other) {
-    float const all = count + other.count, share = all > 0 ? div(other.count, all) : 0.0f;
-    float const apart = other.mean - mean;
-    squares += other.squares + apart * apart * count * share;
-    mean += apart * share;
-    count = all;
-  }
-};
-
-// Totals of reductions, and behind them kMore numbers, which start at 0.
-template <class Kinds, int kMore>
-struct WithMore {
-  static constexpr int kCount = Kinds::kCount + kMore, kOwn = Kinds::kCount;
-  using Totals = float[kCount];
-  using Own = typename Kinds::Totals;
-
-  static MUCC_DEVICE Own& own(Totals& acc) { return *reinterpret_cast<Own*>(&acc); }
-  static MUCC_DEVICE Own const& own(Totals const& acc) { return *reinterpret_cast<Own const*>(&acc); }
-  static MUCC_DEVICE void start(Totals& acc) {
-    Kinds::start(own(acc));
-#pragma unroll
-    for (int i = 0; i < kMore; ++i) acc[kOwn + i] = 0;
-  }
-};
-
-// Reductions together with moments of one of their values.
-template <class Kinds>
-struct WithMoments : WithMore<Kinds, 3> {
-  using Base = WithMore<Kinds, 3>;
-  using typename Base::Totals;
-  using Base::kOwn, Base::own;
-
-  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
-    Kinds::combine(own(acc), own(other));
-    Moments moments{acc[kOwn], acc[kOwn + 1], acc[kOwn + 2]};
-    moments.combine({other[kOwn], other[kOwn + 1], other[kOwn + 2]});
-    acc[kOwn] = moments.count, acc[kOwn + 1] = moments.mean, acc[kOwn + 2] = moments.squares;
-  }
-};
-
-// Reductions together with the sum of exp(x - the largest x) of the values x of one of them, a maximum.
-template <class Kinds, int kMost>
-struct WithExponentials : WithMore<Kinds, 1> {
-  using Base = WithMore<Kinds, 1>;
-  using typename Base::Totals;
-  using Base::kOwn, Base::own;
-
-  // A sum as one of distances from another maximum. Without elements it is 0, whatever the maxima are.
-  static MUCC_DEVICE float moved(float sum, float from, float to) {
-    return from == to ? sum : sum * fast_exp(from - to);
-  }
-  static MUCC_DEVICE void combine(Totals& acc, Totals const& other) {
-    float const mine = acc[kMost], theirs = other[kMost];
-    Kinds::combine(own(acc), own(other));
-    acc[kOwn] = moved(acc[kOwn], mine, acc[kMost]) + moved(other[kOwn], theirs, acc[kMost]);
-  }
-};
-
 // What a thread of a team finds in the first phase, in rounds of steps that were loaded together.
 template <int V, int kItems, class Work>
 struct FirstPhase {
@@ -422,12 +596,14 @@ struct FirstPhase {
     moments = {};
     most = Max::identity, sum = 0;
   }
-  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems], bool const (&exists)[kItems]) {
+  MUCC_DEVICE void add(RowValues<V, Kinds::kCount> const (&values)[kItems],
+                       InsideOf<V, Work> const (&inside)[kItems]) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      if (!exists[i]) continue;
+      if (!inside[i].exists) continue;
 #pragma unroll
-      for (int v = 0; v < V; ++v) Kinds::add(acc[v], values[i], v);
+      for (int v = 0; v < V; ++v)
+        if (inside[i].lane(v)) Kinds::add(acc[v], values[i], v);
     }
     if constexpr (kHasSum) {
       float const before = most;
@@ -435,7 +611,7 @@ struct FirstPhase {
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
         for (int v = 0; v < V; ++v)
-          most = Max::combine(most, exists[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity);
+          most = Max::combine(most, inside[i].lane(v) ? values[i].of[Work::kExponentials].of[v] : Max::identity);
       }
       // -inf has no distance from itself.
       float const from = most == Max::identity ? 0.0f : most;
@@ -444,7 +620,7 @@ struct FirstPhase {
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
         for (int v = 0; v < V; ++v)
-          sum += fast_exp((exists[i] ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
+          sum += fast_exp((inside[i].lane(v) ? values[i].of[Work::kExponentials].of[v] : Max::identity) - from);
       }
     }
     if constexpr (kHasMoments) {
@@ -452,16 +628,19 @@ struct FirstPhase {
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
-        round.count += exists[i] ? float(V) : 0.0f;
+        if constexpr (!RowPlace<V, Work>::kShifted) round.count += inside[i].exists ? float(V) : 0.0f;
 #pragma unroll
-        for (int v = 0; v < V; ++v) sum += exists[i] ? values[i].of[Work::kMoments].of[v] : 0.0f;
+        for (int v = 0; v < V; ++v) {
+          if constexpr (RowPlace<V, Work>::kShifted) round.count += inside[i].lane(v) ? 1.0f : 0.0f;
+          sum += inside[i].lane(v) ? values[i].of[Work::kMoments].of[v] : 0.0f;
+        }
       }
       round.mean = div(sum, max(round.count, 1.0f));
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-          float const apart = exists[i] ? values[i].of[Work::kMoments].of[v] - round.mean : 0.0f;
+          float const apart = inside[i].lane(v) ? values[i].of[Work::kMoments].of[v] - round.mean : 0.0f;
           round.squares += apart * apart;
         }
       }
@@ -537,17 +716,21 @@ struct TeamThread {
     }
   }
 
+  MUCC_DEVICE InsideOf<V, Work> inside_of(RowPlace<V, Work> const& at, uint32_t base, int i, uint32_t end) const {
+    return at.inside(begin + step_of(base, i), step_of(base, i) < end, extents);
+  }
+
   // What the first phase takes of steps below `end`.
   MUCC_DEVICE void add_first(RowPlace<V, Work>& at, Row const& of, uint32_t base, uint32_t end, Loads const (&loads)[kItems]) {
     RowValues<V, First::Kinds::kCount> values[kItems];
-    bool exists[kItems];
+    InsideOf<V, Work> inside[kItems];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(at, step_of(base, i));
       values[i] = work.template values<V>(Phase<0>{}, at.p, of, loads[i]);
-      exists[i] = step_of(base, i) < end;
+      inside[i] = inside_of(at, base, i, end);
     }
-    first.add(values, exists);
+    first.add(values, inside);
   }
 
   // Stores results of steps below `end`. All are computed before the first one is stored: what else they need is in flight
@@ -563,7 +746,7 @@ struct TeamThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         go(place, step_of(base, i));
-        work.template store<true>(place.p, results[i], step_of(base, i) < end);
+        store_inside<true>(work, place, results[i], inside_of(place, base, i, end));
       }
     }
   }
@@ -595,9 +778,11 @@ struct TeamThread {
     for (int i = 0; i < kItems; ++i) {
       go(place, step_of(base, i));
       auto const values = work.template values<V>(Phase<k>{}, place.p, row, loads[i]);
-      if (step_of(base, i) >= end) continue;
+      auto const inside = inside_of(place, base, i, end);
+      if (!inside.exists) continue;
 #pragma unroll
-      for (int v = 0; v < V; ++v) KindsOf<Work, k>::add(acc[v], values, v);
+      for (int v = 0; v < V; ++v)
+        if (inside.lane(v)) KindsOf<Work, k>::add(acc[v], values, v);
     }
   }
 
@@ -694,6 +879,7 @@ MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents
   RowThread<V, kItems, false, Work> thread{work, extents};
   thread.first = lane, thread.stride = shape.lanes, thread.last = shape.length - 1, thread.exists = exists;
   thread.place.start(exists ? row : 0, extents);
+  thread.last = thread.place.last(thread.last, extents);
   WarpRows sharing{shape.lanes};
   thread.run(lane == 0, sharing);
 }
@@ -705,6 +891,7 @@ MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extent
   RowThread<V, kItems, false, Work> thread{work, extents};
   thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
   thread.place.start(blockIdx.x, extents);
+  thread.last = thread.place.last(thread.last, extents);
   BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
   thread.run(threadIdx.x == 0, sharing);
 }
@@ -731,15 +918,17 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
 // threads with the same ones share the steps.
 template <int V, int kItems, bool kAgain, class Work>
 MUCC_DEVICE void rows_columns(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
-  constexpr int kWarps = Work::kThreads / 32;
-  __shared__ float shared[2][Work::kWidest][kWarps][32 * V];
+  constexpr int kWarps = (kAgain ? kThreadsAgain : Work::kThreads) / 32;
+  constexpr int kWidest = kAgain ? team_widest<Work> : Work::kWidest;
+  constexpr int kMostLanes = kAgain ? lanes_again(V) : 32;
+  __shared__ float shared[2][kWidest][kWarps][kMostLanes * V];
   uint32_t const column = blockIdx.x * shape.lanes + (threadIdx.x & (shape.lanes - 1));
   bool const exists = column < shape.rows;
   RowThread<V, kItems, kAgain, Work> thread{work, extents};
   thread.first = threadIdx.x / shape.lanes, thread.stride = shape.threads / shape.lanes;
   thread.last = shape.length - 1, thread.exists = exists;
   thread.place.start(exists ? column : 0, extents);
-  ColumnRows<V, Work::kWidest, kWarps> sharing{shared, shape.lanes, shape.threads / 32, 0};
+  ColumnRows<V, kWidest, kWarps, kMostLanes> sharing{shared, shape.lanes, shape.threads / 32, 0};
   thread.run(int(threadIdx.x) < shape.lanes, sharing);
 }
 

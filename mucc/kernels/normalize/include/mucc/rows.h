@@ -15,6 +15,11 @@ struct RowShape {
 // The most lanes that share a row with one vector each.
 constexpr int kMostLanes = 16;
 
+// Where rows lie side by side and are loaded again: the threads of a block, and the most of them side by side, which load
+// whole lines of memory.
+constexpr int kThreadsAgain = 512;
+MUCC_BOTH constexpr int lanes_again(int v) { return v > 1 ? 8 : 32; }
+
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
 // a team tell each other, 0 before the launch.

@@ -19,7 +19,7 @@ enum : int { kLaneCode = 6, kTeamCode = 7 };
 // lanes, a warp, a block with a short and a long part of the row in each thread, as many lanes as vectors; then those of
 // teams of blocks.
 template <class Op>
-RowPlan plan_rows(int64_t rows, int64_t length, int v) {
+RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
   bool const vector = v > 1;
   RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, 0};
   auto& shape = plan.shape;
@@ -31,7 +31,8 @@ RowPlan plan_rows(int64_t rows, int64_t length, int v) {
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
-  if (length <= 32 * few || (vector && length <= 32 * many)) {
+  // Longer rows go to blocks of two warps, which end at different times.
+  if (length <= 32 * few || (vector && length <= 32 * some)) {
     plan.code = vector ? 2 + (length > 32 * few) : 0;
     while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
@@ -39,7 +40,10 @@ RowPlan plan_rows(int64_t rows, int64_t length, int v) {
   }
   plan.blocks = rows;
   bool const is_long = vector && length > 256 * some;
-  int const items = is_long ? many : vector ? some : few;
+  int items = is_long ? many : vector ? some : few;
+  // Few rows that are reduced once: more threads, each with less of a row. Further phases wait longer for more threads.
+  bool const is_few = !is_reproducible<Op> && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count);
+  if (vector && !is_long && Op::kPhases == 1 && items >= 4 && is_few) items /= 2;
   plan.code = vector ? 4 + is_long : 1;
   shape.lanes = shape.threads = int(at_most(32 * blocks_of(length, 32 * items), INT32_MAX));
   if (shape.threads > (is_long ? Op::kManyThreads : Op::kMostThreads)) plan.code = kTeamCode + vector;
@@ -59,6 +63,8 @@ RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int item
   if (team_reads_once<Op>) held = 0;
   int64_t const needed = team_reads_once<Op> ? 1 : held > 0 ? blocks_of(length, held) : blocks, most = blocks_of(length, items * kTeamThreads);
   int64_t teams = at_least(1, blocks / at_most(needed, blocks));
+  // One more of few teams, where each holds most of its row: more of them have loads in flight while another one waits.
+  if (teams > 1 && teams < 4 && 7 * (teams + 1) * needed <= 8 * blocks) ++teams;
   // Teams in turn: while one waits for its blocks, another one loads or stores.
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
   if (!is_reproducible<Op>) teams = at_most(teams, rows);
@@ -94,7 +100,7 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   auto const is_few = [&] { return !is_reproducible<Op> && blocks_of(rows, shape.lanes) < int64_t(c.sm_count); };
   while (shape.lanes > least && (!holds() || is_few())) shape.lanes /= 2;
   if (!holds()) {
-    shape.lanes = 32;
+    shape.lanes = lanes_again(v), shape.threads = kThreadsAgain;
     while (shape.lanes > 8 && is_few()) shape.lanes /= 2;
     ++plan.code;
   }
@@ -109,7 +115,10 @@ struct RowCounts {
 
   RowCounts(Extents<Op::kRank> const& extents, int v) {
     for (int a = 0; a < Op::kRank; ++a) (a < Op::kKept ? rows : length) *= extents.of[a];
-    (Op::kInner ? length : rows) /= v;
+    if (Op::kShifted && v > 1)
+      length = (length + 2 * v - 2) / v;  // the most vectors that a row meets
+    else
+      (Op::kInner ? length : rows) /= v;
   }
 };
 
@@ -119,7 +128,7 @@ int64_t rows_scratch(Call const& c, Extents<Op::kRank> const& extents) {
   int64_t slots = 0;
   for (int v : {1, Op::kVector}) {
     RowCounts<Op> const n(extents, v);
-    if (n.rows == 0 || n.length == 0 || plan_rows<Op>(n.rows, n.length, v).code < kTeamCode) continue;
+    if (n.rows == 0 || n.length == 0 || plan_rows<Op>(c, n.rows, n.length, v).code < kTeamCode) continue;
     slots = at_least(slots, slots_of<Op>(plan_teams<Op>(c, n.rows, n.length, v)));
   }
   return slots * int64_t(sizeof(uint64_t));
@@ -143,14 +152,16 @@ template <class Op>
 int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                 void* scratch = nullptr) {
   constexpr int kFast = Op::kInner ? Op::kRank - 1 : Op::kKept - 1;
-  if (is_reproducible<Op> && !Op::kInner) vector = false;
-  vector = vector && extents.of[kFast] % Op::kVector == 0;
+  // Whether rows of odd lengths are read by vectors, and where one begins within a vector, depends on how many there are.
+  if (is_reproducible<Op> && (!Op::kInner || Op::kShifted)) vector = false;
+  // All that is read of a vector at the end of shifted rows is memory of the tensor.
+  vector = vector && (Op::kShifted ? product(extents) : extents.of[kFast]) % Op::kVector == 0;
   int const v = vector ? Op::kVector : 1;
   RowCounts<Op> const n(extents, v);
-  extents.of[kFast] /= v;
+  if (!Op::kShifted) extents.of[kFast] /= v;
   if (n.rows == 0) return 0;
   if (n.length == 0) return fail("MU6007", "%s, stage %s: rows without elements", c.kernel->name, stage);
-  RowPlan const plan = Op::kInner ? plan_rows<Op>(n.rows, n.length, v) : plan_columns<Op>(c, n.rows, n.length, v);
+  RowPlan const plan = Op::kInner ? plan_rows<Op>(c, n.rows, n.length, v) : plan_columns<Op>(c, n.rows, n.length, v);
   if (plan.blocks > INT32_MAX || n.rows > UINT32_MAX || n.length > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   if constexpr (Op::kTeams) {

@@ -10,6 +10,10 @@
 
 namespace mucc {
 
+// The innermost axis of those that are reduced where it is innermost of all, else of those that stay.
+template <class Work>
+inline constexpr int fast_axis = Work::kRows ? Work::kRank - 1 : Work::kKept - 1;
+
 // V neighbouring elements of each of K values.
 template <int V, int K>
 struct Values {
@@ -124,21 +128,43 @@ struct Reductions {
   }
 };
 
+// The elements that a step has: those of a whole vector.
+struct WholeSteps {
+  static constexpr bool kWhole = true;
+  template <int kLanes, class Index>
+  MUCC_DEVICE bool has(Index step, int, Index end) const { return step < end; }
+  template <int kLanes, class Index>
+  MUCC_DEVICE int number(Index step, int lane) const { return int(step * kLanes + lane); }
+};
+
+// The same of rows that lie one behind the other and have no whole number of vectors: steps are the vectors of memory, of
+// which the first begins `shift` lanes before the row, and the last one may end behind it.
+struct ShiftedSteps {
+  static constexpr bool kWhole = false;
+  uint32_t shift, length;
+  template <int kLanes, class Index>
+  MUCC_DEVICE bool has(Index step, int lane, Index end) const {
+    return step < end && uint32_t(number<kLanes>(step, lane)) < length;
+  }
+  template <int kLanes, class Index>
+  MUCC_DEVICE int number(Index step, int lane) const { return int(step * kLanes + lane) - int(shift); }
+};
+
 // Adds kItems steps, `stride` apart, that were loaded together; those behind the end are none. `acc` is the accumulator of
 // each lane of a step, or the one of all.
-template <class Kinds, int kWidth, int V, int kItems, class Index>
+template <class Kinds, int kWidth, int V, int kItems, class Index, class Steps = WholeSteps>
 MUCC_DEVICE void add_steps(float (&acc)[kWidth][Kinds::kWords], Values<V, Kinds::kCount> const (&x)[kItems], Index i,
-                           Index end, Index stride) {
+                           Index end, Index stride, Steps const& steps = {}) {
   static_assert(kWidth == 1 || kWidth == V);
   constexpr int kLanes = V / kWidth;  // that share an accumulator
-  bool const all = i + (kItems - 1) * stride < end;
+  bool const all = Steps::kWhole && i + (kItems - 1) * stride < end;
   bool exists[kItems * kLanes];
   int numbers[kItems * kLanes];
 #pragma unroll
   for (int k = 0; k < kItems * kLanes; ++k) {
     Index const step = i + k / kLanes * stride;
-    exists[k] = all || step < end;
-    numbers[k] = int(step * kLanes + k % kLanes);
+    exists[k] = all || steps.template has<kLanes>(step, k % kLanes, end);
+    numbers[k] = steps.template number<kLanes>(step, k % kLanes);
   }
 #pragma unroll
   for (int w = 0; w < kWidth; ++w) Kinds::template add<kLanes>(acc[w], x, w * kLanes, exists, numbers);
@@ -194,18 +220,37 @@ MUCC_DEVICE float read_partial(float const* word) {
 
 // ---- rows: the innermost axis is reduced ----------------------------------------------------------------------
 
-// Adds the steps of a row from `i` on, `stride` apart, to the accumulators, kItems of them at a time. Behind the end the last step is loaded again,
+// Adds steps of a row to the accumulators, kItems of them at a time, `stride` apart: those from `i` on, and again from `round` behind it. Behind the end the last step is loaded again,
 // so that no branch lies between loads.
 template <int V, int kItems, class Index, class Work, class P>
 MUCC_DEVICE void walk_row(Work const& work, Extents<Work::kRank> const& extents, P& p, Index i, Index end, Index stride,
-                          float (&acc)[1][Work::Kinds::kWords]) {
+                          Index round, float (&acc)[1][Work::Kinds::kWords]) {
   using Kinds = typename Work::Kinds;
-  for (; i < end; i += kItems * stride) {
+  if constexpr (Work::kShifted && V > 1) {
+    uint32_t const length = uint32_t(extents.of[Work::kRank - 1]);
+    ShiftedSteps const steps{uint32_t(uint64_t(p.at[0]) * length % V), length};
+    end = (steps.shift + length + V - 1) / V;
+    Position<Work::kRank, int64_t> q;  // the first lane may be before the row
+#pragma unroll
+    for (int a = 0; a < Work::kRank; ++a) q.at[a] = p.at[a];
+    for (; i < end; i += round) {
+      Values<V, Kinds::kCount> x[kItems];
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        Index const step = i + k * stride;
+        q.at[Work::kRank - 1] = int64_t(step < end ? step : end - 1) * V - steps.shift;
+        x[k] = work.template values<V>(q);
+      }
+      add_steps<Kinds>(acc, x, i, end, stride, steps);
+    }
+    return;
+  }
+  for (; i < end; i += round) {
     Values<V, Kinds::kCount> x[kItems];
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       Index const step = i + k * stride;
-      p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
+      split_known<Work, fast_axis<Work>, V, Work::kKept, Work::kRank>(p, step < end ? step : end - 1, extents.of);
       p.at[Work::kRank - 1] *= V;
       x[k] = work.template values<V>(p);
     }
@@ -221,30 +266,31 @@ MUCC_DEVICE void reduce_warps(Work const& work, Extents<Work::kRank> const& exte
   int64_t const row = (int64_t(blockIdx.x) * Work::kThreads + threadIdx.x) / lanes;
   bool const present = row < shape.results;
   Position<Work::kRank, Index> p;
-  p.template split<0, Work::kKept>(present ? Index(row) : Index(0), extents.of);
+  split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(p, present ? Index(row) : Index(0), extents.of);
   float acc[1][Kinds::kWords];
   Kinds::start(acc[0]);
   constexpr int kMost = reduce_items(V, Work::kStreams), kItems = kMost < kLaneItems ? kMost : kLaneItems;
-  if (present) walk_row<V, kItems, Index>(work, extents, p, lane, Index(shape.length), lanes, acc);
+  if (present) walk_row<V, kItems, Index>(work, extents, p, lane, Index(shape.length), lanes, kItems * lanes, acc);
   combine_lanes<Kinds>(acc[0], lanes);
   if (present && lane == 0) Kinds::store(work, p, acc[0]);
 }
 
-// A block walks along a row, or along a chunk of it.
+// A block walks along a row, or takes a round of it in turn with others: together they walk along memory.
 template <int V, class Index, class Work>
 MUCC_DEVICE void reduce_rows(Work const& work, Extents<Work::kRank> const& extents, ReduceShape const& shape) {
   using Kinds = typename Work::Kinds;
   constexpr int kThreads = Work::kThreads;
   Index const row = blockIdx.x / unsigned(shape.tickets.parts);
   int const part = int(blockIdx.x - row * unsigned(shape.tickets.parts));
-  Index const begin = Index(part * shape.chunk);
-  Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
+  constexpr int kItems = reduce_items(V, Work::kStreams);
+  Index const round = Index(kItems * kThreads);
   Position<Work::kRank, Index> p;
-  p.template split<0, Work::kKept>(row, extents.of);
+  split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(p, row, extents.of);
   float of[1][Kinds::kWords];
   auto& acc = of[0];
   Kinds::start(acc);
-  walk_row<V, reduce_items(V, Work::kStreams), Index>(work, extents, p, begin + threadIdx.x, end, Index(kThreads), of);
+  walk_row<V, kItems, Index>(work, extents, p, Index(part) * round + threadIdx.x, Index(shape.length), Index(kThreads),
+                             Index(shape.tickets.parts) * round, of);
   combine_block<Kinds, kThreads>(acc);
   if (shape.tickets.parts > 1) {
     float* const partials = shape.partials + int64_t(row) * shape.tickets.parts * Kinds::kWords;
@@ -331,7 +377,7 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
   Index const begin = Index(part * shape.chunk);
   Index const end = shape.length - begin < shape.chunk ? shape.length : begin + shape.chunk;
   Position<Work::kRank, Index> p;
-  p.template split<0, Work::kKept>(column, extents.of);
+  split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(p, column, extents.of);
   p.at[Work::kKept - 1] *= V;
   float acc[V][kWords];
 #pragma unroll
@@ -341,7 +387,7 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int k = 0; k < kItems; ++k) {
       Index const step = i + k * groups;
-      p.template split<Work::kKept, Work::kRank>(step < end ? step : end - 1, extents.of);
+      split_known<Work, fast_axis<Work>, V, Work::kKept, Work::kRank>(p, step < end ? step : end - 1, extents.of);
       x[k] = work.template values<V>(p);
     }
     add_steps<Kinds>(acc, x, i, end, Index(groups));
@@ -349,8 +395,8 @@ MUCC_DEVICE void reduce_columns(Work const& work, Extents<Work::kRank> const& ex
   auto const store = [&](int from, int v, float const(&total)[kWords]) {
     if (first + from >= shape.results) return;
     Position<Work::kRank, Index> q;
-    q.template split<0, Work::kKept>(Index(first + from), extents.of);
-    q.template split<Work::kKept, Work::kRank>(Index(0), extents.of);
+    split_known<Work, fast_axis<Work>, V, 0, Work::kKept>(q, Index(first + from), extents.of);
+    split_known<Work, fast_axis<Work>, V, Work::kKept, Work::kRank>(q, Index(0), extents.of);
     q.at[Work::kKept - 1] = q.at[Work::kKept - 1] * V + v;
     Kinds::store(work, q, total);
   };

@@ -15,7 +15,7 @@ MUCC_BOTH constexpr int reduce_items(int v, int streams) {
 inline constexpr int kLaneItems = 4;
 
 // `results` (of columns, vectors of them) from `length` steps each. Where blocks share a result, each reduces `chunk`
-// steps, and the last one to end combines the parts.
+// steps, of rows one round of loads after the other in turn with the others, and the last one to end combines the parts.
 struct ReduceShape {
   int64_t results, length, chunk;
   int lanes;  // those that share a result, or those that have a column each

@@ -17,7 +17,8 @@ struct ReducePlan {
 template <class Op>
 ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   constexpr bool kAlike = is_reproducible<Op>;  // as if there were many results, however many there are
-  extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1] /= v;
+  int64_t& fast = extents.of[Op::kRows ? Op::kRank - 1 : Op::kKept - 1];
+  fast = Op::kShifted && v > 1 ? (fast + 2 * v - 2) / v : fast / v;  // the most vectors that a shifted row meets
   int64_t results = 1, length = 1;
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
@@ -58,13 +59,11 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   if (kAlike) return plan;
   bool const few = plan.blocks < 8 * processors;
   if (!few && Op::kRows) return plan;
-  int64_t const wanted = blocks_of((few ? 16 : 128) * processors, plan.blocks);
+  int64_t const wanted = blocks_of((!few ? 128 : Op::kRows ? 64 : 16) * processors, plan.blocks);
   int64_t const parts = at_most(wanted, length / ((few ? 2 : 16) * items * side));
   if (parts <= 1) return plan;
   plan.shape.chunk = blocks_of(length, parts);
-  // Chunks of rows begin with whole lines of memory.
-  if (Op::kRows) plan.shape.chunk = blocks_of(plan.shape.chunk, 32) * 32;
-  plan.shape.tickets.parts = int(blocks_of(length, plan.shape.chunk));
+  plan.shape.tickets.parts = int(Op::kRows ? parts : blocks_of(length, plan.shape.chunk));
   plan.tickets = plan.blocks;
   plan.blocks *= plan.shape.tickets.parts;
   plan.words = plan.blocks * Op::kWords * (Op::kRows ? 1 : lanes * v);
@@ -89,13 +88,15 @@ int launch_reduce(Call const& c, char const* stage, Code* codes, Op op, Extents<
   for (int a = 0; a < Op::kKept; ++a) results *= extents.of[a];
   for (int a = Op::kKept; a < Op::kRank; ++a) length *= extents.of[a];
   bool const wide = at_least(results, length) > INT32_MAX;
-  // Where vectors lie along results, whether there can be any depends on how many results there are.
-  if (is_reproducible<Op> && !Op::kRows) vector = false;
-  vector = vector && !wide && extents.of[kFast] % Op::kVector == 0;
+  // Where vectors lie along results, whether there can be any depends on how many results there are; so it does in rows of
+  // odd lengths, where it decides where a row begins within a vector, too.
+  if (is_reproducible<Op> && (!Op::kRows || Op::kShifted)) vector = false;
+  // All that is read of a vector at the end of shifted rows is memory of the tensor.
+  vector = vector && !wide && (Op::kShifted ? product(extents) : extents.of[kFast]) % Op::kVector == 0;
   ReducePlan plan = plan_reduce<Op>(c, extents, vector ? Op::kVector : 1);
   if (plan.blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  if (vector) extents.of[kFast] /= Op::kVector;
+  if (vector && !Op::kShifted) extents.of[kFast] /= Op::kVector;
   plan.shape.partials = reinterpret_cast<float*>(static_cast<char*>(scratch) + aligned(4 * plan.tickets));
   if (plan.tickets && hand_out<Op>(c, plan.shape.tickets, plan.tickets, scratch)) return 1;
   void* parameters[] = {&op, &extents, &plan.shape};
