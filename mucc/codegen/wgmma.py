@@ -10,11 +10,11 @@ def wgmma(name: str, dtype: str, columns: int, *, from_registers: bool, turned: 
     """Return a static function that adds a product of 64 rows by `columns` columns to f32 `sum`.
 
     Rows have `DEPTH` elements. The left operand is in registers, or in shared memory as is the right one,
-    whose columns are contiguous where it is `turned`: operands of 16 bits only, as are those in registers.
+    whose columns are contiguous where it is `turned`: operands of 16 bits only.
     With `keeps` of 0 the sum is overwritten.
     """
     depth = DEPTH[dtype]
-    assert depth == 16 or not (from_registers or turned), dtype
+    assert depth == 16 or not turned, dtype
     count = columns // 2
     left = "uint32_t const (&a)[4]" if from_registers else "uint64_t a"
     registers = ", ".join(f"%{i}" for i in range(count))

@@ -13,6 +13,7 @@ from typing import ClassVar
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches import best_patch, patch_cycles
+from mucc.kernels.conv.planes import best_plane, plane_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
 from mucc.target import WARPGROUPS
@@ -109,6 +110,40 @@ class Warpgroups(Way):
         return wide_cycles(best_tile(layer, facts), layer, facts)
 
 
+class Planes(Way):
+    """As a product that warpgroups multiply, whose left factor is read from planes of x with channels before
+    the spatial axes.
+
+    Calls whose tensors the copy engine cannot map are computed as by `Tiles`.
+    """
+
+    strategy = Strategy.PLANES
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        if facts.name not in WARPGROUPS:
+            return f"{facts.name} has no wgmma"
+        if layer.compute != "tf32":
+            return "factors that threads load one by one are multiplied as tf32"
+        if not layer.vectors:
+            return "lines of x are no multiple of 16 bytes, or not contiguous"
+        if not layer.whole:
+            return "the channels of a group are no multiple of 16 bytes"
+        if layer.groups > 1 and layer.channels % (STAGE_ROW // layer.element_bytes):
+            return f"the channels of a group are no multiple of {STAGE_ROW} bytes"
+        if best_plane(layer, facts) is None:
+            return "no tile of outputs fits"
+        return Tiles().refused(layer, facts)
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        tile = best_plane(layer, facts)
+        return tile.text if tile else ""
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        tile = best_plane(layer, facts)
+        assert tile is not None, "the strategy is legal"
+        return plane_cycles(tile, layer, facts)
+
+
 class Patches(Way):
     """As a product whose left factor is read from a patch of x in shared memory, in any order of axes."""
 
@@ -141,7 +176,7 @@ class Direct(Way):
         return sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Tiles(), Patches(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
