@@ -17,11 +17,12 @@ GROUPS = 2
 
 ROWS = (128, 256)
 COLUMNS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
-SUMS = 128
-"""Sums of a thread that leave registers for everything else, where a multiprocessor has one block."""
+HELD = 32
+"""Elements of x that a thread holds for each block of 64 rows."""
 
-SHARED_SUMS = 64
-"""The same where it has two."""
+HOLDS, SHARED_HOLDS = 208, 96
+"""Sums and elements of x of a thread that leave registers for everything else, where a multiprocessor has one
+block, and where it has two."""
 
 WORD = 4
 DEPTH = STAGE_ROW // WORD
@@ -46,10 +47,16 @@ BARRIERS = 16
 RESERVED = 1024
 """Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
 
-WAIT = 250
+TAP = 8
+"""Bytes that a block knows of a tap."""
+
+LARGEST = 1023
+"""The largest window along an axis."""
+
+WAIT = 150
 """Cycles of a warpgroup between the products of two taps."""
 
-LEAST_CLASSES = 4
+MOST_LAST = 4
 """The most classes along the last axis whose sums a thread has at the same time."""
 
 
@@ -98,18 +105,19 @@ def _tile(
 ) -> PlaneTile | None:
     """Return the tile of this size with as many stages as there is room for; None where it does not fit."""
     rows, last = math.prod(places), len(reaches[2].taps)
-    sums = rows * columns * last // (128 * GROUPS)
+    holds = rows * columns * last // (128 * GROUPS) + HELD * rows // (64 * GROUPS)
     needed = tuple((p - 1) * r.step + r.highest - r.lowest + 1 for p, r in zip(places, reaches, strict=True))
     if (box := _box(needed)) is None:
         return None
     deep = min(DEPTH, _up(layer.channels, INSTRUCTION))
     staged = _up(math.prod(box) * deep * WORD, 128)
     stages_x = min(2, math.ceil(layer.channels / DEPTH))
+    taps = math.prod(w.size for w in layer.windows)
     spread = WORD * max(rows * last * (columns + 8), columns * (rows * last + 4))
-    most = 0 if sums > SUMS else 2 if sums <= SHARED_SUMS else 1
+    most = 0 if holds > HOLDS else 2 if holds <= SHARED_HOLDS else 1
     for resident in range(most, 0, -1):
         room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
-        room -= ALIGNMENT + 16
+        room -= ALIGNMENT + 16 + TAP * taps
         left = room - stages_x * (staged + BARRIERS)
         stages_w = min(MOST_STAGES, left // (columns * STAGE_ROW + BARRIERS))
         if stages_w >= STAGES and spread + BARRIERS * (stages_x + stages_w) <= room:
@@ -124,7 +132,7 @@ def _up(extent: int, multiple: int) -> int:
 def plane_tiles(layer: Layer, facts: Facts) -> Iterator[PlaneTile]:
     """Yield all tiles for a layer."""
     reaches = reaches_of(layer)
-    if len(reaches[2].taps) > LEAST_CLASSES:
+    if len(reaches[2].taps) > MOST_LAST or any(w.size > LARGEST for w in layer.windows):
         return
     wanted = [n for n in COLUMNS if n <= _up(max(1, layer.outputs), 32)]
     for rows, columns in itertools.product(ROWS, wanted):

@@ -29,6 +29,11 @@ class PlanesWork(TilesWork):
         return tile
 
     @property
+    def vector_w(self) -> bool:
+        """Whether the kernels for other calls copy pieces of weights: they are few and small instead."""
+        return False
+
+    @property
     def more_constants(self) -> list[str]:
         tile = self.tile
         numbers = (
@@ -55,7 +60,7 @@ class PlanesWork(TilesWork):
     def entries(self, entry: str) -> list[Entry]:
         given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
         maps = "__grid_constant__ mucc::conv::PlaneMaps const maps"
-        bounds = "Op::Planes::kAllThreads, Op::Planes::kResident"
+        bounds = "Op::Planes::kThreads, Op::Planes::kResident"
         planes = [
             Entry(
                 f"{entry}_planes{name}",

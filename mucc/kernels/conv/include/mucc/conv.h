@@ -186,11 +186,8 @@ struct PatchShape : PatchReach<W, Of> {
 // Channels of x that kernels of conv_planes.cuh stage at a time: those of a row of weights.
 constexpr int kPlanes = kMappedRow / int(sizeof(float));
 
-// Eight channels so many times.
-template <int kCount_>
-struct PlaneSteps {
-  static constexpr int kCount = kCount_;
-};
+// Bits of an index of a window along one axis, of which three are a number.
+constexpr int kTapBits = 10;
 
 // How a block of conv_planes.cuh computes a tile of kD x kH x kW outputs of a class by kN channels: kDeep planes of x of
 // kBoxD x kBoxH x kBoxW elements are a stage, of which there are kStagesX, and kStagesW of weights.
@@ -201,7 +198,7 @@ struct PlaneTile {
   static constexpr int kBoxD = kBoxD_, kBoxH = kBoxH_, kBoxW = kBoxW_;
   static constexpr int kStagesX = kStagesX_, kStagesW = kStagesW_, kResident = kResident_;
   static constexpr bool kAlongChannels = kAlongChannels_;
-  static constexpr int kGroups = 2, kThreads = 128 * kGroups, kAllThreads = kThreads + 32;
+  static constexpr int kGroups = 2, kThreads = 128 * kGroups;
   static constexpr int kBlocks = kM / (64 * kGroups);  // of 64 rows to a warpgroup
   static_assert(kM % (64 * kGroups) == 0 && kN % 8 == 0 && kDeep % 8 == 0, "whole instructions");
   MUCC_BOTH static constexpr int tile(int a) { return a == 0 ? kD : a == 1 ? kH : kW; }
@@ -225,7 +222,8 @@ struct PlaneShape {
   static constexpr int kStages = kX * Of::kStagesX + kW * Of::kStagesW;
   static constexpr int kTiles = ((kStages > kOut ? kStages : kOut) + 15) / 16 * 16;
   static constexpr int kAlignment = 1024;  // of stages of weights, as the swizzle counts rows
-  static constexpr int kShared = kAlignment + kTiles + 16 * (Of::kStagesX + Of::kStagesW);
+  static constexpr int kBarriers = 16 * (Of::kStagesX + Of::kStagesW);
+  static constexpr int kShared = kAlignment + kTiles + kBarriers + 8 * W::kTaps;
   static_assert(Reach::extent(0) <= Of::kBoxD && Reach::extent(1) <= Of::kBoxH && Reach::extent(2) <= Of::kBoxW,
                 "all that the tile reads");
 };

@@ -230,7 +230,8 @@ int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<
                   Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using Of = typename Op::Planes;
-  constexpr int kOthers = 3;
+  constexpr int kOthers = 2;
+  static_assert(!Op::kVectorX && !Op::kVectorW, "as many kernels of `launch_tiles`");
   if (check<W>(c, stage, problem)) return 1;
   if (!planes_fit(problem) || !w_maps<W>(problem)) return launch_tiles(c, stage, codes, op, extents, vector, problem);
   PlaneMaps maps{};
@@ -245,7 +246,7 @@ int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && (Of::kAlongChannels ? problem.outputs : problem.out[2]) % Op::kVector == 0;
   void* parameters[] = {&op, &problem, &maps};
-  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
+  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kThreads)};
   geometry.shared = unsigned(PlaneShape<W, Of>::kShared);
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }

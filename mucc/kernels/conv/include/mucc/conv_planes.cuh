@@ -17,7 +17,12 @@
 
 namespace mucc::conv {
 
-// Stages and barriers in shared memory, by address.
+// What the threads of a block add up at a step along K: the place of a tap in planes of x, and its indices in the window.
+struct PlaneTap {
+  int x, w;
+};
+
+// Stages, barriers and taps in shared memory, by address.
 template <class Work>
 struct PlaneMemory {
   using At = PlaneShape<typename Work::Windows, typename Work::Planes>;
@@ -40,6 +45,7 @@ struct PlaneMemory {
   MUCC_DEVICE uint32_t w_empty(int s) const { return w_full(Of::kStagesW + s); }
   MUCC_DEVICE uint32_t x_full(int s) const { return w_full(2 * Of::kStagesW + s); }
   MUCC_DEVICE uint32_t x_empty(int s) const { return w_full(2 * Of::kStagesW + Of::kStagesX + s); }
+  MUCC_DEVICE PlaneTap* taps() const { return reinterpret_cast<PlaneTap*>(memory + At::kTiles + At::kBarriers); }
 };
 
 // The tile of a block: the first position of its outputs within their class, its columns, and the class along the first axes.
@@ -81,58 +87,102 @@ MUCC_DEVICE void plane_axes(PlanePart const& at, int r, Axis (&axes)[3]) {
   axes[2] = axis<W>(2, r, 0);
 }
 
-// Copies planes of x and tiles of weights, as one thread, in the order in which they are multiplied.
+// Taps of a class of a block.
+MUCC_DEVICE int plane_taps(Axis const (&axes)[3]) { return axes[0].taps * axes[1].taps * axes[2].taps; }
+
+// Fills in the taps of all classes of a block, one class behind the other; how many there are.
 template <class Work>
-MUCC_DEVICE void copy_planes(Problem<typename Work::Element> const& problem, PlaneMaps const& maps, PlanePart const& at,
-                             PlaneMemory<Work> const& to) {
+MUCC_DEVICE int find_plane_taps(PlanePart const& at, PlaneTap* to) {
+  using At = PlaneShape<typename Work::Windows, typename Work::Planes>;
+  int begin = 0;
+#pragma unroll
+  for (int r = 0; r < At::kLast; ++r) {
+    Axis axes[3];
+    plane_axes<Work>(at, r, axes);
+    int const count = plane_taps(axes);
+    for (int k = int(threadIdx.x); k < count; k += Work::Planes::kThreads) {
+      PlaneTap tap{0, 0};
+      int rest = k;
+#pragma unroll
+      for (int a = 2; a >= 0; --a) {
+        int const i = rest % axes[a].taps;
+        rest /= axes[a].taps;
+        tap.x += (axes[a].first_in + i * axes[a].in_move - At::lowest(a)) * At::pitch(a);
+        tap.w |= (axes[a].first_tap + i * axes[a].tap_step) << (2 - a) * kTapBits;
+      }
+      to[begin + k] = tap;
+    }
+    begin += count;
+  }
+  return begin;
+}
+
+// Has the copy engine fill stages of x and of weights in the order in which they are multiplied, as one thread that multiplies,
+// too: what is read in a step is filled again in the next one.
+template <class Work>
+struct PlaneFeed {
   using W = typename Work::Windows;
   using Of = typename Work::Planes;
   using At = PlaneShape<W, Of>;
-  static constexpr int kAxes = Work::kRank - 2;
-  prefetch(maps.x);
-  prefetch(maps.w);
-  static constexpr int kChannels = Work::kChannels;
-  int const x_channel = int(at.group) * kChannels, w_channel = W::kTransposed ? x_channel : 0;
-  int const column = (W::kTransposed ? 0 : int(at.group) * int(problem.outputs)) + int(at.column);
-  int first[3];
-#pragma unroll
-  for (int a = 0; a < 3; ++a) first[a] = at.at[a] * At::step(a) + At::lowest(a) - int(problem.low[a]);
+  static constexpr int kAxes = Work::kRank - 2, kChunks = (Work::kChannels + kPlanes - 1) / kPlanes;
+  Problem<typename Work::Element> const& problem;
+  PlaneMaps const& maps;
+  PlanePart const& at;
+  PlaneMemory<Work> const& to;
+  int taps, tap = 0, chunk = 0, x_chunk = 0;  // `chunk` and `tap` are of the weights to come
+  bool begun = false, planes_read = false;
   Ring<Of::kStagesX> x_ring;
   Ring<Of::kStagesW> w_ring;
-  for (int channel = 0; channel < kChannels; channel += kPlanes, x_ring.advance()) {
-    int const s = x_ring.place;
-    await(to.x_empty(s), x_ring.parity ^ 1);
+
+  MUCC_DEVICE void copy_x() {
+    int const s = x_ring.place, channel = int(at.group) * Work::kChannels + x_chunk * kPlanes, batch = int(at.batch);
+    int first[3];
+#pragma unroll
+    for (int a = 0; a < 3; ++a) first[a] = at.at[a] * At::step(a) + At::lowest(a) - int(problem.low[a]);
     arrive_and_expect(to.x_full(s), At::kPlanesBytes);
-    int const plane = x_channel + channel, batch = int(at.batch);
     if constexpr (kAxes == 1) {
-      copy_tile<3>(to.x(s), maps.x, to.x_full(s), first[2], plane, {batch, 0, 0});
+      copy_tile<3>(to.x(s), maps.x, to.x_full(s), first[2], channel, {batch, 0, 0});
     } else if constexpr (kAxes == 2) {
-      copy_tile<4>(to.x(s), maps.x, to.x_full(s), first[2], first[1], {plane, batch, 0});
+      copy_tile<4>(to.x(s), maps.x, to.x_full(s), first[2], first[1], {channel, batch, 0});
     } else {
-      copy_tile<5>(to.x(s), maps.x, to.x_full(s), first[2], first[1], {first[0], plane, batch});
+      copy_tile<5>(to.x(s), maps.x, to.x_full(s), first[2], first[1], {first[0], channel, batch});
     }
-#pragma unroll
-    for (int r = 0; r < At::kLast; ++r) {
-      Axis axes[3];
-      plane_axes<Work>(at, r, axes);
-      int tap[3];
-      for (tap[0] = 0; tap[0] < axes[0].taps; ++tap[0])
-        for (tap[1] = 0; tap[1] < axes[1].taps; ++tap[1])
-          for (tap[2] = 0; tap[2] < axes[2].taps; ++tap[2], w_ring.advance()) {
-            int weight[3] = {};
-#pragma unroll
-            for (int i = 0; i < kAxes; ++i) {
-              Axis const& axis = axes[2 - i];
-              weight[i] = axis.first_tap + tap[2 - i] * axis.tap_step;
-            }
-            int const place = w_ring.place;
-            await(to.w_empty(place), w_ring.parity ^ 1);
-            arrive_and_expect(to.w_full(place), At::kW);
-            copy_tile<Work::kRank>(to.w(place), maps.w, to.w_full(place), w_channel + channel, column, weight);
-          }
-    }
+    ++x_chunk;
+    x_ring.advance();
   }
-}
+  MUCC_DEVICE void copy_w() {
+    int const s = w_ring.place, packed = to.taps()[tap].w;
+    int const channel = (W::kTransposed ? int(at.group) * Work::kChannels : 0) + chunk * kPlanes;
+    int const column = (W::kTransposed ? 0 : int(at.group) * int(problem.outputs)) + int(at.column);
+    int weight[3] = {};
+#pragma unroll
+    for (int i = 0; i < kAxes; ++i) weight[i] = packed >> i * kTapBits & (1 << kTapBits) - 1;
+    arrive_and_expect(to.w_full(s), At::kW);
+    copy_tile<Work::kRank>(to.w(s), maps.w, to.w_full(s), channel, column, weight);
+    if (++tap == taps) tap = 0, ++chunk;
+    w_ring.advance();
+  }
+  // Fills all stages of x, and those of weights.
+  MUCC_DEVICE void begin_x() {
+    for (int s = 0; s < Of::kStagesX && s < kChunks; ++s) copy_x();
+  }
+  MUCC_DEVICE void begin_w() {
+    for (int s = 0; s < Of::kStagesW && chunk < kChunks; ++s) copy_w();
+  }
+  // Fills what was read at the last step.
+  MUCC_DEVICE void go_on() {
+    if (planes_read && x_chunk < kChunks) {
+      await(to.x_empty(x_ring.place), x_ring.parity ^ 1);
+      copy_x();
+    }
+    if (begun && chunk < kChunks) {
+      await(to.w_empty(w_ring.place), w_ring.parity ^ 1);
+      copy_w();
+    }
+    planes_read = false;
+    begun = true;
+  }
+};
 
 template <class Work>
 struct PlaneSums {
@@ -174,39 +224,82 @@ struct PlaneSums {
       }
   }
 
-  // Adds the products of kSteps times eight channels, of all taps of a class.
+  // Loads the left factor of a step: kSteps times eight channels.
+  template <int kSteps>
+  MUCC_DEVICE static void load(uint32_t (&x)[Of::kBlocks][kSteps][4], float const* planes,
+                               int const (&base)[Of::kBlocks][2]) {
+#pragma unroll
+    for (int m = 0; m < Of::kBlocks; ++m)
+#pragma unroll
+      for (int i = 0; i < kSteps; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          x[m][i][j] = __float_as_uint(planes[base[m][j % 2] + (i * 8 + j / 2 * 4) * At::kPitch]);
+  }
+  // Begins to multiply the weights of a stage.
+  template <int kSteps>
+  MUCC_DEVICE static void multiply(float (&sums)[Of::kBlocks][Of::kN / 2], uint32_t const (&x)[Of::kBlocks][kSteps][4],
+                                   Ring<Of::kStagesW> const& ring, PlaneMemory<Work> const& from) {
+    await(from.w_full(ring.place), ring.parity);
+    uint64_t const w = described(from.w(ring.place), 16);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i)
+#pragma unroll
+      for (int m = 0; m < Of::kBlocks; ++m) Work::multiply(sums[m], x[m][i], w + i * 32 / 16, 1);
+    end_products();
+  }
+  MUCC_DEVICE static void release(Ring<Of::kStagesW>& ring, PlaneMemory<Work> const& from) {
+    wait_products<0>();
+    if (lane() == 0) arrive(from.w_empty(ring.place));
+    ring.advance();
+  }
+
+  // Adds the products of kSteps times eight channels, of `count` taps. The left factor of the next tap is loaded while those of
+  // one are multiplied.
   template <int kSteps>
   MUCC_DEVICE void add(float (&sums)[Of::kBlocks][Of::kN / 2], float const* planes, int const (&base)[Of::kBlocks][2],
-                       Axis const (&axes)[3], Ring<Of::kStagesW>& ring, PlaneMemory<Work> const& from) {
-    int tap[3];
-    for (tap[0] = 0; tap[0] < axes[0].taps; ++tap[0])
-      for (tap[1] = 0; tap[1] < axes[1].taps; ++tap[1])
-        for (tap[2] = 0; tap[2] < axes[2].taps; ++tap[2]) {
-          int offset = 0;
+                       PlaneTap const* taps, int count, Ring<Of::kStagesW>& ring, PlaneMemory<Work> const& from,
+                       PlaneFeed<Work>& feed) {
+    uint32_t x[2][Of::kBlocks][kSteps][4];
+    auto go_on = [&] {
+      if (threadIdx.x == 0) feed.go_on();
+      __syncwarp();
+    };
+    if (count == 0) return;
+    load<kSteps>(x[0], planes + taps[0].x, base);
+    for (int t = 0; t < count; t += 2) {
+      multiply<kSteps>(sums, x[0], ring, from);
+      if (t + 1 < count) load<kSteps>(x[1], planes + taps[t + 1].x, base);
+      go_on();
+      release(ring, from);
+      if (t + 1 < count) {
+        multiply<kSteps>(sums, x[1], ring, from);
+        if (t + 2 < count) load<kSteps>(x[0], planes + taps[t + 2].x, base);
+        go_on();
+        release(ring, from);
+      }
+    }
+  }
+
+  // Adds the products of a stage of x.
+  template <int kSteps>
+  MUCC_DEVICE void add_planes(PlanePart const& at, int const (&base)[Of::kBlocks][2], Ring<Of::kStagesX>& x_ring,
+                              Ring<Of::kStagesW>& w_ring, PlaneMemory<Work> const& from, PlaneFeed<Work>& feed) {
+    int const s = x_ring.place;
+    await(from.x_full(s), x_ring.parity);
+    PlaneTap const* taps = from.taps();
 #pragma unroll
-          for (int a = 0; a < 3; ++a)
-            offset += (axes[a].first_in + tap[a] * axes[a].in_move - At::lowest(a)) * At::pitch(a);
-          uint32_t x[Of::kBlocks][kSteps][4];
-#pragma unroll
-          for (int m = 0; m < Of::kBlocks; ++m)
-#pragma unroll
-            for (int i = 0; i < kSteps; ++i)
-#pragma unroll
-              for (int j = 0; j < 4; ++j)
-                x[m][i][j] = __float_as_uint(planes[base[m][j % 2] + offset + (i * 8 + j / 2 * 4) * At::kPitch]);
-          int const s = ring.place;
-          await(from.w_full(s), ring.parity);
-          uint64_t const w = described(from.w(s), 16);
-          begin_products();
-#pragma unroll
-          for (int i = 0; i < kSteps; ++i)
-#pragma unroll
-            for (int m = 0; m < Of::kBlocks; ++m) Work::multiply(sums[m], x[m][i], w + i * 32 / 16, 1);
-          end_products();
-          wait_products<0>();
-          if (lane() == 0) arrive(from.w_empty(s));
-          ring.advance();
-        }
+    for (int r = 0; r < At::kLast; ++r) {
+      Axis axes[3];
+      plane_axes<Work>(at, r, axes);
+      int const count = plane_taps(axes);
+      add<kSteps>(of[r], from.planes(s), base, taps, count, w_ring, from, feed);
+      taps += count;
+    }
+    if (lane() == 0) arrive(from.x_empty(s));
+    feed.planes_read = true;
+    x_ring.advance();
   }
 
   // Writes the sums to the tile in shared memory, channels or positions next to each other.
@@ -250,12 +343,15 @@ MUCC_DEVICE void planes(Work const& work, Problem<typename Work::Element> const&
     }
     publish_barriers();
   }
-  __syncthreads();
-  if (threadIdx.x >= Of::kThreads) {
-    if (threadIdx.x == Of::kThreads) copy_planes<Work>(problem, maps, at, memory);
-    __syncwarp();
-    return;
+  int const taps = find_plane_taps<Work>(at, memory.taps());
+  PlaneFeed<Work> feed{problem, maps, at, memory, taps};
+  if (threadIdx.x == 0 && taps > 0) {
+    prefetch(maps.w);
+    feed.begin_x();
   }
+  __syncthreads();
+  if (threadIdx.x == 0 && taps > 0) feed.begin_w();
+  __syncwarp();
   PlaneSums<Work> sums;
   sums.clear();
   sums.hold_all();
@@ -263,20 +359,11 @@ MUCC_DEVICE void planes(Work const& work, Problem<typename Work::Element> const&
   sums.find(base);
   Ring<Of::kStagesX> x_ring;
   Ring<Of::kStagesW> w_ring;
-  auto add = [&](auto steps) {
-    int const s = x_ring.place;
-    await(memory.x_full(s), x_ring.parity);
-#pragma unroll
-    for (int r = 0; r < At::kLast; ++r) {
-      Axis axes[3];
-      plane_axes<Work>(at, r, axes);
-      sums.template add<decltype(steps)::kCount>(sums.of[r], memory.planes(s), base, axes, w_ring, memory);
-    }
-    if (sums.lane() == 0) arrive(memory.x_empty(s));
-    x_ring.advance();
-  };
-  for (int i = 0; i < Work::kChannels / kPlanes; ++i) add(PlaneSteps<kPlanes / 8>{});
-  if constexpr (kTail > 0) add(PlaneSteps<kTail>{});
+  if (taps > 0) {
+    for (int i = 0; i < Work::kChannels / kPlanes; ++i)
+      sums.template add_planes<kPlanes / 8>(at, base, x_ring, w_ring, memory, feed);
+    if constexpr (kTail > 0) sums.template add_planes<kTail>(at, base, x_ring, w_ring, memory, feed);
+  }
   sums.hold_all();
   sync_groups(1);  // all products have read their stages
   sums.spread(memory.tile());
