@@ -13,8 +13,8 @@ from bench.gpu_fuzz.reference import Bounded
 
 torch: Any = ref.torch
 
-CHANNELS = (8, 1, 2, 3, 4, 5, 16, 24, 33, 40, 64)
-PLACES = (8, 1, 2, 3, 5, 7, 13, 16, 20)
+CHANNELS = (8, 1, 2, 3, 4, 5, 16, 24, 32, 33, 40, 64, 72)
+PLACES = (8, 1, 2, 3, 5, 7, 12, 13, 16, 20, 36)
 
 
 def _seen(x: Any, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
@@ -37,7 +37,7 @@ def convolutions(d: Draft) -> None:
     transposed = d.c.chance(1, 3)
     dtype = d.c.pick(FLOATS)
     groups = d.c.pick((1, 1, 1, 2, 3, 16))
-    inputs, outputs = (d.c.pick(CHANNELS if groups == 1 else (1, 1, 4, 8, 3)) for _ in range(2))
+    inputs, outputs = (d.c.pick(CHANNELS if groups == 1 else (1, 1, 4, 8, 3, 32)) for _ in range(2))
     extents = [d.c.pick(PLACES if axes < 3 else PLACES[:6]) for _ in range(axes)]
     sizes = [d.c.pick((3, 1, 2, 4, 5)) for _ in range(axes)]
     strides = [d.c.pick((1, 1, 2, 3)) for _ in range(axes)]
