@@ -30,7 +30,11 @@ class PlanesWork(TilesWork):
 
     @property
     def vector_w(self) -> bool:
-        """Whether the kernels for other calls copy pieces of weights: they are few and small instead."""
+        """Whether kernels for other calls copy pieces of weights: there is a small one instead."""
+        return False
+
+    @property
+    def holds(self) -> bool:
         return False
 
     @property
@@ -70,4 +74,5 @@ class PlanesWork(TilesWork):
             )
             for name, lanes in (("", "1"), ("_vector", "Op::kVector"))
         ]
-        return [*super().entries(entry), *planes]
+        single, *_ = super().entries(entry)
+        return [single, *planes]

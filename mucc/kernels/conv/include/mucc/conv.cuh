@@ -646,9 +646,9 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
     LoadX<Work, kVectorX> x(problem, walk, lines);
     LoadW<Work, kVectorW> w(problem, walk, at.column, at.group);
     auto stage = [&](int step) { return memory + step % Of::kStages * Of::kStage; };
-    // Elements that pass through registers are held while a stage is multiplied, unless the kernel is made for whole
-    // pieces: its sums leave too few registers.
-    static constexpr bool kHeld = kVectorX || !Work::kVectorX;
+    // Elements that pass through registers are held while a stage is multiplied, unless the kernel is made for other calls:
+    // its sums leave too few registers, or it is to be small.
+    static constexpr bool kHeld = kVectorX || Work::kHolds;
     auto begin = [&](int step) {
       if constexpr (kHeld) x.begin(stage(step));
       if constexpr (kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);

@@ -224,16 +224,16 @@ int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> cons
 }
 
 // Launches a block for each tile of each group, and each class of outputs along the first two axes, where the copy engine takes
-// the operands. `codes` has the kernels of `launch_tiles`, and two that store single elements and vectors.
+// the operands. `codes` has a kernel of `launch_tiles` of single elements, and two that store elements and vectors.
 template <class Op>
 int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                   Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using Of = typename Op::Planes;
-  constexpr int kOthers = 2;
-  static_assert(!Op::kVectorX && !Op::kVectorW, "as many kernels of `launch_tiles`");
+  constexpr int kOthers = 1;
+  static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has one kernel");
   if (check<W>(c, stage, problem)) return 1;
-  if (!planes_fit(problem) || !w_maps<W>(problem)) return launch_tiles(c, stage, codes, op, extents, vector, problem);
+  if (!planes_fit(problem) || !w_maps<W>(problem)) return launch_tiles(c, stage, codes, op, extents, false, problem);
   PlaneMaps maps{};
   if (map_planes<Op>(c, maps.x, problem) || map_weights<Op, Of::kN>(c, maps.w, problem)) return 1;
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
