@@ -88,6 +88,7 @@ inline int rounds[kMost];
 
 // The blocks of a launch run together, or one by one: the threads of each follow those of the one before.
 constexpr int kTogether = 8;
+inline int cluster_threads = 0;
 inline int present = 0, block = 0;                 // threads of a block, the block that goes on
 inline int arrived[kTogether], barriers[kTogether];  // threads at its barrier, barriers so far
 inline unsigned first_block = 0;
@@ -123,7 +124,7 @@ inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp 
 inline int named[kTogether][16], named_times[kTogether][16];  // threads at the barriers that have numbers
 inline void run_blocks(int threads_of_each, int blocks) {
   int const count = threads_of_each * blocks;
-  present = threads_of_each, first_block = blockIdx.x;
+  present = threads_of_each, first_block = blockIdx.x, cluster_threads = count;
   std::memset(arrived, 0, sizeof(arrived));
   std::memset(gathered, 0, sizeof(gathered));
   std::memset(named, 0, sizeof(named));
@@ -313,6 +314,20 @@ inline void expect(uint32_t at, int bytes) {
 }
 inline void await(uint32_t at, int parity) {
   while ((barriers_at[block].at(at).phase & 1) == parity) pause();
+}
+
+// The blocks of a cluster, which run together.
+inline int cluster_arrived, cluster_times;
+inline void sync_cluster() {
+  int const before = cluster_times;
+  if (++cluster_arrived == cluster_threads) cluster_arrived = 0, ++cluster_times;
+  do pause();
+  while (cluster_times == before);
+}
+inline float shared_of(uint32_t at) {
+  float x;
+  std::memcpy(&x, dynamic[at >> 24] + (at & 0xffffff), 4);
+  return x;
 }
 
 // bar.sync and bar.arrive of 256 threads.
@@ -539,7 +554,7 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
-  unsigned const together = g.together ? g.grid[0] : 1;
+  unsigned const together = g.together ? g.grid[0] : g.cluster[0] ? g.cluster[0] : 1;
   if (together > on_host::kTogether || together * g.block > on_host::kMost)
     return fail("MU9001", "%u blocks cannot run together", together);
   for (unsigned y = 0; y < g.grid[1]; ++y)

@@ -104,6 +104,25 @@ MUCC_DEVICE void leave_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+// All threads of all blocks of a cluster meet, and see what the others wrote to shared memory.
+MUCC_DEVICE void sync_cluster() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+// The address in the cluster of what lies at `at` in the shared memory of a block, and a number there.
+MUCC_DEVICE uint32_t shared_of(uint32_t at, int block) {
+  uint32_t found;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(found) : "r"(at), "r"(block));
+  return found;
+}
+MUCC_DEVICE float load_shared_of(uint32_t at) {
+  float x;
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
+}
+
 // ---- products -----------------------------------------------------------------------------------------------
 
 MUCC_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -90,9 +90,10 @@ struct TileShape {
 };
 
 // The same of kernels that multiply by wgmma: `kGroups` warpgroups of four warps have an equal part of the rows each, and one
-// more warp copies.
-template <int kM_, int kN_, int kStages_, int kResident_, bool kAlongChannels_>
+// more warp copies. The blocks of a cluster have kShares parts of K.
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
 struct WideShape {
+  static constexpr int kShares = kShares_;
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_;
   static constexpr bool kAlongChannels = kAlongChannels_;
   static constexpr int kGroups = 2, kThreads = 128 * kGroups, kAllThreads = kThreads + 32;

@@ -183,12 +183,13 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
   problem.row_tiles = blocks_of(rows, Of::kM);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
-  int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses;
+  int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses * Of::kShares;
   if (blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && stores_vectors<Op>(problem, Op::kVector);
   void* parameters[] = {&op, &problem, &maps};
   Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
+  if (Of::kShares > 1) geometry.cluster[0] = Of::kShares, geometry.cluster[1] = geometry.cluster[2] = 1;
   geometry.shared = unsigned(Of::kShared);
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }
