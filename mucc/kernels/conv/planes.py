@@ -1,4 +1,4 @@
-"""Tiles of convolutions that warpgroups multiply from planes of x: which there are, and which is the best one."""
+"""Tiles of convolutions that warpgroups multiply from planes of x, and which is the best one."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PlaneTile(NamedTuple):
 
 
 def _box(needed: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Return the least box that has the elements needed, and whose channels are 8 or 24 banks apart modulo 32."""
+    """Return the least box that has the elements needed, with channels 8 or 24 banks apart modulo 32."""
     found = [
         (needed[0] + d, needed[1] + h, math.ceil(needed[2] / 4) * 4 + w)
         for d, h, w in itertools.product((0, 1), (0, 1), (0, 4, 8, 12))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
@@ -192,10 +192,15 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth)
 
 
+def fastest(ways: Sequence[Way], layer: Layer, facts: Facts) -> tuple[Way, float]:
+    """Return the legal strategy that should be fastest, of equal ones the first, and its time."""
+    times = [(way, seconds(way, layer, facts)) for way in ways if way.refused(layer, facts) is None]
+    return min(times, key=lambda one: one[1])
+
+
 def choose(layer: Layer, facts: Facts) -> Strategy:
-    """Return the legal strategy that should be fastest, of equal ones the first."""
-    legal = [way for way in WAYS if way.refused(layer, facts) is None]
-    return min(legal, key=lambda way: seconds(way, layer, facts)).strategy
+    """Return the legal strategy that should be fastest."""
+    return fastest(WAYS, layer, facts)[0].strategy
 
 
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:
