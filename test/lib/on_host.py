@@ -124,7 +124,7 @@ _ON_HOST = (
     (
         "warpgroup.cuh",
         r'asm volatile\("ld\.shared::cluster[^;]*;[^;]*;',
-        "x = on_host::shared_of(at);",
+        "for (int i = 0; i < kCount; ++i) x[i] = on_host::shared_of(at + 4 * i);",
     ),
     ("warpgroup.cuh", r'asm volatile\("prefetch[^;]*;[^;]*;', ""),
     ("warpgroup.cuh", r'asm volatile\("(setmaxnreg|wgmma\.fence|wgmma\.commit)[^;]*;[^;]*;', ""),

@@ -10,13 +10,13 @@ from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.tiles import STAGE_ROW
 from mucc.target.facts import Facts
 
-SHARES = (1, 2, 4, 8)
-"""Blocks of a cluster: all Hopper cards run up to eight."""
+SHARES = (1, 2, 4)
+"""Blocks of a cluster, of which all Hopper cards run up to eight."""
 
-MEETING = 1500
+MEETING = 6000
 """Cycles in which blocks of a cluster meet and read the first sums of each other."""
 
-SHARED_BYTES = 24
+SHARED_BYTES = 10
 """Bytes that a multiprocessor reads in a cycle of the shared memory of others."""
 
 GROUPS = 2

@@ -117,10 +117,17 @@ MUCC_DEVICE uint32_t shared_of(uint32_t at, int block) {
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(found) : "r"(at), "r"(block));
   return found;
 }
-MUCC_DEVICE float load_shared_of(uint32_t at) {
-  float x;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
-  return x;
+template <int kCount>
+MUCC_DEVICE void load_shared_of(float (&x)[kCount], uint32_t at) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4, "whole vectors");
+  if constexpr (kCount == 4)
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(at));
+  else if constexpr (kCount == 2)
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(at));
+  else
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x[0]) : "r"(at));
 }
 
 // ---- products -----------------------------------------------------------------------------------------------

@@ -42,9 +42,7 @@ def test_merged_groups_have_the_same_results(
 
 
 def test_groups_are_merged_to_whole_rows_where_that_is_faster() -> None:
-    resnext = Layer(
-        32 * 784, 8, 8, 32, 9, "bf16", 2, True, 26_000_000, places=(28, 28), channels_known=True
-    )
+    resnext = Layer(32 * 784, 8, 8, 32, 9, "bf16", 2, True, 26_000_000, places=(28, 28), channels_known=True)
     assert merged_groups(resnext, FACTS) == 8
     assert merged_groups(resnext._replace(channels=1, outputs=1), FACTS) == 1
     assert merged_groups(resnext._replace(groups=4), FACTS) == 1

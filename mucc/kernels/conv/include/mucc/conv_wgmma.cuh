@@ -58,9 +58,7 @@ struct SharedSums {
   template <int kCount>
   MUCC_DEVICE Pack<float, kCount> read_from(int share, int at) const {
     Pack<float, kCount> part;
-    uint32_t const from = shared_of(tile + 4 * at, share);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) part.of[i] = load_shared_of(from + 4 * i);
+    load_shared_of(part.of, shared_of(tile + 4 * at, share));
     return part;
   }
 };
