@@ -87,19 +87,24 @@ MUCC_DEVICE void plane_axes(PlanePart const& at, int r, Axis (&axes)[3]) {
   axes[2] = axis<W>(2, r, 0);
 }
 
-// Taps of a class of a block.
-MUCC_DEVICE int plane_taps(Axis const (&axes)[3]) { return axes[0].taps * axes[1].taps * axes[2].taps; }
-
-// Fills in the taps of all classes of a block, one class behind the other; how many there are.
+// The taps of each class of a block along the last axis.
 template <class Work>
-MUCC_DEVICE int find_plane_taps(PlanePart const& at, PlaneTap* to) {
+struct PlaneCounts {
   using At = PlaneShape<typename Work::Windows, typename Work::Planes>;
-  int begin = 0;
+  int of[At::kLast];
+  int total = 0;
+};
+
+// Fills in the taps of all classes of a block, one class behind the other.
+template <class Work>
+MUCC_DEVICE PlaneCounts<Work> find_plane_taps(PlanePart const& at, PlaneTap* to) {
+  using At = PlaneShape<typename Work::Windows, typename Work::Planes>;
+  PlaneCounts<Work> counts;
 #pragma unroll
   for (int r = 0; r < At::kLast; ++r) {
     Axis axes[3];
     plane_axes<Work>(at, r, axes);
-    int const count = plane_taps(axes);
+    int const count = axes[0].taps * axes[1].taps * axes[2].taps;
     for (int k = int(threadIdx.x); k < count; k += Work::Planes::kThreads) {
       PlaneTap tap{0, 0};
       int rest = k;
@@ -110,11 +115,12 @@ MUCC_DEVICE int find_plane_taps(PlanePart const& at, PlaneTap* to) {
         tap.x += (axes[a].first_in + i * axes[a].in_move - At::lowest(a)) * At::pitch(a);
         tap.w |= (axes[a].first_tap + i * axes[a].tap_step) << (2 - a) * kTapBits;
       }
-      to[begin + k] = tap;
+      to[counts.total + k] = tap;
     }
-    begin += count;
+    counts.of[r] = count;
+    counts.total += count;
   }
-  return begin;
+  return counts;
 }
 
 // Has the copy engine fill stages of x and of weights in the order in which they are multiplied, as one thread that multiplies,
@@ -284,18 +290,15 @@ struct PlaneSums {
 
   // Adds the products of a stage of x.
   template <int kSteps>
-  MUCC_DEVICE void add_planes(PlanePart const& at, int const (&base)[Of::kBlocks][2], Ring<Of::kStagesX>& x_ring,
+  MUCC_DEVICE void add_planes(PlaneCounts<Work> const& counts, int const (&base)[Of::kBlocks][2], Ring<Of::kStagesX>& x_ring,
                               Ring<Of::kStagesW>& w_ring, PlaneMemory<Work> const& from, PlaneFeed<Work>& feed) {
     int const s = x_ring.place;
     await(from.x_full(s), x_ring.parity);
     PlaneTap const* taps = from.taps();
 #pragma unroll
     for (int r = 0; r < At::kLast; ++r) {
-      Axis axes[3];
-      plane_axes<Work>(at, r, axes);
-      int const count = plane_taps(axes);
-      add<kSteps>(of[r], from.planes(s), base, taps, count, w_ring, from, feed);
-      taps += count;
+      add<kSteps>(of[r], from.planes(s), base, taps, counts.of[r], w_ring, from, feed);
+      taps += counts.of[r];
     }
     if (lane() == 0) arrive(from.x_empty(s));
     feed.planes_read = true;
@@ -343,14 +346,14 @@ MUCC_DEVICE void planes(Work const& work, Problem<typename Work::Element> const&
     }
     publish_barriers();
   }
-  int const taps = find_plane_taps<Work>(at, memory.taps());
-  PlaneFeed<Work> feed{problem, maps, at, memory, taps};
-  if (threadIdx.x == 0 && taps > 0) {
+  PlaneCounts<Work> const counts = find_plane_taps<Work>(at, memory.taps());
+  PlaneFeed<Work> feed{problem, maps, at, memory, counts.total};
+  if (threadIdx.x == 0 && counts.total > 0) {
     prefetch(maps.w);
     feed.begin_x();
   }
   __syncthreads();
-  if (threadIdx.x == 0 && taps > 0) feed.begin_w();
+  if (threadIdx.x == 0 && counts.total > 0) feed.begin_w();
   __syncwarp();
   PlaneSums<Work> sums;
   sums.clear();
@@ -359,10 +362,10 @@ MUCC_DEVICE void planes(Work const& work, Problem<typename Work::Element> const&
   sums.find(base);
   Ring<Of::kStagesX> x_ring;
   Ring<Of::kStagesW> w_ring;
-  if (taps > 0) {
+  if (counts.total > 0) {
     for (int i = 0; i < Work::kChannels / kPlanes; ++i)
-      sums.template add_planes<kPlanes / 8>(at, base, x_ring, w_ring, memory, feed);
-    if constexpr (kTail > 0) sums.template add_planes<kTail>(at, base, x_ring, w_ring, memory, feed);
+      sums.template add_planes<kPlanes / 8>(counts, base, x_ring, w_ring, memory, feed);
+    if constexpr (kTail > 0) sums.template add_planes<kTail>(counts, base, x_ring, w_ring, memory, feed);
   }
   sums.hold_all();
   sync_groups(1);  // all products have read their stages
