@@ -86,7 +86,8 @@ def _gradient_of_weights(
     """Convolve what windows see with what is made of it, over the batch: `[O, C/groups, window]`.
 
     Channels are the batch, and the batch channels. The batch is divided into shares, which are groups of this
-    convolution, so that there is work for all multiprocessors; their sums are added at the end, always in the same order.
+    convolution, so that there is work for all multiprocessors; their sums are added at the end, always in the
+    same order.
     """
     groups, rank = geometry.groups, len(window)
     batch, all_channels, *extents = map(fixed, dims_of(seen))
