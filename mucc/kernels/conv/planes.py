@@ -111,6 +111,7 @@ def _tile(
     rows, last = math.prod(places), len(reaches[2].taps)
     holds = rows * columns * last // (128 * GROUPS) + HELD * rows // (64 * GROUPS)
     needed = tuple((p - 1) * r.step + r.highest - r.lowest + 1 for p, r in zip(places, reaches, strict=True))
+    needed = (*needed[:2], needed[2] + reaches[2].lowest % 4)  # boxes begin at 16 bytes
     if (box := _box(needed)) is None:
         return None
     deep = min(DEPTH, _up(layer.channels, INSTRUCTION))

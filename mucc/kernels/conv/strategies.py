@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.patches import best_patch, patch_cycles, reaches_of
+from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.planes import best_plane, plane_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
@@ -130,8 +130,6 @@ class Planes(Way):
             return "the channels of a group are no multiple of 16 bytes"
         if layer.groups > 1 and layer.channels % (STAGE_ROW // layer.element_bytes):
             return f"the channels of a group are no multiple of {STAGE_ROW} bytes"
-        if any(reach.lowest < 0 for reach in reaches_of(layer)):
-            return "windows begin before x, where a GPU refuses to copy"
         if best_plane(layer, facts) is None:
             return "no tile of outputs fits"
         return Tiles().refused(layer, facts)

@@ -211,7 +211,9 @@ template <class W, class Of>
 struct PlaneShape {
   using Reach = PatchReach<W, Of>;
   static constexpr int kLast = Reach::kLast;
-  MUCC_BOTH static constexpr int lowest(int a) { return Reach::lowest(a); }
+  // Where boxes begin: along the last axis at 16 bytes, since the GPU takes other starts of a box for an illegal instruction.
+  static constexpr int kShift = (Reach::lowest(2) % 4 + 4) % 4;
+  MUCC_BOTH static constexpr int lowest(int a) { return Reach::lowest(a) - (a == 2 ? kShift : 0); }
   MUCC_BOTH static constexpr int step(int a) { return Reach::step(a); }
   MUCC_BOTH static constexpr int pitch(int a) { return a == 2 ? 1 : a == 1 ? Of::kBoxW : Of::kBoxW * Of::kBoxH; }
   static constexpr int kPitch = Of::kBoxW * Of::kBoxH * Of::kBoxD;  // of a channel
@@ -225,7 +227,7 @@ struct PlaneShape {
   static constexpr int kAlignment = 1024;  // of stages of weights, as the swizzle counts rows
   static constexpr int kBarriers = 16 * (Of::kStagesX + Of::kStagesW);
   static constexpr int kShared = kAlignment + kTiles + kBarriers + 8 * W::kTaps;
-  static_assert(Reach::extent(0) <= Of::kBoxD && Reach::extent(1) <= Of::kBoxH && Reach::extent(2) <= Of::kBoxW,
+  static_assert(Reach::extent(0) <= Of::kBoxD && Reach::extent(1) <= Of::kBoxH && Reach::extent(2) + kShift <= Of::kBoxW,
                 "all that the tile reads");
 };
 

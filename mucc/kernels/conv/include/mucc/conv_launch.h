@@ -200,7 +200,8 @@ bool planes_fit(Problem<T> const& p) {
   T const* data = p.x;
   for (int a = 0; a < 3; ++a) data += p.low[a] * p.x_at[a];
   auto maps = [](int64_t extent, int64_t stride) { return extent == 1 || (stride > 0 && stride * sizeof(T) % 16 == 0); };
-  bool fits = reinterpret_cast<uintptr_t>(data) % 16 == 0 && (p.count[2] == 1 || p.x_at[2] == 1) && p.count[2] > 0;
+  bool fits = reinterpret_cast<uintptr_t>(data) % 16 == 0 && (p.count[2] == 1 || p.x_at[2] == 1) && p.count[2] > 0 &&
+              p.low[2] % 4 == 0;
   for (int a = 0; a < 2; ++a) fits = fits && p.count[a] > 0 && maps(p.count[a], p.x_at[a]);
   return fits && maps(p.batch, p.x_batch) && maps(p.channels * p.groups, p.x_channel);
 }
