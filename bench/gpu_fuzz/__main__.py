@@ -130,6 +130,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run"), default="run")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--again", action="store_true", help="try first what the file's findings are")
+    parser.add_argument("--vary", action="store_true", help="convolutions by any legal strategy")
     parser.add_argument("--reduce", type=float, default=0, metavar="SECONDS", help="shrink what was found")
     parser.add_argument("--replay", metavar="NUMBERS", help="try the program of these choices")
     parser.add_argument("-o", "--output", default=kept, help=f"file of outcomes (default: {kept})")
@@ -162,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return replay(args)
     began = time.monotonic()
     path = Path(args.output)
-    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs))
+    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs, args.vary))
     run = Run(args, path)
     try:
         crew.run(run.task, run.take, began + args.seconds)

@@ -13,8 +13,9 @@ from bench.gpu_fuzz.reference import Bounded
 
 torch: Any = ref.torch
 
-CHANNELS = (8, 1, 2, 3, 4, 5, 16, 24, 33, 40, 64)
-PLACES = (8, 1, 2, 3, 5, 7, 13, 16, 20)
+CHANNELS = (8, 1, 2, 3, 4, 5, 16, 24, 32, 33, 40, 64, 72)
+WHOLE, LINES = (32, 8, 16, 24, 40, 64, 72, 128), (16, 8, 12, 20, 36, 4)
+PLACES = (8, 1, 2, 3, 5, 7, 12, 13, 16, 20, 36)
 
 
 def _seen(x: Any, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
@@ -36,9 +37,14 @@ def convolutions(d: Draft) -> None:
     axes = d.c.pick((2, 2, 1, 3))
     transposed = d.c.chance(1, 3)
     dtype = d.c.pick(FLOATS)
-    groups = d.c.pick((1, 1, 1, 2, 3, 16))
-    inputs, outputs = (d.c.pick(CHANNELS if groups == 1 else (1, 1, 4, 8, 3)) for _ in range(2))
+    whole = d.c.chance(1, 2)  # what warpgroups take: rows and channels of 16 bytes
+    planes = whole and d.c.chance(1, 2)
+    dtype = "f32" if planes else dtype
+    groups = d.c.pick((1, 1, 1, 2, 3, 16)) if not whole else d.c.pick((1, 1, 2, 4))
+    inputs, outputs = (d.c.pick(CHANNELS if groups == 1 else (1, 1, 4, 8, 3, 32)) for _ in range(2))
     extents = [d.c.pick(PLACES if axes < 3 else PLACES[:6]) for _ in range(axes)]
+    if whole:
+        inputs, extents[-1] = d.c.pick(WHOLE if groups == 1 else (8, 32, 64)), d.c.pick(LINES)
     sizes = [d.c.pick((3, 1, 2, 4, 5)) for _ in range(axes)]
     strides = [d.c.pick((1, 1, 2, 3)) for _ in range(axes)]
     dilations = [d.c.pick((1, 1, 1, 2, 3)) for _ in range(axes)]
@@ -54,17 +60,20 @@ def convolutions(d: Draft) -> None:
     else:
         more = [0] * axes
         extents = [max(e, r - 2 * p) for e, r, p in zip(extents, reaches, pads, strict=True)]
+        extents[-1] += -extents[-1] % 4 if whole else 0
         places = [
             (e + 2 * p - r) // s + 1 for e, s, p, r in zip(extents, strides, pads, reaches, strict=True)
         ]
     batch = d.dim("N", FEW)
     weights = (groups * inputs, outputs) if transposed else (groups * outputs, inputs)
-    last = [d.c.chance(1, 2) for _ in range(3)]
+    last = [d.c.chance(1, 2) and not (planes and i == 0) for i in range(3)]
     order = (0, axes + 1, *range(1, axes + 1))
 
     def operand(stem: str, lead: tuple[Any, Any], inner: Sequence[int], is_last: bool, count: int) -> Expr:
         dims = (lead[0], *inner, lead[1]) if is_last else (*lead, *inner)
-        x = d.tensor(dims, dtype, stem=stem, scale=root(count))
+        x = d.tensor(
+            dims, dtype, stem=stem, scale=root(count), layout="row" if planes and stem == "x" else None
+        )
         if not is_last:
             return x
         moved = (lead[0], lead[1], *inner)
@@ -79,7 +88,9 @@ def convolutions(d: Draft) -> None:
     x = operand("x", (batch, groups * inputs), extents, last[0], 1)
     w = operand("w", weights, sizes, last[1], count)
     suffix, way = "", "16"
-    if dtype == "f32":
+    if planes:
+        way = "tf32"
+    elif dtype == "f32":
         suffix, way = d.c.pick((("", "tf32"), (", compute=f32", "f32"), (", compute=tf32x3", "tf32x3")))
 
     def matrices(x: Any, w: Any) -> tuple[Any, Any]:

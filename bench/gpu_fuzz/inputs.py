@@ -30,6 +30,9 @@ FACTORS, OFFSETS = (1.0, 1.0, 3.0, 0.01, -1.0), (0.0, 0.0, 0.0, 1e4)
 SHIFTED = ("norms", "pools", "reductions", "rows")
 """Forms whose inputs have other scales and offsets: a variance and a softmax must not cancel."""
 
+SCALED = ("convolutions",)
+"""Forms whose inputs have other scales."""
+
 
 def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
     """Sizes of open dims that keep all promises; None where there seem to be none."""
@@ -68,6 +71,8 @@ def draw(
         shift = (1.0, 0.0)
         if program.form in SHIFTED and param.kind == "normal":
             shift = rng.choice(FACTORS), rng.choice(OFFSETS) if arg.dtype == "f32" else 0.0
+        elif program.form in SCALED and param.kind == "normal":
+            shift = rng.choice(FACTORS), 0.0
         argument, held = _tensor(arg, param, env, dims, rng, generator, device, shift)
         arguments.append(argument)
         values[arg.name] = exact(held)

@@ -16,6 +16,7 @@ from typing import Any
 
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.trying import Outcome, Stage, attempt, settle
+from bench.gpu_fuzz.varying import vary_strategies
 
 PATIENCE = 420.0
 """Seconds after which a program counts as hanging."""
@@ -37,9 +38,11 @@ Trial = Callable[[Task], Outcome]
 """What a worker does with a task: a function of a module, or a `partial` of one, since it is sent there."""
 
 
-def try_on(stage: Stage, runs: int, task: Task) -> Outcome:
-    """Try a program on one core."""
+def try_on(stage: Stage, runs: int, vary: bool, task: Task) -> Outcome:
+    """Try a program on one core; with `vary` convolutions are computed by any legal strategy."""
     settle()
+    if vary:
+        vary_strategies()
     return attempt(task.choices, stage, runs, cores=1)
 
 

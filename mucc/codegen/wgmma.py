@@ -13,11 +13,11 @@ def wgmma(
 
     Rows have `DEPTH` elements. The left operand is in registers, or in shared memory as is the right one,
     whose columns are contiguous where it is `turned`, as are those of the left one where it is `left_turned`:
-    operands of 16 bits only, as are those in registers.
+    operands of 16 bits only.
     With `keeps` of 0 the sum is overwritten.
     """
     depth = DEPTH[dtype]
-    assert depth == 16 or not (from_registers or turned or left_turned), dtype
+    assert depth == 16 or not (turned or left_turned), dtype
     count = columns // 2
     left = "uint32_t const (&a)[4]" if from_registers else "uint64_t a"
     registers = ", ".join(f"%{i}" for i in range(count))

@@ -88,6 +88,7 @@ inline int rounds[kMost];
 
 // The blocks of a launch run together, or one by one: the threads of each follow those of the one before.
 constexpr int kTogether = 8;
+inline int cluster_threads = 0;
 inline int present = 0, block = 0;                 // threads of a block, the block that goes on
 inline int arrived[kTogether], barriers[kTogether];  // threads at its barrier, barriers so far
 inline unsigned first_block = 0;
@@ -123,7 +124,7 @@ inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp 
 inline int named[kTogether][16], named_times[kTogether][16];  // threads at the barriers that have numbers
 inline void run_blocks(int threads_of_each, int blocks) {
   int const count = threads_of_each * blocks;
-  present = threads_of_each, first_block = blockIdx.x;
+  present = threads_of_each, first_block = blockIdx.x, cluster_threads = count;
   std::memset(arrived, 0, sizeof(arrived));
   std::memset(gathered, 0, sizeof(gathered));
   std::memset(named, 0, sizeof(named));
@@ -315,6 +316,20 @@ inline void await(uint32_t at, int parity) {
   while ((barriers_at[block].at(at).phase & 1) == parity) pause();
 }
 
+// The blocks of a cluster, which run together.
+inline int cluster_arrived, cluster_times;
+inline void sync_cluster() {
+  int const before = cluster_times;
+  if (++cluster_arrived == cluster_threads) cluster_arrived = 0, ++cluster_times;
+  do pause();
+  while (cluster_times == before);
+}
+inline float shared_of(uint32_t at) {
+  float x;
+  std::memcpy(&x, dynamic[at >> 24] + (at & 0xffffff), 4);
+  return x;
+}
+
 // bar.sync and bar.arrive of 256 threads.
 inline int named_arrive(int id) {
   int const before = named_times[block][id];
@@ -328,14 +343,16 @@ inline void named_sync(int id) {
 
 __attribute__((optimize("O2"))) inline uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
 
-// A tensor map; `box` are its first two axes, and axes beyond `rank` have one element. Of positions it has the corners and
-// steps, too.
+// A tensor map; axes beyond `rank` have one element. Of positions it has the corners and steps, too, and only two axes of
+// `box`.
 struct Map {
   char const* data;
-  int32_t rank, size;
-  int64_t extents[5], strides[5];
-  int32_t box[2];
+  int8_t rank, size, swizzles;
+  uint8_t box_less_one[5];
+  uint32_t extents[5];
+  int64_t strides[5];
   int16_t lower[3], upper[3], steps[3];
+  int box(int a) const { return box_less_one[a] + 1; }
 };
 inline void copy_element(Map const& map, char* to, char const* from, bool inside) {
   std::memset(to, 0, size_t(map.size));
@@ -354,14 +371,23 @@ inline void copied(uint32_t barrier, int bytes) {
 }
 inline void copy_tile(uint32_t to, void const* given, uint32_t barrier, int element, int row, int const* leading) {
   Map const& map = *static_cast<Map const*>(given);
-  char const* from = map.data;
-  for (int a = 2; a < map.rank; ++a) from += leading[a - 2] * map.strides[a] * map.size;
-  for (int64_t r = 0; r < map.box[1]; ++r)
-    for (int64_t e = 0; e < map.box[0]; ++e)
-      copy_element(map, dynamic[block] + swizzled(uint32_t(to + r * 128 + map.size * e)),
-                   from + map.size * ((row + r) * map.strides[1] + element + e),
-                   element + e < map.extents[0] && row + r < map.extents[1]);
-  copied(barrier, map.box[0] * map.box[1] * map.size);
+  int const first[5] = {element, row, leading[0], leading[1], leading[2]};
+  if (element * map.size % 16) std::abort();  // an H100 takes it for an illegal instruction
+  int total = 1;
+  for (int a = 0; a < map.rank; ++a) total *= map.box(a);
+  for (int i = 0; i < total; ++i) {
+    bool inside = true;
+    char const* from = map.data;
+    for (int a = 0, rest = i; a < map.rank; rest /= map.box(a), ++a) {
+      int64_t const at = first[a] + rest % map.box(a);
+      inside = inside && at >= 0 && at < int64_t(map.extents[a]);
+      from += map.size * at * map.strides[a];
+    }
+    uint32_t const place = map.swizzles ? swizzled(uint32_t(to + i / map.box(0) * 128 + map.size * (i % map.box(0))))
+                                        : uint32_t(to + map.size * i);
+    copy_element(map, dynamic[block] + place, from, inside);
+  }
+  copied(barrier, total * map.size);
 }
 inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int channel, int const* first, int batch,
                            uint16_t const* tap) {
@@ -372,28 +398,28 @@ inline void copy_positions(uint32_t to, void const* given, uint32_t barrier, int
     at[a] = first[a];
     // It has to be one of the positions, and the tap a number of so many bits.
     if (at[a] < map.lower[a] || (at[a] - map.lower[a]) % map.steps[a] || tap[a] >> 16 / axes) std::abort();
-    if (at[a] > map.extents[1 + a] - 1 + map.upper[a]) std::abort();
+    if (at[a] > int64_t(map.extents[1 + a]) - 1 + map.upper[a]) std::abort();
   }
-  for (int r = 0; r < map.box[1]; ++r) {
-    bool inside = batch < map.extents[1 + axes];
+  for (int r = 0; r < map.box(1); ++r) {
+    bool inside = batch < int64_t(map.extents[1 + axes]);
     int64_t offset = batch * map.strides[1 + axes];
     for (int a = 0; a < axes; ++a) {
       int const index = at[a] + tap[a];
-      inside = inside && index >= 0 && index < map.extents[1 + a];
+      inside = inside && index >= 0 && index < int64_t(map.extents[1 + a]);
       offset += index * map.strides[1 + a];
     }
-    for (int e = 0; e < map.box[0]; ++e)
+    for (int e = 0; e < map.box(0); ++e)
       copy_element(map, dynamic[block] + swizzled(uint32_t(to + r * 128 + map.size * e)),
-                   map.data + map.size * (offset + channel + e), inside && channel + e < map.extents[0]);
+                   map.data + map.size * (offset + channel + e), inside && channel + e < int64_t(map.extents[0]));
     int a = 0;
     for (; a < axes; ++a) {
       at[a] += map.steps[a];
-      if (at[a] <= map.extents[1 + a] - 1 + map.upper[a]) break;
+      if (at[a] <= int64_t(map.extents[1 + a]) - 1 + map.upper[a]) break;
       at[a] = map.lower[a];
     }
     if (a == axes) ++batch;
   }
-  copied(barrier, map.box[0] * map.box[1] * map.size);
+  copied(barrier, map.box(0) * map.box(1) * map.size);
 }
 
 // Element (row, k) of an operand of wgmma that a descriptor names.
@@ -449,14 +475,31 @@ __attribute__((optimize("O2"))) inline float number_at(uint64_t d, int row, int 
   std::memcpy(&x, dynamic[block] + swizzled(start + row / 8 * step + row % 8 * 128 + k * 4), 4);
   return x;
 }
-template <int kCount>
-__attribute__((optimize("O2"))) void wgmma_tf32(float (&sum)[kCount], uint64_t a, uint64_t b, int keeps) {
+template <int kCount, class Left>
+__attribute__((optimize("O2"))) void add_tf32(float (&sum)[kCount], Left left, uint64_t b, int keeps) {
   int const thread = int(threadIdx.x) % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  float a[2][8];
+  for (int k = 0; k < 8; ++k)
+    for (int h = 0; h < 2; ++h) a[h][k] = left(row + 8 * h, k);
   for (int i = 0; i < kCount; ++i) {
     if (!keeps) sum[i] = 0;
-    for (int k = 0; k < 8; ++k)
-      sum[i] += number_at(a, row + i / 2 % 2 * 8, k) * number_at(b, i / 4 * 8 + column + i % 2, k);
+    for (int k = 0; k < 8; ++k) sum[i] += a[i / 2 % 2][k] * number_at(b, i / 4 * 8 + column + i % 2, k);
   }
+}
+template <int kCount>
+void wgmma_tf32(float (&sum)[kCount], uint64_t a, uint64_t b, int keeps) {
+  add_tf32(sum, [a](int row, int k) { return number_at(a, row, k); }, b, keeps);
+}
+template <int kCount>
+void wgmma_tf32(float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps) {
+  int const self = on_host::self(), lane = self % 32;
+  std::memcpy(words[0][self], a, sizeof(a));
+  align();
+  auto left = [&](int row, int k) {
+    return __uint_as_float(words[0][self - lane + row % 8 * 4 + k % 4][row % 16 / 8 + k / 4 * 2]);
+  };
+  add_tf32(sum, left, b, keeps);
+  align();
 }
 
 }  // namespace on_host
@@ -464,23 +507,33 @@ __attribute__((optimize("O2"))) void wgmma_tf32(float (&sum)[kCount], uint64_t a
 namespace mucc {
 
 inline int make_map(on_host::Map& map, void const* data, Mapped element, int rank, int64_t const* extents,
-                    int64_t const* strides, int columns, int rows) {
-  map = {static_cast<char const*>(data), rank, element == Mapped::kTf32 ? 4 : 2, {}, {}, {columns, rows}, {}, {}, {}};
+                    int64_t const* strides, int const* box, bool swizzles) {
+  map = {static_cast<char const*>(data), int8_t(rank), int8_t(element == Mapped::kTf32 ? 4 : 2), swizzles, {}, {}, {}, {}, {}, {}};
   for (int a = 0; a < rank; ++a) {
-    map.extents[a] = extents[a], map.strides[a] = strides[a];
+    map.extents[a] = uint32_t(extents[a]), map.strides[a] = strides[a];
     if (extents[a] < 1 || (a > 0 && (strides[a] <= 0 || strides[a] * map.size % 16)))
       return fail("MU9001", "TMA cannot map axis %d", a);
+    if (box[a] < 1 || box[a] > 256) return fail("MU9001", "TMA cannot copy %d elements along axis %d", box[a], a);
+    map.box_less_one[a] = uint8_t(box[a] - 1);
   }
   if (reinterpret_cast<uintptr_t>(data) % 16) return fail("MU9001", "TMA cannot map the address");
-  if (columns * map.size > 128) return fail("MU9001", "TMA cannot swizzle rows of %d elements", columns);
+  if (box[0] * map.size % 16) return fail("MU9001", "TMA cannot copy rows of %d elements", box[0]);
+  if (swizzles && box[0] * map.size > 128) return fail("MU9001", "TMA cannot swizzle rows of %d elements", box[0]);
+  return 0;
+}
+inline int map_boxes(Call const&, void* to, void const* data, Mapped element, int rank, int64_t const* extents,
+                     int64_t const* strides, int const* box) {
+  on_host::Map map;
+  if (make_map(map, data, element, rank, extents, strides, box, false)) return 1;
+  static_assert(sizeof(map) <= 128);
+  std::memcpy(to, &map, sizeof(map));
   return 0;
 }
 inline int map_tiles(Call const&, void* to, void const* data, Mapped element, int rank, int64_t const* extents,
                      int64_t const* strides, int columns, int rows) {
   on_host::Map map;
-  if (make_map(map, data, element, rank, extents, strides, columns, rows)) return 1;
-  if (rows > 256) return fail("MU9001", "TMA cannot copy %d rows", rows);
-  static_assert(sizeof(map) <= 128);
+  int const box[5] = {columns, rows, 1, 1, 1};
+  if (make_map(map, data, element, rank, extents, strides, box, true)) return 1;
   std::memcpy(to, &map, sizeof(map));
   return 0;
 }
@@ -488,7 +541,8 @@ inline int map_positions(Call const&, void* to, void const* data, Mapped element
                          int64_t const* strides, int const* lower, int const* upper, int const* steps, int columns,
                          int rows) {
   on_host::Map map;
-  if (make_map(map, data, element, rank, extents, strides, columns, rows)) return 1;
+  int const box[5] = {columns, rows, 1, 1, 1};
+  if (make_map(map, data, element, rank, extents, strides, box, true)) return 1;
   int const axes = rank - 2, most = 1 << (16 / axes - 1);
   for (int a = 0; a < axes; ++a) {
     map.lower[a] = int16_t(lower[a]), map.upper[a] = int16_t(upper[a]), map.steps[a] = int16_t(steps[a]);
@@ -496,7 +550,6 @@ inline int map_positions(Call const&, void* to, void const* data, Mapped element
     fits = fits && steps[a] >= 1 && steps[a] <= 8 && lower[a] <= extents[1 + a] - 1 + upper[a];
     if (!fits) return fail("MU9001", "TMA cannot walk along axis %d", a);
   }
-  if (rows > 1024) return fail("MU9001", "TMA cannot copy %d positions", rows);
   std::memcpy(to, &map, sizeof(map));
   return 0;
 }
@@ -505,7 +558,7 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
-  unsigned const together = g.together ? g.grid[0] : 1;
+  unsigned const together = g.together ? g.grid[0] : g.cluster[0] ? g.cluster[0] : 1;
   if (together > on_host::kTogether || together * g.block > on_host::kMost)
     return fail("MU9001", "%u blocks cannot run together", together);
   for (unsigned y = 0; y < g.grid[1]; ++y)

@@ -115,6 +115,17 @@ _ON_HOST = (
         r'asm volatile\(\s*"cp\.async\.bulk\.tensor.*?: "memory"\);',
         "on_host::copy_tile(to, &map, barrier, element, row, leading);",
     ),
+    ("warpgroup.cuh", r'asm volatile\(\s*"barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
+    (
+        "warpgroup.cuh",
+        r'asm volatile\("mapa[^;]*;[^;]*;',
+        "found = uint32_t(block) << 24 | at;",
+    ),
+    (
+        "warpgroup.cuh",
+        r'asm volatile\("ld\.shared::cluster[^;]*;[^;]*;',
+        "for (int i = 0; i < kCount; ++i) x[i] = on_host::shared_of(at + 4 * i);",
+    ),
     ("warpgroup.cuh", r'asm volatile\("prefetch[^;]*;[^;]*;', ""),
     ("warpgroup.cuh", r'asm volatile\("(setmaxnreg|wgmma\.fence|wgmma\.commit)[^;]*;[^;]*;', ""),
     ("warpgroup.cuh", r'asm volatile\("(fence\.mbarrier_init|" : "\+f)[^;]*;(" ::: "memory"\);)?', ";"),

@@ -10,12 +10,14 @@ from mucc.kernels.conv.direct_emission import DirectWork
 from mucc.kernels.conv.emission import ConvWork
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches_emission import PatchesWork
+from mucc.kernels.conv.planes_emission import PlanesWork
 from mucc.kernels.conv.tiles_emission import TilesWork
 from mucc.kernels.conv.wide_emission import WideWork
 
 WORK: dict[Strategy, type[ConvWork]] = {
     Strategy.TILES: TilesWork,
     Strategy.WARPGROUPS: WideWork,
+    Strategy.PLANES: PlanesWork,
     Strategy.PATCHES: PatchesWork,
     Strategy.DIRECT: DirectWork,
 }

@@ -46,7 +46,7 @@ class ConvKind(Kind[ConvKernelOp]):
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
         from mucc.kernels.conv.prepare import PrepareConvolutions
 
-        return (PrepareConvolutions(),)
+        return (PrepareConvolutions(target),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution

@@ -54,12 +54,16 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     )
     strategy = choose(layer, get_target(builder.target).facts)
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
-    inner = 1 if by_vectors and not geometry.transposed else 0
+    inner = 1 if (by_vectors or strategy is Strategy.PLANES) and not geometry.transposed else 0
     if by_vectors and _has_vectors(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
     copies = _has_vectors if by_vectors else _has_lone_channels
-    if copies(anchor, geometry) and x.unit_axis == 1 and w.unit_axis != inner:
-        w = _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
+    if strategy is Strategy.PLANES or (copies(anchor, geometry) and x.unit_axis == 1):
+        w = (
+            w
+            if w.unit_axis == inner
+            else _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
+        )
     rank = len(stage.space)
     body = ConvBody(builder, stage)
     body.store_results()

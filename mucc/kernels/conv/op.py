@@ -29,6 +29,8 @@ class Strategy(StrEnum):
     """As a product of matrices, tile by tile."""
     WARPGROUPS = "warpgroups"
     """The same, with tiles that the copy engine loads and warpgroups multiply."""
+    PLANES = "planes"
+    """As a product that warpgroups multiply, of planes of x that the copy engine loads."""
     PATCHES = "patches"
     """As a product whose taps are read from a patch of x in shared memory."""
     DIRECT = "direct"

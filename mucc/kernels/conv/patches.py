@@ -111,11 +111,13 @@ def _up(extent: int, multiple: int) -> int:
     return math.ceil(extent / multiple) * multiple
 
 
-def _widened(numbers: tuple[int, ...]) -> tuple[int, ...]:
+def widened(numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a number for each of the kernels' axes; those that a program lacks are of extent 1."""
     return (1,) * (AXES - len(numbers)) + numbers
 
 
-def _reaches(layer: Layer) -> list[Reach]:
+def reaches_of(layer: Layer) -> list[Reach]:
+    """Return what outputs read along each of the kernels' axes."""
     lacking = [Window(1)] * (AXES - len(layer.windows))
     return [reach(w, layer.transposed) for w in (*lacking, *layer.windows)]
 
@@ -158,7 +160,7 @@ def _warps(rows: int, columns: int) -> int:
     return min(legal, key=lambda n: 4 * (rows * n / count / 16) + 2 * (columns / n / 8))
 
 
-def _shapes(rows: int, axes: int, shortest: int) -> Iterator[tuple[int, int, int]]:
+def box_shapes(rows: int, axes: int, shortest: int) -> Iterator[tuple[int, int, int]]:
     """Yield extents along three axes whose product is `rows`, the last one no less than `shortest`."""
     powers = [2**i for i in range(rows.bit_length())]
     for d, h in itertools.product(powers if axes > 2 else [1], powers if axes > 1 else [1]):
@@ -166,24 +168,29 @@ def _shapes(rows: int, axes: int, shortest: int) -> Iterator[tuple[int, int, int
             yield d, h, rows // (d * h)
 
 
+def shortest_line(layer: Layer, reaches: list[Reach]) -> int:
+    """Return the least extent of tiles along the last axis."""
+    last = math.ceil((layer.places or (1,))[-1] / len(reaches[2].taps))
+    return next((n for n in (8, 16) if last <= n), SHORTEST)
+
+
 def patch_tiles(layer: Layer, facts: Facts, along: bool) -> Iterator[PatchTile]:
     """Yield all tiles for a layer; `along` says that results are adjacent along their channels."""
     if layer.classes > MOST_CLASSES:
         return
-    reaches = _reaches(layer)
-    last = math.ceil((layer.places or (1,))[-1] / len(reaches[2].taps))
-    shortest = next((n for n in (8, 16) if last <= n), SHORTEST)
+    reaches = reaches_of(layer)
+    shortest = shortest_line(layer, reaches)
     wanted = [n for n in COLUMNS if n <= _up(max(1, layer.outputs), 32)]
     for rows, columns in itertools.product(ROWS, wanted):
-        for places in _shapes(rows, len(layer.windows), shortest):
+        for places in box_shapes(rows, len(layer.windows), shortest):
             if (tile := _tile(layer, reaches, places, columns, facts, along)) is not None:
                 yield tile
 
 
 def patch_cycles(tile: PatchTile, layer: Layer, facts: Facts) -> float:
     """Estimate the cycles that one multiprocessor would take alone for a layer, by tiles of this size."""
-    sm, reaches = facts.multiprocessor, _reaches(layer)
-    outs = [math.ceil(p / len(r.taps)) for p, r in zip(_widened(layer.places), reaches, strict=True)]
+    sm, reaches = facts.multiprocessor, reaches_of(layer)
+    outs = [math.ceil(p / len(r.taps)) for p, r in zip(widened(layer.places), reaches, strict=True)]
     tiles = math.prod(math.ceil(o / t) for o, t in zip(outs, tile.places, strict=True))
     tiles *= math.ceil(layer.rows / math.prod(layer.places))
     columns = math.ceil(layer.outputs / tile.columns)

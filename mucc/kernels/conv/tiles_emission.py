@@ -51,6 +51,11 @@ class TilesWork(ConvWork):
         contiguous = self.w_channel == step or self.channels == 1
         return contiguous and self.channels * taps % self.piece == 0 and self.channels > 0
 
+    @property
+    def holds(self) -> bool:
+        """Whether elements are held while a stage is multiplied."""
+        return not self.vector_x
+
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         along = self.along_channels
@@ -66,6 +71,7 @@ class TilesWork(ConvWork):
                     f"static constexpr bool kChannelsInner = {flag(self.channels_inner)};",
                     f"static constexpr bool kVectorX = {flag(self.vector_x)}, "
                     f"kVectorW = {flag(self.vector_w)};",
+                    f"static constexpr bool kHolds = {flag(self.holds)};",
                     *self.constants,
                     f"using Format = mucc::conv::{_FORMATS[self.conv.compute.data.value]};",
                     f"using Shape = mucc::conv::TileShape<{shape}>;",

@@ -10,6 +10,15 @@ from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.tiles import STAGE_ROW
 from mucc.target.facts import Facts
 
+SHARES = (1, 2, 4)
+"""Blocks of a cluster, of which all Hopper cards run up to eight."""
+
+MEETING = 6000
+"""Cycles in which blocks of a cluster meet and read the first sums of each other."""
+
+SHARED_BYTES = 10
+"""Bytes that a multiprocessor reads in a cycle of the shared memory of others."""
+
 GROUPS = 2
 """The warpgroups of a block that multiply: as many as WideShape of mucc/conv.h has."""
 
@@ -35,17 +44,20 @@ RESERVED = 1024
 
 
 class WideTile(NamedTuple):
-    """Rows and columns of a tile, stages in shared memory, and blocks to a multiprocessor."""
+    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, and the blocks of a
+    cluster that have a share of K each.
+    """
 
     rows: int
     columns: int
     stages: int
     resident: int
+    shares: int = 1
 
     @property
     def text(self) -> str:
-        """Return `128x256`."""
-        return f"{self.rows}x{self.columns}"
+        """Return `128x256`, or `128x64, K by 4`."""
+        return f"{self.rows}x{self.columns}{f', K by {self.shares}' if self.shares > 1 else ''}"
 
 
 def wide_tile(rows: int, columns: int, facts: Facts) -> WideTile | None:
@@ -67,7 +79,7 @@ def wide_tiles(facts: Facts) -> Iterator[WideTile]:
     for rows in ROWS:
         for columns in COLUMNS:
             if (tile := wide_tile(rows, columns, facts)) is not None:
-                yield tile
+                yield from (tile._replace(shares=shares) for shares in SHARES)
 
 
 def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
@@ -79,9 +91,9 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     cost, card = facts.cost, facts.devices[0]
     rows = math.ceil(layer.rows / tile.rows)
     columns = math.ceil(layer.outputs / tile.columns)
-    tiles = rows * columns * layer.groups
+    tiles = rows * columns * layer.groups * tile.shares
     depth = STAGE_ROW // layer.element_bytes
-    steps = layer.taps * math.ceil(layer.channels / depth)
+    steps = math.ceil(layer.taps * math.ceil(layer.channels / depth) / tile.shares)
     x, w = tile.rows * STAGE_ROW, tile.columns * STAGE_ROW
     math_cycles = 2 * tile.rows * tile.columns * depth / facts.multiprocessor.flops_per_cycle(layer.compute)
     shared = (2 * x + (tile.rows // 64 + 1) * w) / cost["smem_bytes_per_cycle"]
@@ -95,7 +107,9 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
     one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
     around = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
-    around += tile.rows * tile.columns * layer.element_bytes / cost["epilogue_bytes_per_cycle"]
+    around += tile.rows * tile.columns / tile.shares * layer.element_bytes / cost["epilogue_bytes_per_cycle"]
+    if tile.shares > 1:
+        around += MEETING + tile.rows * tile.columns * 4 / SHARED_BYTES
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
     if tile.resident > 1:
         one *= tile.resident

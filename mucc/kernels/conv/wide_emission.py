@@ -28,8 +28,8 @@ class WideWork(TilesWork):
 
     @property
     def more_constants(self) -> list[str]:
-        rows, columns, stages, resident = self.tile
-        shape = f"{rows}, {columns}, {stages}, {resident}, {flag(self.along_channels)}"
+        rows, columns, stages, resident, shares = self.tile
+        shape = f"{rows}, {columns}, {stages}, {resident}, {shares}, {flag(self.along_channels)}"
         return [f"using Wide = mucc::conv::WideShape<{shape}>;"]
 
     @property

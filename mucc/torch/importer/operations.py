@@ -11,6 +11,7 @@ AREAS = (
     "reduction",
     "views",
     "convolution",
+    "convolution_backward",
     "normalisation",
     "attention",
     "indexed",

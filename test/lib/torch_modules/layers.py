@@ -51,6 +51,7 @@ layer(
 layer("conv2d_alone", lambda: nn.Conv2d(4, 3, 3), "4,6,6")
 layer("conv2d_reflected", lambda: nn.Conv2d(4, 3, 3, padding=1, padding_mode="reflect"), IMAGE)
 layer("conv2d_circular", lambda: nn.Conv2d(4, 3, 3, padding=1, padding_mode="circular"), IMAGE)
+layer("conv2d_replicated", lambda: nn.Conv2d(4, 3, 3, padding=1, padding_mode="replicate"), IMAGE)
 layer(
     "conv2d_channels_last", lambda: nn.Conv2d(4, 3, 3).to(memory_format=torch.channels_last), f"{IMAGE}>last"
 )
@@ -60,6 +61,24 @@ layer("conv_transpose1d", lambda: nn.ConvTranspose1d(4, 3, 3, stride=2, output_p
 layer("conv_transpose2d", lambda: nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1, output_padding=1), IMAGE)
 layer("conv_transpose2d_grouped", lambda: nn.ConvTranspose2d(4, 4, 2, groups=2, dilation=2), IMAGE)
 layer("conv_transpose3d", lambda: nn.ConvTranspose3d(4, 2, 2), BLOCK)
+
+
+def gradients(name: str, x: str, w: str, made: str, *geometry: Any) -> None:
+    """Register the gradients of a convolution: its geometry is as in `aten.convolution_backward`."""
+
+    def forward(self: nn.Module, gradient: Any, x: Any, w: Any) -> Any:
+        outputs = [gradient.shape[1]]
+        call = torch.ops.aten.convolution_backward
+        return call(gradient, x, w, outputs, *geometry, [True, True, True])
+
+    odd(made, x, w, name=f"gradients_{name}")(type("Gradients", (nn.Module,), {"forward": forward}))
+
+
+gradients("conv2d", IMAGE, "6,4,3,3", "2,6,6,6", [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+gradients("conv2d_strided", "3,4,8,7", "6,2,3,2", "3,6,4,7", [2, 1], [1, 1], [1, 2], False, [0, 0], 2)
+gradients("conv1d", "4,4,9", "2,4,4", "4,2,3", [2], [0], [1], False, [0], 1)
+gradients("conv3d", BLOCK, "3,4,2,1,3", "2,3,2,4,3", [1] * 3, [0, 0, 1], [1] * 3, False, [0] * 3, 1)
+gradients("conv_transpose2d", IMAGE, "4,3,3,3", "2,6,12,12", [2, 2], [1, 1], [1, 1], True, [1, 1], 2)
 layer("max_pools", lambda: nn.Sequential(nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2, ceil_mode=True)), IMAGE)
 layer("max_pool_dilated", lambda: nn.MaxPool2d(2, 1, dilation=2), IMAGE)
 layer("max_pool_with_indices", lambda: nn.MaxPool2d(2, return_indices=True), IMAGE)

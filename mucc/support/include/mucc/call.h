@@ -170,6 +170,10 @@ enum class Mapped : int;  // see tensor_map.h
 int map_tiles(Call const& c, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
               int64_t const* strides, int columns, int rows);
 
+// The same for boxes of any extents along all axes, not swizzled.
+int map_boxes(Call const& c, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
+              int64_t const* strides, int const* box);
+
 // The same for a tensor `[N, spatial axes, C]`, read as `rows` positions by `columns` channels. Positions go from `lower` to
 // `upper` past the last element in steps of `steps` along each spatial axis, innermost first, and on to the next one of N;
 // what lies outside of the tensor is zero.

@@ -243,19 +243,26 @@ struct MappedTensor {
   }
 };
 
-MUCC_SHARED int map_tiles(Call const&, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
-                          int64_t const* strides, int columns, int rows) {
-  MappedTensor const tensor(element, rank, extents, strides);
-  cuuint32_t box[kMapped], steps[kMapped];
-  for (int a = 0; a < rank; ++a) {
-    box[a] = a == 0 ? unsigned(columns) : a == 1 ? unsigned(rows) : 1;
-    steps[a] = 1;
-  }
+inline int map_boxes(void* map, void const* data, Mapped element, int rank, MappedTensor const& tensor,
+                     cuuint32_t const* box, CUtensorMapSwizzle swizzle) {
+  cuuint32_t const steps[kMapped] = {1, 1, 1, 1, 1};
   return call_driver<Driver::TensorMapEncodeTiled>(
       "cuTensorMapEncodeTiled", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
       data_type(element), cuuint32_t(rank), const_cast<void*>(data), tensor.sizes, tensor.bytes, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+MUCC_SHARED int map_tiles(Call const&, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
+                          int64_t const* strides, int columns, int rows) {
+  cuuint32_t const box[kMapped] = {unsigned(columns), unsigned(rows), 1, 1, 1};
+  return map_boxes(map, data, element, rank, {element, rank, extents, strides}, box, CU_TENSOR_MAP_SWIZZLE_128B);
+}
+
+MUCC_SHARED int map_boxes(Call const&, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
+                          int64_t const* strides, int const* box) {
+  cuuint32_t sizes[kMapped];
+  for (int a = 0; a < rank; ++a) sizes[a] = unsigned(box[a]);
+  return map_boxes(map, data, element, rank, {element, rank, extents, strides}, sizes, CU_TENSOR_MAP_SWIZZLE_NONE);
 }
 
 MUCC_SHARED int map_positions(Call const&, void* map, void const* data, Mapped element, int rank, int64_t const* extents,

@@ -155,12 +155,14 @@ def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
             run(program, info, {name: sizes[name][seed] for name in info.dims}, seed)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(128, 64), (256, 32)])
+@pytest.mark.parametrize(("rows", "columns", "shares"), [(128, 64, 1), (256, 32, 1), (128, 32, 4)])
 def test_tiles_of_warpgroups_agree_with_the_interpreter(
-    rows: int, columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: int, columns: int, shares: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
     tile = wide_tile(rows, columns, get_target("sm_90a").facts)
+    assert tile is not None
+    tile = tile._replace(shares=shares)
     monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)
     compilation = compile_text(Source("k.mcu", WIDE))
     kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]

@@ -515,9 +515,8 @@ struct Part {
 };
 
 template <class Work, class Shape = typename Work::Shape>
-MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem) {
+MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem, unsigned index) {
   using W = typename Work::Windows;
-  unsigned index = blockIdx.x;  // as there are not more blocks than that
   auto next = [&](int64_t count) {
     unsigned const whole = index / unsigned(count), rest = index - whole * unsigned(count);
     index = whole;
@@ -579,24 +578,37 @@ MUCC_DEVICE Position<Work::kRank, int64_t> position(Axis const (&axes)[3], Row c
   return place_of<Work>(row.batch, output, at);
 }
 
-// Computes and stores the results of a tile, V neighbours at a time.
-template <int V, class Of, class Work>
+// Sums of a tile in shared memory.
+struct WholeSums {
+  static constexpr int kShares = 1;
+  float const* tile;
+  MUCC_DEVICE int share() const { return 0; }
+  template <int kCount>
+  MUCC_DEVICE Pack<float, kCount> read(int at) const {
+    return *reinterpret_cast<Pack<float, kCount> const*>(tile + at);
+  }
+};
+
+// Computes and stores the results of a tile, V neighbours at a time; where several blocks have parts of the sums each of them
+// stores an equal share.
+template <int V, class Of, class Work, class Sums>
 MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
-                        Part const& at, Row const* rows, float const* tile) {
+                        Part const& at, Row const* rows, Sums const& sums) {
+  static constexpr int kShares = Sums::kShares;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : Of::kM, kLines = Of::kAlongChannels ? Of::kM : Of::kN;
   static constexpr int kSteps = kAlong / V;
   auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
     Lanes<V> value;
 #pragma unroll
     for (int v = 0; v < V; v += V < 4 ? V : 4) {
-      auto const some = *reinterpret_cast<Pack<float, V < 4 ? V : 4> const*>(tile + line * Of::kPitch + first + v);
+      auto const some = sums.template read<V < 4 ? V : 4>(line * Of::kPitch + first + v);
 #pragma unroll
       for (int u = 0; u < (V < 4 ? V : 4); ++u) value.of[v + u] = some.of[u];
     }
     work.store(position<Work>(axes, row, at.group * problem.outputs + output), value);
   };
   if constexpr (Of::kAlongChannels) {
-    for (int i = int(threadIdx.x); i < kSteps * kLines; i += Of::kThreads) {
+    for (int i = int(threadIdx.x) + sums.share() * Of::kThreads; i < kSteps * kLines; i += Of::kThreads * kShares) {
       int const line = i / kSteps, first = i % kSteps * V;
       Row const row = rows[line];
       if (row.batch >= 0 && at.column + first < problem.outputs) finish_one(row, line, first, at.column + first);
@@ -609,7 +621,8 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
       Row const row = rows[step * V];
       if (row.batch < 0) continue;
 #pragma unroll 4
-      for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether)
+      for (int line = int(threadIdx.x) / kTogether + sums.share() * (Of::kThreads / kTogether); line < kLines;
+           line += Of::kThreads / kTogether * kShares)
         if (at.column + line < problem.outputs) finish_one(row, line, step * V, at.column + line);
     }
   }
@@ -626,7 +639,7 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
 #endif
   Line* const lines = reinterpret_cast<Line*>(memory + Of::kShared - Of::kRows);
   Row* const rows = reinterpret_cast<Row*>(lines + Of::kM);
-  Part const at = part<Work>(problem);
+  Part const at = part<Work>(problem, blockIdx.x);  // there are not more blocks than that
   Walk<Work> walk;
   walk.channels = int(problem.channels);
 #pragma unroll
@@ -646,9 +659,9 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
     LoadX<Work, kVectorX> x(problem, walk, lines);
     LoadW<Work, kVectorW> w(problem, walk, at.column, at.group);
     auto stage = [&](int step) { return memory + step % Of::kStages * Of::kStage; };
-    // Elements that pass through registers are held while a stage is multiplied, unless the kernel is made for whole
-    // pieces: its sums leave too few registers.
-    static constexpr bool kHeld = kVectorX || !Work::kVectorX;
+    // Elements that pass through registers are held while a stage is multiplied, unless the kernel is made for other calls:
+    // its sums leave too few registers, or it is to be small.
+    static constexpr bool kHeld = kVectorX || Work::kHolds;
     auto begin = [&](int step) {
       if constexpr (kHeld) x.begin(stage(step));
       if constexpr (kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
@@ -685,7 +698,7 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
   auto* const tile = reinterpret_cast<float*>(memory);
   sums.spread(tile);
   __syncthreads();
-  finish<V, Of>(work, problem, walk.axes, at, rows, tile);
+  finish<V, Of>(work, problem, walk.axes, at, rows, WholeSums{tile});
 }
 
 }  // namespace mucc::conv

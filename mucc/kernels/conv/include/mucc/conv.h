@@ -90,9 +90,10 @@ struct TileShape {
 };
 
 // The same of kernels that multiply by wgmma: `kGroups` warpgroups of four warps have an equal part of the rows each, and one
-// more warp copies.
-template <int kM_, int kN_, int kStages_, int kResident_, bool kAlongChannels_>
+// more warp copies. The blocks of a cluster have kShares parts of K.
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
 struct WideShape {
+  static constexpr int kShares = kShares_;
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_;
   static constexpr bool kAlongChannels = kAlongChannels_;
   static constexpr int kGroups = 2, kThreads = 128 * kGroups, kAllThreads = kThreads + 32;
@@ -119,11 +120,10 @@ struct PatchTile {
   MUCC_BOTH static constexpr int tile(int a) { return a == 0 ? kD : a == 1 ? kH : kW; }
 };
 
-// The patch of x that such a tile reads, and what its block keeps in shared memory.
+// What of x a box of outputs `Of` reads.
 template <class W, class Of>
-struct PatchShape {
+struct PatchReach {
   static constexpr int kLast = W::kTransposed ? W::stride(2) : 1;  // classes along the last axis
-  static constexpr bool kWhole = Of::kWhole;
   // The axis `a` of a class, whose outputs are not counted.
   MUCC_BOTH static constexpr Axis axis_of(int a, int index) {
     if (!W::kTransposed) return axis<W>(a, 0, 0);
@@ -134,12 +134,6 @@ struct PatchShape {
   }
   MUCC_BOTH static constexpr int taps(int index) {
     return axis_of(0, index).taps * axis_of(1, index).taps * axis_of(2, index).taps;
-  }
-  // The first place along K of a class among those of all, for a chunk; they begin at multiples of 8.
-  MUCC_BOTH static constexpr int first(int index) {
-    int sum = 0;
-    for (int i = 0; i < index; ++i) sum += (taps(i) * Of::kChunk + 7) / 8 * 8;
-    return sum;
   }
   // The lowest and the highest index of x that the first output of any class reads.
   MUCC_BOTH static constexpr int reach(int a, bool highest) {
@@ -159,12 +153,26 @@ struct PatchShape {
   MUCC_BOTH static constexpr int extent(int a) {
     return (Of::tile(a) - 1) * step(a) + reach(a, true) - reach(a, false) + 1;
   }
+};
+
+// The patch of x that such a tile reads, and what its block keeps in shared memory.
+template <class W, class Of>
+struct PatchShape : PatchReach<W, Of> {
+  using Reach = PatchReach<W, Of>;
+  using Reach::kLast;
+  static constexpr bool kWhole = Of::kWhole;
+  // The first place along K of a class among those of all, for a chunk; they begin at multiples of 8.
+  MUCC_BOTH static constexpr int first(int index) {
+    int sum = 0;
+    for (int i = 0; i < index; ++i) sum += (Reach::taps(i) * Of::kChunk + 7) / 8 * 8;
+    return sum;
+  }
   // A line begins at a multiple of four elements of x, as tiles do.
-  static constexpr int kShift = (reach(2, false) % 4 + 4) % 4;
-  static constexpr int kLine = (extent(2) + kShift + 3) / 4 * 4;
-  MUCC_BOTH static constexpr int pitch(int a) { return a == 2 ? 1 : a == 1 ? kLine : kLine * extent(1); }
+  static constexpr int kShift = (Reach::reach(2, false) % 4 + 4) % 4;
+  static constexpr int kLine = (Reach::extent(2) + kShift + 3) / 4 * 4;
+  MUCC_BOTH static constexpr int pitch(int a) { return a == 2 ? 1 : a == 1 ? kLine : kLine * Reach::extent(1); }
   // Of a channel, and of a place along K: eight banks apart.
-  static constexpr int kPitch = (kLine * extent(1) * extent(0) + 23) / 32 * 32 + 8;
+  static constexpr int kPitch = (kLine * Reach::extent(1) * Reach::extent(0) + 23) / 32 * 32 + 8;
   static constexpr int kWeightPitch = (Of::kN + 23) / 32 * 32 + 8;
   static constexpr int kPlaces = Of::kM * kLast;
   static constexpr int kOutPitch = Of::kAlongChannels ? Of::kN + 8 : kPlaces + 4;
@@ -174,6 +182,58 @@ struct PatchShape {
   static constexpr int kDepths = first(W::kClasses);
   static constexpr int kWeightBytes = (Of::kResident ? kDepths : Of::kPanel) * kWeightPitch * 4;
   static constexpr int kShared = kFront + kWeightBytes + (kDepths + W::kClasses) * 8;
+};
+
+// Channels of x that kernels of conv_planes.cuh stage at a time: those of a row of weights.
+constexpr int kPlanes = kMappedRow / int(sizeof(float));
+
+// Bits of an index of a window along one axis, of which three are a number.
+constexpr int kTapBits = 10;
+
+// How a block of conv_planes.cuh computes a tile of kD x kH x kW outputs of a class by kN channels: kDeep planes of x of
+// kBoxD x kBoxH x kBoxW elements are a stage, of which there are kStagesX, and kStagesW of weights.
+template <int kD_, int kH_, int kW_, int kN_, int kDeep_, int kBoxD_, int kBoxH_, int kBoxW_, int kStagesX_, int kStagesW_,
+          int kResident_, bool kAlongChannels_>
+struct PlaneTile {
+  static constexpr int kD = kD_, kH = kH_, kW = kW_, kM = kD * kH * kW, kN = kN_, kDeep = kDeep_;
+  static constexpr int kBoxD = kBoxD_, kBoxH = kBoxH_, kBoxW = kBoxW_;
+  static constexpr int kStagesX = kStagesX_, kStagesW = kStagesW_, kResident = kResident_;
+  static constexpr bool kAlongChannels = kAlongChannels_;
+  static constexpr int kGroups = 2, kThreads = 128 * kGroups;
+  static constexpr int kBlocks = kM / (64 * kGroups);  // of 64 rows to a warpgroup
+  static_assert(kM % (64 * kGroups) == 0 && kN % 8 == 0 && kDeep % 8 == 0, "whole instructions");
+  MUCC_BOTH static constexpr int tile(int a) { return a == 0 ? kD : a == 1 ? kH : kW; }
+  MUCC_BOTH static constexpr int box(int a) { return a == 0 ? kBoxD : a == 1 ? kBoxH : kBoxW; }
+};
+
+// The planes of x that such a tile reads, and what its block has in shared memory.
+template <class W, class Of>
+struct PlaneShape {
+  using Reach = PatchReach<W, Of>;
+  static constexpr int kLast = Reach::kLast;
+  // Where boxes begin: along the last axis at 16 bytes, since the GPU takes other starts of a box for an illegal instruction.
+  static constexpr int kShift = (Reach::lowest(2) % 4 + 4) % 4;
+  MUCC_BOTH static constexpr int lowest(int a) { return Reach::lowest(a) - (a == 2 ? kShift : 0); }
+  MUCC_BOTH static constexpr int step(int a) { return Reach::step(a); }
+  MUCC_BOTH static constexpr int pitch(int a) { return a == 2 ? 1 : a == 1 ? Of::kBoxW : Of::kBoxW * Of::kBoxH; }
+  static constexpr int kPitch = Of::kBoxW * Of::kBoxH * Of::kBoxD;  // of a channel
+  static constexpr int kPlanesBytes = kPitch * Of::kDeep * 4;
+  static constexpr int kX = (kPlanesBytes + 127) / 128 * 128, kW = Of::kN * kMappedRow;  // bytes of a stage
+  static constexpr int kPlaces = Of::kM * kLast;
+  static constexpr int kOutPitch = Of::kAlongChannels ? Of::kN + 8 : kPlaces + 4;
+  static constexpr int kOut = (Of::kAlongChannels ? kPlaces : Of::kN) * kOutPitch * 4;
+  static constexpr int kStages = kX * Of::kStagesX + kW * Of::kStagesW;
+  static constexpr int kTiles = ((kStages > kOut ? kStages : kOut) + 15) / 16 * 16;
+  static constexpr int kAlignment = 1024;  // of stages of weights, as the swizzle counts rows
+  static constexpr int kBarriers = 16 * (Of::kStagesX + Of::kStagesW);
+  static constexpr int kShared = kAlignment + kTiles + kBarriers + 8 * W::kTaps;
+  static_assert(Reach::extent(0) <= Of::kBoxD && Reach::extent(1) <= Of::kBoxH && Reach::extent(2) + kShift <= Of::kBoxW,
+                "all that the tile reads");
+};
+
+// How the copy engine sees the operands of such a kernel.
+struct PlaneMaps {
+  TensorMap x, w;
 };
 
 // How the copy engine sees the operands: x once for each class of outputs.

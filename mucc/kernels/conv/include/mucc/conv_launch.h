@@ -106,7 +106,7 @@ constexpr int64_t mapped_stride(int64_t extent, int64_t stride) { return extent 
 
 // Describes weights `[O, C, ...]`, whose channels are adjacent, to the copy engine. Groups follow each other along O, or
 // along C of a transposed convolution.
-template <class Op>
+template <class Op, int kColumns>
 int map_weights(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
   using W = typename Op::Windows;
   using T = typename Op::Element;
@@ -119,7 +119,7 @@ int map_weights(Call const& c, TensorMap& map, Problem<typename Op::Element> con
     strides[2 + a] = mapped_stride(extents[2 + a], p.w_at[2 - a]);
   }
   return map_tiles(c, &map, p.w, mapped<T>, kAxes + 2, extents, strides, kMappedRow / int(sizeof(T)),
-                   Op::Wide::kN);
+                   kColumns);
 }
 
 // Whether they can be described so.
@@ -178,18 +178,78 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
     if (fits && map_x<Op>(c, maps.x[index], problem, axes)) return 1;
   }
   if (!fits) return launch_tiles(c, stage, codes, op, extents, vector, problem);
-  if (map_weights<Op>(c, maps.w, problem)) return 1;
+  if (map_weights<Op, Of::kN>(c, maps.w, problem)) return 1;
   int64_t rows = problem.batch;
   for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
   problem.row_tiles = blocks_of(rows, Of::kM);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
-  int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses;
+  int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses * Of::kShares;
   if (blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && stores_vectors<Op>(problem, Op::kVector);
   void* parameters[] = {&op, &problem, &maps};
   Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
+  if (Of::kShares > 1) geometry.cluster[0] = Of::kShares, geometry.cluster[1] = geometry.cluster[2] = 1;
   geometry.shared = unsigned(Of::kShared);
+  return start(c, stage, codes[kOthers + vector], geometry, parameters);
+}
+
+// Whether the copy engine takes planes of x, whose last axis is contiguous.
+template <class T>
+bool planes_fit(Problem<T> const& p) {
+  T const* data = p.x;
+  for (int a = 0; a < 3; ++a) data += p.low[a] * p.x_at[a];
+  auto maps = [](int64_t extent, int64_t stride) { return extent == 1 || (stride > 0 && stride * sizeof(T) % 16 == 0); };
+  bool fits = reinterpret_cast<uintptr_t>(data) % 16 == 0 && (p.count[2] == 1 || p.x_at[2] == 1) && p.count[2] > 0 &&
+              p.low[2] % 4 == 0;
+  for (int a = 0; a < 2; ++a) fits = fits && p.count[a] > 0 && maps(p.count[a], p.x_at[a]);
+  return fits && maps(p.batch, p.x_batch) && maps(p.channels * p.groups, p.x_channel);
+}
+
+// Describes planes of x to the copy engine.
+template <class Op>
+int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
+  using T = typename Op::Element;
+  using Of = typename Op::Planes;
+  constexpr int kAxes = Op::kRank - 2;
+  int64_t extents[5], strides[5];
+  int box[5] = {1, 1, 1, 1, 1};
+  T const* data = p.x;
+  for (int i = 0; i < kAxes; ++i) {
+    int const a = 2 - i;
+    data += p.low[a] * p.x_at[a];
+    extents[i] = p.count[a], strides[i] = mapped_stride(p.count[a], p.x_at[a]), box[i] = Of::box(a);
+  }
+  extents[kAxes] = p.groups * p.channels, strides[kAxes] = mapped_stride(extents[kAxes], p.x_channel), box[kAxes] = Of::kDeep;
+  extents[kAxes + 1] = p.batch, strides[kAxes + 1] = mapped_stride(p.batch, p.x_batch);
+  return map_boxes(c, &map, data, mapped<T>, kAxes + 2, extents, strides, box);
+}
+
+// Launches a block for each tile of each group, and each class of outputs along the first two axes, where the copy engine takes
+// the operands. `codes` has a kernel of `launch_tiles` of single elements, and two that store elements and vectors.
+template <class Op>
+int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                  Problem<typename Op::Element> problem) {
+  using W = typename Op::Windows;
+  using Of = typename Op::Planes;
+  constexpr int kOthers = 1;
+  static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has one kernel");
+  if (check<W>(c, stage, problem)) return 1;
+  if (!planes_fit(problem) || !w_maps<W>(problem)) return launch_tiles(c, stage, codes, op, extents, false, problem);
+  PlaneMaps maps{};
+  if (map_planes<Op>(c, maps.x, problem) || map_weights<Op, Of::kN>(c, maps.w, problem)) return 1;
+  problem.column_tiles = blocks_of(problem.outputs, Of::kN);
+  int64_t blocks = problem.column_tiles * problem.groups * problem.batch;
+  for (int a = 0; a < 3; ++a) {
+    int64_t const outs = W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
+    blocks *= blocks_of(outs, Of::tile(a)) * (W::kTransposed && a < 2 ? W::stride(a) : 1);
+  }
+  if (blocks > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  vector = vector && (Of::kAlongChannels ? problem.outputs : problem.out[2]) % Op::kVector == 0;
+  void* parameters[] = {&op, &problem, &maps};
+  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kThreads)};
+  geometry.shared = unsigned(PlaneShape<W, Of>::kShared);
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <mucc/conv.cuh>
+#include <mucc/conv_finish.cuh>
 
 namespace mucc::conv {
 
@@ -244,51 +245,6 @@ MUCC_DEVICE void add_step(float const* patch, int const (&base)[Patch<Work>::kBl
 #endif
 }
 
-// The greatest power of two that is no greater.
-MUCC_BOTH constexpr int power_within(int count) {
-  int power = 1;
-  while (power * 2 <= count) power *= 2;
-  return power;
-}
-
-// Computes and stores the results of a tile for one class along the first two axes.
-template <int V, class Work>
-MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, PatchPart const& at,
-                              int const (&residue)[2], float const* tile) {
-  using W = typename Work::Windows;
-  using Of = typename Work::Patches;
-  using At = typename Patch<Work>::Shape;
-  static constexpr int kLast = At::kLast, kPlaces = Of::kM * kLast;
-  static constexpr int kAlong = Of::kAlongChannels ? Of::kN : kPlaces, kLines = Of::kAlongChannels ? kPlaces : Of::kN;
-  static constexpr int kSteps = kAlong / V, kLane = V < 4 ? V : 4;
-  // So many threads have neighbouring steps of a line; each stays at its steps, and goes from line to line.
-  static constexpr int kTogether = power_within(kSteps < Of::kThreads ? kSteps : Of::kThreads);
-  int64_t to[3];
-  auto find = [&](int place) {
-    int const w = place % (Of::kW * kLast), h = place / (Of::kW * kLast) % Of::kH, d = place / (Of::kW * kLast) / Of::kH;
-    to[0] = W::kTransposed ? int64_t(at.at[0] + d) * W::stride(0) + residue[0] : at.at[0] + d;
-    to[1] = W::kTransposed ? int64_t(at.at[1] + h) * W::stride(1) + residue[1] : at.at[1] + h;
-    to[2] = int64_t(at.at[2]) * kLast + w;
-    return to[0] < problem.out[0] && to[1] < problem.out[1] && to[2] < problem.out[2];
-  };
-  for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
-    if (!Of::kAlongChannels && !find(step * V)) continue;
-#pragma unroll(Work::kTogether > 2 ? 2 : 4)
-    for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether) {
-      int64_t const output = at.column + (Of::kAlongChannels ? step * V : line);
-      if (output >= problem.outputs || (Of::kAlongChannels && !find(line))) continue;
-      Lanes<V> value;
-#pragma unroll
-      for (int v = 0; v < V; v += kLane) {
-        auto const some = *reinterpret_cast<Pack<float, kLane> const*>(tile + line * At::kOutPitch + step * V + v);
-#pragma unroll
-        for (int u = 0; u < kLane; ++u) value.of[v + u] = some.of[u];
-      }
-      work.store(place_of<Work>(at.batch, at.group * problem.outputs + output, to), value);
-    }
-  }
-}
-
 template <bool kVector, int V, class Work>
 MUCC_DEVICE void patches(Work const& work, Problem<typename Work::Element> const& problem) {
   using Of = typename Work::Patches;
@@ -385,7 +341,7 @@ MUCC_DEVICE void patches(Work const& work, Problem<typename Work::Element> const
             }
       __syncthreads();
       int const residue[2] = {outer / (W::kTransposed ? W::stride(1) : 1), outer % (W::kTransposed ? W::stride(1) : 1)};
-      finish_patch<V>(work, problem, at, residue, to);
+      finish_patch<V, Of, At>(work, problem, at, residue, to);
       __syncthreads();
     }
   }

@@ -37,10 +37,41 @@ struct Steps {
   MUCC_DEVICE uint32_t empty(int s) const { return full(kStages + s); }
 };
 
+// Sums of which each block of a cluster has those of its part of K: they are added up in the order of the blocks.
+template <int kShares_>
+struct SharedSums {
+  static constexpr int kShares = kShares_;
+  uint32_t tile;
+  int own;
+  MUCC_DEVICE int share() const { return own; }
+  template <int kCount>
+  MUCC_DEVICE Pack<float, kCount> read(int at) const {
+    Pack<float, kCount> sum = read_from<kCount>(0, at);
+#pragma unroll
+    for (int s = 1; s < kShares; ++s) {
+      Pack<float, kCount> const part = read_from<kCount>(s, at);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) sum.of[i] += part.of[i];
+    }
+    return sum;
+  }
+  template <int kCount>
+  MUCC_DEVICE Pack<float, kCount> read_from(int share, int at) const {
+    Pack<float, kCount> part;
+    load_shared_of(part.of, shared_of(tile + 4 * at, share));
+    return part;
+  }
+};
+
+// The steps of a share of K: those from `first` on before `last`.
+struct Span {
+  int first, last;
+};
+
 // Copies the steps of a tile, as one thread.
 template <class Work>
 MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, TensorMap const& x, TensorMap const& w,
-                            Walk<Work> const& walk, Part const& at, Steps<Work> const& to) {
+                            Walk<Work> const& walk, Part const& at, Span const& span, Steps<Work> const& to) {
   using W = typename Work::Windows;
   using Of = typename Work::Wide;
   static constexpr int kAxes = Work::kRank - 2, kPiece = kMappedRow / int(sizeof(typename Work::Element));
@@ -61,6 +92,7 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
   int const x_channel = group * channels, w_channel = W::kTransposed ? x_channel : 0;
   int const column = (W::kTransposed ? 0 : group * int(problem.outputs)) + int(at.column);
   Ring<Of::kStages> ring;
+  int step = 0;
   for (tap[0] = 0; tap[0] < walk.taps(0); ++tap[0])
     for (tap[1] = 0; tap[1] < walk.taps(1); ++tap[1])
       for (tap[2] = 0; tap[2] < walk.taps(2); ++tap[2]) {
@@ -72,12 +104,14 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
           moved[i] = uint16_t(walks[a].first + tap[a] * walks[a].move);
           weight[i] = walk.axes[a].first_tap + tap[a] * walk.axes[a].tap_step;
         }
-        for (int channel = 0; channel < channels; channel += kPiece, ring.advance()) {
+        for (int channel = 0; channel < channels; channel += kPiece, ++step) {
+          if (Of::kShares > 1 && (step < span.first || step >= span.last)) continue;
           int const s = ring.place;
           await(to.empty(s), ring.parity ^ 1);
           arrive_and_expect(to.full(s), Of::kStage);
           copy_positions<kAxes>(to.x(s), x, to.full(s), x_channel + channel, first, batch, moved);
           copy_tile<Work::kRank>(to.w(s), w, to.full(s), w_channel + channel, column, weight);
+          ring.advance();
         }
       }
 }
@@ -148,7 +182,8 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
   static constexpr int kPiece = kMappedRow / int(sizeof(typename Work::Element)), kWarps = Of::kThreads / 32;
   static_assert(sizeof(Row) * Of::kM <= Of::kRows, "as much as the shape counts");
   Steps<Work> const memory;
-  Part const at = part<Work, Of>(problem);
+  int const own = Of::kShares > 1 ? int(blockIdx.x % Of::kShares) : 0;
+  Part const at = part<Work, Of>(problem, blockIdx.x / Of::kShares);
   Walk<Work> walk;
   walk.channels = int(problem.channels);
   int map = 0;
@@ -168,19 +203,30 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
     publish_barriers();
   }
   __syncthreads();
+  int const steps = taps * ((walk.count() + kPiece - 1) / kPiece);
+  Span const span{steps * own / Of::kShares, steps * (own + 1) / Of::kShares};
   if (threadIdx.x >= Of::kThreads) {
-    if (threadIdx.x == Of::kThreads) copy_steps<Work>(problem, maps.x[map], maps.w, walk, at, memory);
+    if (threadIdx.x == Of::kThreads) copy_steps<Work>(problem, maps.x[map], maps.w, walk, at, span, memory);
     __syncwarp();
+    if constexpr (Of::kShares > 1) {
+      sync_cluster();
+      sync_cluster();
+    }
   } else {
     for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads)
       memory.rows()[i] = row_at<Work>(problem, walk.axes, at.row + i);
-    int const pieces = (walk.count() + kPiece - 1) / kPiece;
     float sums[Of::kBlocks][Of::kN / 2];
-    multiply_steps<Work>(taps * pieces, memory, sums);
+    multiply_steps<Work>(span.last - span.first, memory, sums);
     sync_groups(1);  // all products have read their steps
     spread<Of>(sums, memory.tile());
-    sync_groups(1);
-    finish<V, Of>(work, problem, walk.axes, at, memory.rows(), memory.tile());
+    if constexpr (Of::kShares > 1) {
+      sync_cluster();
+      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), SharedSums<Of::kShares>{memory.base, own});
+      sync_cluster();  // no block ends while others read its sums
+    } else {
+      sync_groups(1);
+      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), WholeSums{memory.tile()});
+    }
   }
 }
 

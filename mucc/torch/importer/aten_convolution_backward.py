@@ -1,0 +1,120 @@
+"""Lower ATen's gradients of convolutions to convolutions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from xdsl.ir import SSAValue
+
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
+from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import PermuteOp, ReshapeOp, SliceOp
+from mucc.torch.importer.aten_convolution import Sizes, spread
+from mucc.torch.importer.lowering import Builder, Built, Unsupported, aten, dims_of, dtype_of, fixed, lowers
+
+SHARES = 64
+"""The most parts of a batch whose weight gradients are added up at the end."""
+
+
+class Geometry(NamedTuple):
+    """Windows along the spatial axes, and groups of channels."""
+
+    stride: list[int]
+    pad: list[int]
+    dilation: list[int]
+    groups: int
+
+
+@lowers(aten.convolution_backward.default)
+def convolution_backward(
+    b: Builder,
+    gradient: Any,
+    x: Any,
+    w: Any,
+    bias_sizes: Any,
+    stride: Sizes,
+    pad: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    output_pad: Sizes,
+    groups: int,
+    wanted: Sequence[bool],
+) -> Built:
+    rank = len(dims_of(w)) - 2
+    if len(dims_of(x)) != rank + 2:
+        raise Unsupported("a gradient of a convolution without a batch")
+    geometry = Geometry(spread(stride, rank), spread(pad, rank), spread(dilation, rank), groups)
+    to_x = to_w = to_bias = None
+    if wanted[0]:
+        to_x = _gradient_of_x(b, gradient, x, w, geometry, transposed)
+    if wanted[1]:
+        seen, made = (gradient, x) if transposed else (x, gradient)
+        to_w = _gradient_of_weights(b, seen, made, [fixed(d) for d in dims_of(w)[2:]], geometry)
+    if wanted[2]:
+        to_bias = b.add(ReduceOp("sum", gradient, [0, *range(2, rank + 2)]))
+    return to_x, to_w, to_bias
+
+
+def _compute(b: Builder, value: SSAValue) -> ComputeAttr | None:
+    return ComputeAttr(Compute(b.conv_compute)) if dtype_of(value) == "f32" else None
+
+
+def _gradient_of_x(
+    b: Builder, gradient: SSAValue, x: SSAValue, w: SSAValue, geometry: Geometry, transposed: bool
+) -> SSAValue:
+    """Each element of x gets the gradients of the outputs whose windows have it."""
+    options: dict[str, Any] = {**geometry._asdict(), "compute": _compute(b, gradient)}
+    if transposed:
+        result = b.add(ConvOp(gradient, w, **options))
+        for axis, extent in enumerate(dims_of(x)[2:], 2):
+            result = _first(b, result, axis, fixed(extent))
+        return result
+    more: list[int] = []
+    for axis in range(len(geometry.stride)):
+        places, extent = fixed(dims_of(gradient)[axis + 2]), fixed(dims_of(x)[axis + 2])
+        reach = geometry.dilation[axis] * (fixed(dims_of(w)[axis + 2]) - 1) + 1
+        more.append(extent - ((places - 1) * geometry.stride[axis] - 2 * geometry.pad[axis] + reach))
+    return b.add(ConvTransposeOp(gradient, w, output_pad=more, **options))
+
+
+def _gradient_of_weights(
+    b: Builder, seen: SSAValue, made: SSAValue, window: Sequence[int], geometry: Geometry
+) -> SSAValue:
+    """Convolve what windows see with what is made of it, over the batch: `[O, C/groups, window]`.
+
+    Channels are the batch, and the batch channels. The batch is divided into shares, which are groups of this
+    convolution, so that there is work for all multiprocessors; their sums are added at the end, always in the
+    same order.
+    """
+    groups, rank = geometry.groups, len(window)
+    batch, all_channels, *extents = map(fixed, dims_of(seen))
+    _, all_outputs, *places = map(fixed, dims_of(made))
+    channels, outputs = all_channels // groups, all_outputs // groups
+    shares = max(n for n in range(1, min(batch, SHARES) + 1) if batch % n == 0)
+    each, spatial = batch // shares, range(4, rank + 4)
+    x = b.add(ReshapeOp(seen, (shares, each, groups, channels, *extents)))
+    x = b.add(PermuteOp(x, (3, 2, 0, 1, *spatial)))
+    x = b.add(ReshapeOp(x, (channels, groups * batch, *extents)))
+    w = b.add(ReshapeOp(made, (shares, each, groups, outputs, *places)))
+    w = b.add(PermuteOp(w, (2, 0, 3, 1, *spatial)))
+    w = b.add(ReshapeOp(w, (groups * shares * outputs, each, *places)))
+    result = b.add(
+        ConvOp(
+            x, w, geometry.dilation, geometry.pad, geometry.stride, groups * shares, compute=_compute(b, seen)
+        )
+    )
+    for axis, extent in enumerate(window, 2):
+        result = _first(b, result, axis, extent)
+    taps = math.prod(window)
+    result = b.cast(b.add(ReshapeOp(result, (channels, groups, shares, outputs * taps))), "f32")
+    result = b.add(ReduceOp("sum", result, [2]))
+    result = b.add(ReshapeOp(result, (channels, groups * outputs, *window)))
+    return b.add(PermuteOp(result, (1, 0, *range(2, rank + 2))))
+
+
+def _first(b: Builder, value: SSAValue, axis: int, count: int) -> SSAValue:
+    """Return the first `count` elements along an axis."""
+    return value if dims_of(value)[axis] == count else b.add(SliceOp(value, axis, 0, count))
