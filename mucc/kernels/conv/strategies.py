@@ -163,6 +163,17 @@ def choose(layer: Layer, facts: Facts) -> Strategy:
     return min(legal, key=lambda way: seconds(way, layer, facts)).strategy
 
 
+REACHED = 0.8
+"""The share of the speed that strategies are ranked by which kernels reach (decision 41: 0.69 to 0.88)."""
+
+
+def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
+    """Estimate the time of a kernel, whose operands are where its strategy reads them."""
+    layer = layer_of_kernel(op, sizes)._replace(copied=0)
+    (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
+    return seconds(way, layer, facts) / REACHED
+
+
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:
     """Say what each strategy would take for a kernel's convolution, the chosen one first."""
     layer = layer_of_kernel(op, sizes)

@@ -36,11 +36,19 @@ for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
 
-SHARES = {"attention": 0.8, "convolution": 0.6}
+SHARES = {"attention": 0.8}
 """The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
 
-Decisions 39 and 40 have the figures: attention 0.74 to 1.37 of the best backend, convolutions 0.5 to 1.6.
+Decision 40 has the figures: attention 0.74 to 1.37 of the best backend.
 """
+
+CUDNN = 0.5
+"""The share of its bound that cuDNN's convolutions reach: 0.27 to 0.68 on an H200, less the passes of bias and
+activation (decision 41).
+"""
+
+FEW, CUDNN_FEW = 8, 0.1
+"""Channels below which that is less, and how much: 0.05 to 0.15 for bf16 windows of 7x7 and 3 channels."""
 
 OTHERS = 0.85
 """The same of all other stages; of reductions decision 35 has it."""
@@ -84,7 +92,8 @@ class Costs:
     def _predicted(self, program: str, dims: Mapping[str, int]) -> Predicted:
         target = self.card.target.name
         try:
-            made = compile_source(Source("<torch.compile>", program), target, dims=dims)
+            # What is taken is compiled again to be built, and verified then.
+            made = compile_source(Source("<torch.compile>", program), target, dims=dims, verify=False)
         except DiagnosticError as error:
             first = next(d for d in error.diagnostics if d.severity is Severity.ERROR)
             return Predicted(inf, problem=f"{first.code}: {first.message}")
@@ -98,9 +107,12 @@ class Costs:
             # A copy of a stage's operand has the stage's name before a dot, and takes less than the stage.
             of_stage, bound, multiplies = stages[op.stage.data.partition(".")[0]]
             begin = CALL if multiplies else LAUNCH
+            alone = kind.seconds(target, op, dims)
             if (workload := kind.workload(target, op, dims)) is not None:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
                 total += max(estimate.seconds, bound.seconds + begin)
+            elif alone is not None:
+                total += max(alone, bound.seconds / OTHERS) + LAUNCH
             else:
                 total += bound.seconds / SHARES.get(of_stage, OTHERS) + begin
         return Predicted(total, count)
@@ -128,7 +140,15 @@ class Costs:
             units = {"fp32": work.operations}
         else:
             units = count.units(formats.conv if count.by_cudnn else formats.matmul)
-        return self.rates.bound(units, work.bytes).seconds + CALL
+        share = _cudnn(node) if count is not None and count.by_cudnn else 1.0
+        return self.rates.bound(units, work.bytes).seconds / share + CALL
+
+
+def _cudnn(node: Node) -> float:
+    """Return the share of its bound that a call of cuDNN reaches."""
+    weights = [s.meta["val"] for s in tensor_inputs(node)[1:2]]
+    is_few = any(w.dim() > 2 and w.shape[1] < FEW and w.shape[0] >= FEW for w in weights)
+    return CUDNN_FEW if is_few else CUDNN
 
 
 _COSTS: dict[object, Costs] = {}

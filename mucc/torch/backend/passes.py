@@ -16,7 +16,7 @@ from mucc.runtime.build import MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
 from mucc.torch.backend.expected import costs_of
-from mucc.torch.backend.graphs import graph_of
+from mucc.torch.backend.graphs import graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.measured import Regions, Timed, Wanted
 from mucc.torch.backend.operator import Request, build
@@ -107,8 +107,10 @@ class RegionsPass(GraphPass):
     def _choice(self, copy: Copy, graph: Graph, dims: Mapping[str, int], refused: dict[str, str]) -> Choice:
         leaving = returned(graph.captured)
 
+        lies = lies_in(graph)
+
         def emit(piece: Piece) -> Kernel:
-            return emit_piece(graph, piece, name_of(piece), leaving, plain=True)
+            return emit_piece(graph, piece, name_of(piece), leaving, plain=True, lies=lies)
 
         if self.options.regions == "expected":
             new: dict[str, Wanted] = {}

@@ -11,7 +11,7 @@ from mucc.torch.backend.graphs import order_of
 from mucc.torch.backend.operator import RUN_KERNEL, Request, signature_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
-from mucc.torch.importer.emit import Kernel
+from mucc.torch.importer.emit import Kernel, Order, inverse
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, keeps_place, names_of
 
@@ -75,16 +75,21 @@ class Region:
         between = self._between(graph)
         later = set(_behind(between, set(self.nodes)))
         place = _Place(graph, between[-1])
-        arguments = [_argument(place, made.get(p, p)) for p in self.parameters]
+        orders = [self.kernel.orders.get(p) for p in self.kernel.parameters]
+        given = zip(self.parameters, orders, strict=True)
+        arguments = [_argument(place, made.get(p, p), order) for p, order in given]
         values = signature_of(request.program).empty([a.meta["val"] for a in arguments])
         call = place.add(RUN_KERNEL, (arguments, request.text), values)
         call.meta["eager_input_vals"] = (([a.meta["val"] for a in arguments], request.text), {})
         for n, (result, copied) in enumerate(zip(self.results, self.kernel.results, strict=True)):
             value = place.add(operator.getitem, (call, n), values[n])
+            if copied in self.kernel.orders:
+                value = _permuted(place, value, inverse(self.kernel.orders[copied]))
             if (dtype := restored_dtype(meta.meta(copied))) is not None:
                 value = place.add(_convert, (value, dtype), value.meta["val"].to(dtype))
-            if keeps_order and (order := order_of(result.meta["val"])) is not None:
-                value = _ordered(place, value, order)
+            wanted = order_of(result.meta["val"])
+            if keeps_order and wanted is not None and wanted != order_of(value.meta["val"]):
+                value = _ordered(place, value, wanted)
             for name in ("stack_trace", "nn_module_stack", "source_fn_stack", "original_aten"):
                 if name in result.meta:
                     call.meta.setdefault(name, result.meta[name])
@@ -125,12 +130,14 @@ class _Place:
         self.last = node
 
 
-def _argument(place: _Place, node: Node) -> Node:
-    """Return a value in the dtype and the layout that kernels read."""
+def _argument(place: _Place, node: Node, order: Order | None) -> Node:
+    """Return a value in the dtype and the layout that a kernel reads: contiguous, with axes in an order."""
     value = node.meta["val"]
     dtype = stored_dtype(Meta((), str(value.dtype).removeprefix("torch.")))
     if dtype is not None:
         node = place.add(_convert, (node, dtype), value.to(dtype))
+    if order is not None:
+        node = _permuted(place, node, order)
     if node.meta["val"].is_contiguous():
         return node
     options = {"memory_format": torch.contiguous_format}
@@ -141,13 +148,16 @@ def _contiguous(value: Any) -> Any:
     return value.clone(memory_format=torch.contiguous_format)
 
 
-def _ordered(place: _Place, node: Node, order: Sequence[int]) -> Node:
-    """Lay out a contiguous value with its axes in another order, outermost first."""
-    back = [order.index(axis) for axis in range(len(order))]
-    turned = place.add(_aten.permute.default, (node, list(order)), node.meta["val"].permute(order))
+def _permuted(place: _Place, node: Node, order: Order) -> Node:
+    return place.add(_aten.permute.default, (node, list(order)), node.meta["val"].permute(*order))
+
+
+def _ordered(place: _Place, node: Node, order: Order) -> Node:
+    """Lay out a value with its axes in another order, outermost first."""
+    turned = _permuted(place, node, order)
     options = {"memory_format": torch.contiguous_format}
     laid = place.add(_aten.clone.default, (turned,), _contiguous(turned.meta["val"]), **options)
-    return place.add(_aten.permute.default, (laid, back), laid.meta["val"].permute(back))
+    return _permuted(place, laid, inverse(order))
 
 
 def _behind(between: Sequence[Node], own: Collection[Node]) -> list[Node]:
