@@ -38,7 +38,8 @@ BLOCK_SECONDS = 0.03
 class Setting:
     """How models are measured: modes of torch.compile, compilers, calls, and where profiles go.
 
-    `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
+    `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches. `cache` is
+    mucc's cache for all of them, in the place of empty ones.
     """
 
     modes: Sequence[str]
@@ -47,6 +48,7 @@ class Setting:
     warm: bool = False
     options: Mapping[str, Any] | None = None
     profiles: Path | None = None
+    cache: Path | None = None
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -189,7 +191,8 @@ def _compiled(
     def first(key: str) -> Call:
         torch._dynamo.reset()
         gpu = on_gpu(torch, case, torch.bfloat16)
-        module = torch.compile(gpu.module, dynamic=False, **_options(compiler, mode, setting))
+        options = _options(compiler, mode, setting)
+        module = torch.compile(gpu.module, dynamic=False, **options)
         made = _call(torch, gpu, model.trains, module)
         if not model.trains and hasattr(gpu.module, "cache"):
             _call(torch, gpu, False)()  # makes the cache of keys
@@ -200,9 +203,11 @@ def _compiled(
             made()
             torch.cuda.synchronize()
         row.setdefault(key, {})[name] = round(time.perf_counter() - start, 3)
+        if compiler == "mucc" and key == "first_s":
+            row.setdefault("kernels", {})[name] = sum(len(p.kernels) for p in options["backend"].programs)
         return made
 
-    with fresh_caches(torch):
+    with fresh_caches(torch, setting.cache):
         made = first("first_s")
         if setting.warm:
             made = first("warm_s")
@@ -218,15 +223,15 @@ def _options(compiler: str, mode: str, setting: Setting) -> Values:
     return {"backend": torch_backend(mode=mode, **(setting.options or {}))}
 
 
-def fresh_caches(torch: Any) -> Any:
-    """Return a context in which the caches of Inductor and mucc are empty."""
+def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
+    """Return a context in which the caches of Inductor and mucc are empty; with `cache` that is mucc's."""
     from torch._inductor import utils
 
     stack = contextlib.ExitStack()
     stack.enter_context(utils.fresh_inductor_cache())
     folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
     before = os.environ.get("MUCC_CACHE_DIR")
-    os.environ["MUCC_CACHE_DIR"] = folder
+    os.environ["MUCC_CACHE_DIR"] = str(cache or folder)
 
     def restore() -> None:
         if before is None:

@@ -23,6 +23,7 @@ from mucc.kernels.registry import kernels_of, kind_of
 from mucc.target.devices import Card
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
+from mucc.torch.importer.extents import typical
 from mucc.torch.importer.partition import Graph, Node, is_host, is_part, returned, tensor_inputs
 from mucc.torch.importer.work import ALIASES, work_of
 
@@ -42,16 +43,17 @@ SHARES = {"attention": 0.8}
 Decision 40 has the figures: attention 0.74 to 1.37 of the best backend.
 """
 
-CUDNN = 0.5
-"""The share of its bound that cuDNN's convolutions reach: 0.27 to 0.68 on an H200, less the passes of bias and
-activation (decision 41).
+CUDNN, CUDNN_DEEP, CUDNN_FEW = 0.4, 0.65, 0.1
+"""The share of its bound that a convolution of cuDNN reaches; with at least `DEEP` channels, and below `FEW`.
+
+On an H200, less the passes of bias and activation: 0.27 to 0.43 with 64 and 128 channels, and with windows of 1;
+0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (decision 41).
 """
 
-FEW, CUDNN_FEW = 8, 0.1
-"""Channels below which that is less, and how much: 0.05 to 0.15 for bf16 windows of 7x7 and 3 channels."""
+DEEP, FEW = 256, 8
 
 OTHERS = 0.85
-"""The same of all other stages; of reductions decision 35 has it."""
+"""The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,13 @@ class Costs:
 
 def _cudnn(node: Node) -> float:
     """Return the share of its bound that a call of cuDNN reaches."""
-    weights = [s.meta["val"] for s in tensor_inputs(node)[1:2]]
-    is_few = any(w.dim() > 2 and w.shape[1] < FEW and w.shape[0] >= FEW for w in weights)
-    return CUDNN_FEW if is_few else CUDNN
+    place = {"convolution": 1, "convolution_backward": 2}.get(node.target.overloadpacket.__name__)
+    if place is None:
+        return 1.0
+    outputs, channels, *window = map(typical, node.args[place].meta["val"].shape)
+    if channels < FEW <= outputs:
+        return CUDNN_FEW
+    return CUDNN_DEEP if channels >= DEEP and max(window, default=1) > 1 else CUDNN
 
 
 _COSTS: dict[object, Costs] = {}

@@ -98,6 +98,15 @@ def order_of(tensor: Any) -> tuple[int, ...] | None:
     return (*(a for a in range(len(shape)) if shape[a] == 1), *ordered)
 
 
+def fills_memory(value: Any) -> bool:
+    """Whether the elements of a tensor fill the memory that it spans; True of what is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        return True
+    shape, strides = [typical(e) for e in value.shape], [typical(s) for s in value.stride()]
+    axes = sorted((a for a in range(len(shape)) if shape[a] != 1), key=lambda a: -strides[a])
+    return _is_dense(shape, strides, axes)
+
+
 def lies_in(graph: Graph) -> Lies:
     """Return a function that says how values of a graph lie in memory, for kernels to read and write them so.
 

@@ -7,12 +7,13 @@ rest stays in the graph, which Inductor compiles as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from mucc.frontend.source import SourceError
-from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.backend.expected import LAUNCH, Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.backend.graphs import fills_memory
 from mucc.torch.backend.measured import Timed
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of
@@ -217,12 +218,17 @@ class Chooser:
 
     def _judged(self, nodes: list[Node]) -> Predicted:
         try:
-            program = self.text(self.emit(Piece(nodes)))
+            kernel = self.emit(Piece(nodes))
+            program = self.text(kernel)
         except (SourceError, Unsupported) as error:
             return Predicted(inf, problem=str(error))
         if (reason := self.refused.get(program)) is not None:
             return Predicted(inf, problem=reason)
-        return self.costs.kernel(program, self.dims)
+        found = self.costs.kernel(program, self.dims)
+        # What does not fill its memory is copied before a call, each value by an operation of the graph.
+        copied = [n for n in kernel.parameters if not fills_memory(n.meta.get("val"))]
+        again = sum(self.costs.moved(2 * _size(n)) + LAUNCH for n in copied)
+        return replace(found, seconds=found.seconds + again)
 
     def _form(self, nodes: list[Node]) -> str:
         """Return a text that is the same for equal regions of a graph, wherever they are."""
@@ -325,7 +331,8 @@ class Chooser:
                 known = {*region, node, *found}
                 if source in known or not self._is_own(source, known):
                     continue
-                if is_part(source) or is_fused(source) or (calls and self._is_call(source)):
+                maker = source.args[0] if is_part(source) else source
+                if maker in known or is_fused(maker) or (calls and self._is_call(maker)):
                     found.add(source)
                     waiting.append(source)
         return found

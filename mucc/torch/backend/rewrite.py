@@ -204,7 +204,8 @@ class Copy:
         """Restore `linear` where AOTAutograd has decomposed it.
 
         `view(addmm(b, view(x, [-1, K]), permute(w)), [..., N])` is `linear(x, w, b)`, which can be one kernel
-        with what is done to its result; a view between would part them.
+        with what is done to its result; a view between would part them. With a matrix `w` that is not
+        permuted it is `linear(x, permute(w), b)`, whose permutation is no operation of the graph.
         """
         for node in list(self.graph.nodes):
             if node.target not in _RESHAPES:
@@ -217,23 +218,37 @@ class Copy:
                 len(product.users) != 1
                 or product.kwargs
                 or rows.target not in _RESHAPES
-                or weight.target not in (_aten.permute.default, _aten.t.default)
-                or (weight.target is _aten.permute.default and list(weight.args[1]) != [1, 0])
                 or not _flattens(rows, node)
                 or (bias and bias[0].meta["val"].dim() != 1)
             ):
                 continue
+            is_turned = _is_turned(weight)
             with self.graph.inserting_before(node):
-                linear = self.graph.call_function(_aten.linear.default, (rows.args[0], weight.args[0], *bias))
+                turned = weight.args[0] if is_turned else self._turned(weight)
+                linear = self.graph.call_function(_aten.linear.default, (rows.args[0], turned, *bias))
             linear.meta.update(node.meta)
             self.parts[linear] = [
-                *(self.parts[rows] + self.parts[weight]),
+                *(self.parts[rows] + (self.parts[weight] if is_turned else [])),
                 *(self.parts[product] + self.parts[node]),
             ]
             node.replace_all_uses_with(linear)
-            for unused in (node, product, rows, weight):
+            for unused in (node, product, rows, *([weight] if is_turned else [])):
                 if not unused.users:
                     self.graph.erase_node(unused)
+
+
+    def _turned(self, weight: Node) -> Node:
+        turned = self.graph.call_function(_aten.permute.default, (weight, [1, 0]))
+        turned.meta["val"] = weight.meta["val"].permute(1, 0)
+        self.parts[turned] = []
+        return turned
+
+
+def _is_turned(weight: Node) -> bool:
+    """Whether a matrix is another one with its axes exchanged."""
+    if weight.target is _aten.permute.default:
+        return list(weight.args[1]) == [1, 0]
+    return weight.target is _aten.t.default
 
 
 _RESHAPES = (_aten.view.default, _aten.reshape.default)
