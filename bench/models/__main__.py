@@ -17,7 +17,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=at_least_one, default=20, help="turns of each contender (20)")
     parser.add_argument("--budget-seconds", type=float, default=0.0, metavar="S", help="begin no model later")
     parser.add_argument("--limit-seconds", type=int, default=0, metavar="S", help="give up a model after S")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="mucc's cache: first calls are not cold then")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="mucc's cache: first calls are not cold then"
+    )
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
     parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
     parser.add_argument("--no-record", action="store_true", help="write no result file")
@@ -120,7 +122,7 @@ def _record(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _limit(seconds: int) -> Iterator[None]:
+def _limit(seconds: int) -> Generator[None]:
     """Raise TimeoutError in what takes longer; 0 is no limit."""
 
     def late(*_: Any) -> None:

@@ -38,8 +38,8 @@ BLOCK_SECONDS = 0.03
 class Setting:
     """How models are measured: modes of torch.compile, compilers, calls, and where profiles go.
 
-    `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches. `cache` is
-    mucc's cache for all of them, in the place of empty ones.
+    `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
+    `cache` is mucc's cache for all of them, in the place of empty ones.
     """
 
     modes: Sequence[str]

@@ -34,7 +34,13 @@ def compile_source(
     try:
         deep = not only_check
         options = Options(
-            target, print_ir, print_after, verify=deep and verify, keep_levels=deep, dims=dims or {}, tuned=tuned
+            target,
+            print_ir,
+            print_after,
+            verify=deep and verify,
+            keep_levels=deep,
+            dims=dims or {},
+            tuned=tuned,
         )
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()

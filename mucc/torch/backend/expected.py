@@ -46,8 +46,8 @@ Decision 40 has the figures: attention 0.74 to 1.37 of the best backend.
 CUDNN, CUDNN_DEEP, CUDNN_FEW = 0.4, 0.65, 0.1
 """The share of its bound that a convolution of cuDNN reaches; with at least `DEEP` channels, and below `FEW`.
 
-On an H200, less the passes of bias and activation: 0.27 to 0.43 with 64 and 128 channels, and with windows of 1;
-0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (decision 41).
+On an H200, less the passes of bias and activation: 0.27 to 0.43 with 64 and 128 channels, and with windows
+of 1; 0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (decision 41).
 """
 
 DEEP, FEW = 256, 8

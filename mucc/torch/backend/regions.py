@@ -112,7 +112,8 @@ class Chooser:
 
     `emit` makes the kernel of a piece, `text` its program; programs in `refused` are not taken, for the
     reason there. `measure` has the measured times of regions: where there are any they decide, less what the
-    region is predicted to keep Inductor from fusing around it.
+    region is predicted to keep Inductor from fusing around it. `begin` is called with each kernel
+    that is taken.
     """
 
     def __init__(
@@ -125,9 +126,11 @@ class Chooser:
         text: Text,
         refused: Mapping[str, str],
         measure: Measure | None = None,
+        begin: Callable[[Kernel], None] = lambda kernel: None,
     ):
         self.graph, self.costs, self.dims, self.margin = graph, costs, dims, margin
         self.emit, self.text, self.refused, self.measure = emit, text, refused, measure
+        self.begin = begin
         self.reasons = classify(graph, None)
         self.lowered = Lowered(graph, costs)
         self.leaving = set(returned(graph.captured))
@@ -193,6 +196,7 @@ class Chooser:
             Decision(kernel.name, tuple(best.nodes), taken, best.inductor, best.mucc, reason, best.measured)
         )
         if taken:
+            self.begin(kernel)
             self.found.kernels.append(kernel)
             self.taken.append(best.nodes)
             self.own.update(best.nodes)

@@ -236,7 +236,6 @@ class Copy:
                 if not unused.users:
                     self.graph.erase_node(unused)
 
-
     def _turned(self, weight: Node) -> Node:
         turned = self.graph.call_function(_aten.permute.default, (weight, [1, 0]))
         turned.meta["val"] = weight.meta["val"].permute(1, 0)

@@ -21,7 +21,6 @@ from mucc.torch.importer import partition
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, Piece, is_part
 
-
 Order = Sequence[int]
 """Axes in the order in which they lie in memory, outermost first."""
 
