@@ -61,6 +61,11 @@ def puts_channels_last(op: Operation) -> bool:
     return len(order) > 2 and order == (0, *range(2, len(order)), 1)
 
 
+def _puts_channels_second(op: PermuteOp) -> bool:
+    order = tuple(op.order.get_values())
+    return order == (0, len(order) - 1, *range(1, len(order) - 1))
+
+
 def _moved(b: Emit, op: ElementwiseOp, space: Dims) -> SSAValue | None:
     """Append pointwise work with channels last; None where an operand cannot be read so."""
     result = Shaped.of(op.result.type)
@@ -106,6 +111,8 @@ def _last(b: Emit, value: SSAValue, space: Dims) -> SSAValue | None:
     if shaped.element_type == i1:
         return None
     if len(dims) == len(space) and len(wanted) == len(dims):
+        if isinstance(view := value.owner, PermuteOp) and _puts_channels_second(view):
+            return view.operand
         return b(PermuteOp(value, (0, *range(2, len(space)), 1)))
     left = Shaped.of(value.type).dims
     ones = [axis for axis, extent in enumerate(left) if extent == 1]
