@@ -18,6 +18,7 @@ from mucc.dialects.rewriting import erase_dead
 from mucc.frontend.names import Names
 from mucc.library.extents import names as dim_names
 from mucc.torch.importer import partition
+from mucc.torch.importer.composites import restore_activations
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, Piece, is_part
 
@@ -95,6 +96,8 @@ def emit_piece(
             if constant not in values:
                 _build(graph, constant, block, values, plain)
         _build(graph, node, block, values, plain)
+    restored = restore_activations(block)
+    values |= {n: restored[v] for n, v in values.items() if v in restored}
     stored = [_stored(block, values[r], graph.meta(r)) for r in results]
     stored = [
         _add(block, PermuteOp(v, orders[r])) if r in orders else v
