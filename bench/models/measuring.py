@@ -156,8 +156,8 @@ def _tensor(result: Any) -> Any:
 
 
 def _exact(torch: Any, case: Case, model: Model) -> Any:
-    """Compute the model in float64 from the values that bf16 weights and inputs have; in exact f32 where there
-    are convolutions of images, which would take minutes.
+    """Compute the model in float64 from the values that bf16 weights and inputs have; in f32 where images
+    are convolved, which would take minutes.
     """
     rounded = on_gpu(torch, case, torch.bfloat16)
     is_vision = any(isinstance(m, torch.nn.Conv2d) for m in case.module.modules())

@@ -23,8 +23,9 @@ ERF: Polynomial = {1: math.sqrt(0.5)}
 
 
 def restore_activations(block: Block) -> dict[SSAValue, SSAValue]:
-    """Replace `x * 0.5 * (1 + tanh(...))` and the form with `erf` by `gelu`, `x / (1 + exp(-x))` by `silu` and
-    `1 / (1 + exp(-x))` by `sigmoid`; returns the new values of old ones. Unused operations are left.
+    """Replace `x * 0.5 * (1 + tanh(...))` and the form with `erf` by `gelu`, `x / (1 + exp(-x))` by `silu`.
+
+    And `1 / (1 + exp(-x))` by `sigmoid`. Returns the new values of old ones; unused operations are left.
     """
     found: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):

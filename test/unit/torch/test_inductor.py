@@ -401,7 +401,7 @@ def test_a_second_process_finds_the_graph_in_inductors_cache(tmp_path: Path):
 
 
 class _Vision(nn.Module):
-    """Convolutions as vision models have them: a stem, a block with a residual of another width, layer scales."""
+    """Convolutions as vision models have them: a stem, a residual of another width, layer scales."""
 
     def __init__(self) -> None:
         super().__init__()
