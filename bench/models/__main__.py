@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache", type=Path, metavar="DIR", help="mucc's cache: first calls are not cold then"
     )
+    parser.add_argument("--gate", type=Path, metavar="DIR", help="wait there between compiling and timing")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
     parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
     parser.add_argument("--no-record", action="store_true", help="write no result file")
@@ -71,7 +72,7 @@ def main() -> int:
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
         options["measure"] = True
-    setting = Setting(modes, compilers, args.rounds, args.warm, options, args.profiles, args.cache)
+    setting = Setting(modes, compilers, args.rounds, args.warm, options, args.profiles, args.cache, args.gate)
     begin(torch, setting)
     print(HEAD, flush=True)
     rows: list[dict[str, Any]] = []

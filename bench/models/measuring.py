@@ -39,7 +39,8 @@ class Setting:
     """How models are measured: modes of torch.compile, compilers, calls, and where profiles go.
 
     `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
-    `cache` is mucc's cache for all of them, in the place of empty ones.
+    `cache` is mucc's cache for all of them, in the place of empty ones. With `gate`, a folder, a model
+    that is compiled waits there until it may be timed (`pass_gate`).
     """
 
     modes: Sequence[str]
@@ -49,6 +50,7 @@ class Setting:
     options: Mapping[str, Any] | None = None
     profiles: Path | None = None
     cache: Path | None = None
+    gate: Path | None = None
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -72,6 +74,8 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
             calls.pop(name, None)
     del exact
     gc.collect()
+    if setting.gate is not None:
+        pass_gate(setting.gate, model.key)
     graphs = {name: _captured(torch, name, c, model, row) for name, c in calls.items()}
     row["gpu_ms"] = {n: round(ms, 6) for n, ms in timed(torch, graphs, setting.rounds).items()}
     row["wall_ms"] = {name: round(ms, 6) for name, ms in wall_times(torch, calls).items()}
@@ -79,6 +83,13 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
         for name, c in calls.items():
             _profile(torch, c, setting.profiles / f"{model.key}.{name.replace('/', '.')}.txt")
     return row | judged(row)
+
+
+def pass_gate(folder: Path, key: str) -> None:
+    """Write `<key>.ready`, and wait for `<key>.go`: many processes compile at once, and are timed alone."""
+    (folder / f"{key}.ready").touch()
+    while not (folder / f"{key}.go").exists():
+        time.sleep(0.05)
 
 
 def begin(torch: Any, setting: Setting) -> None:

@@ -125,6 +125,12 @@ class Builds:
     def __exit__(self, *error: Any) -> None:
         self._programs.__exit__(*error)
 
+    def handed_over(self) -> Builds:
+        """Return what goes on with these builds, which are no longer this context's."""
+        other = Builds()
+        other._programs, self._programs = self._programs, other._programs
+        return other
+
     def begin(self, requests: Iterable[Request]) -> None:
         """Begin to build the kernels that this process does not have yet."""
         for request in requests:

@@ -15,6 +15,7 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
+from mucc.torch.backend.background import Background, Postponed
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
@@ -51,7 +52,8 @@ class Divided:
 class RegionsPass(GraphPass):
     """A pass behind AOTAutograd (`post_grad_custom_pre_pass`) for graphs on one card.
 
-    `report` is called with each graph that was divided.
+    `report` is called with each graph that was divided. With `background`, graphs whose kernels are not built
+    soon are left as they are.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class RegionsPass(GraphPass):
         is_inference: bool,
         anywhere: bool,
         report: Callable[[Divided], None],
+        background: Background | None = None,
     ):
         self.options, self.card, self.is_inference, self.anywhere = options, card, is_inference, anywhere
-        self.report = report
+        self.report, self.background = report, background
         self.costs = costs_of(card)
         is_there = torch.cuda.is_available() and not anywhere
         name = torch.cuda.get_device_name() if is_there else card.device.name
@@ -80,6 +83,8 @@ class RegionsPass(GraphPass):
             return  # the body of a control flow operation, which Inductor traces later
         try:
             divided = self.divided(graph, self.apply)
+        except Postponed:
+            return
         except Exception as error:
             failed(error, self.options)
             return
@@ -157,7 +162,10 @@ class RegionsPass(GraphPass):
 
     def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
-        return self._build([self.request(k, dims) for k in choice.kernels], builds)
+        requests = [self.request(k, dims) for k in choice.kernels]
+        if self.background is not None:
+            self.background.finish(builds, requests)
+        return self._build(requests, builds)
 
     def _build(self, requests: list[Request], builds: Builds) -> dict[str, str]:
         problems = builds.finish(requests)

@@ -468,3 +468,75 @@ def test_a_linear_layer_with_its_weights_as_rows_is_one_kernel_with_what_follows
         torch.testing.assert_close(got, f(x, w, b), rtol=2e-2, atol=2e-2)
     (kernel,) = made.programs[0].kernels
     assert "tanh(" in made.programs[0].text() and kernel.results[0].meta["val"].shape == (2, 1024, 1024)
+
+
+# Kernels that are built in the background
+
+
+class _Slow:
+    """Builds that end when they are told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from mucc.torch.backend import background, operator
+
+        self.may_end = threading.Event()
+        self.error: Exception | None = None
+        finish = operator.Builds.finish
+
+        def waiting(builds: Any, requests: Any) -> Any:
+            assert self.may_end.wait(30)
+            if self.error is not None:
+                raise self.error
+            return finish(builds, requests)
+
+        monkeypatch.setattr(operator.Builds, "finish", waiting)
+        monkeypatch.setattr(background, "PATIENCE", 0.05)
+        monkeypatch.setattr(operator, "_loaded", {})
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_calls_are_served_while_kernels_are_built(trains: bool, monkeypatch: pytest.MonkeyPatch):
+    slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True)
+    model, x = Mlp(), torch.rand(64, 64)
+    compiled = torch.compile(model, backend=made)
+    with torch.set_grad_enabled(trains):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+        assert not calls(made) and not made.wait(0)
+        slow.may_end.set()
+        assert made.wait(30)
+        got = compiled(x)
+        torch.testing.assert_close(got, model(x), rtol=1e-4, atol=1e-4)
+    assert calls(made)
+    if trains:
+        got.sum().backward()
+        gradients = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        model(x).sum().backward()
+        for got, p in zip(gradients, model.parameters(), strict=True):
+            torch.testing.assert_close(got, p.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
+    slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True)
+    slow.may_end.set()
+    with torch.no_grad():
+        torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
+    assert calls(made) and made.wait(0)
+
+
+def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.MonkeyPatch):
+    from mucc.runtime.build import MuccWarning
+
+    slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True, fallback="eager")
+    slow.error = RuntimeError("no compiler")
+    model, x = Mlp(), torch.rand(64, 64)
+    compiled = torch.compile(model, backend=made)
+    with torch.no_grad():
+        compiled(x)
+        slow.may_end.set()
+        assert made.wait(30)
+        with pytest.warns(MuccWarning, match="MU7060.*no compiler"):
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+    assert not calls(made)
