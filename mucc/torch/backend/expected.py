@@ -17,10 +17,15 @@ from mucc.analysis.products import products
 from mucc.analysis.sol import analyse_stage, complete
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Shaped
 from mucc.kernels.registry import kernels_of, kind_of
+from mucc.library import extents
 from mucc.target.devices import Card
+from mucc.torch.backend.attention_rates import MASKED, shares
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
@@ -36,12 +41,6 @@ for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
-
-SHARES = {"attention": 0.8}
-"""The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
-
-Decision 40 has the figures: attention 0.74 to 1.37 of the best backend.
-"""
 
 CUDNN, CUDNN_DEEP, CUDNN_FEW = 0.4, 0.65, 0.1
 """The share of its bound that a convolution of cuDNN reaches; with at least `DEEP` channels, and below `FEW`.
@@ -107,7 +106,7 @@ class Costs:
             kind = kind_of(op)
             count += 1
             # A copy of a stage's operand has the stage's name before a dot, and takes less than the stage.
-            of_stage, bound, multiplies = stages[op.stage.data.partition(".")[0]]
+            bound, multiplies, share = stages[op.stage.data.partition(".")[0]]
             begin = CALL if multiplies else LAUNCH
             alone = kind.seconds(target, op, dims)
             if (workload := kind.workload(target, op, dims)) is not None:
@@ -116,18 +115,18 @@ class Costs:
             elif alone is not None:
                 total += max(alone, bound.seconds / OTHERS) + LAUNCH
             else:
-                total += bound.seconds / SHARES.get(of_stage, OTHERS) + begin
+                total += bound.seconds / share + begin
         return Predicted(total, count)
 
-    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[str, Bound, bool]]:
-        """Return the kind of each stage, its bound, and whether it multiplies matrices."""
-        found: dict[str, tuple[str, Bound, bool]] = {}
+    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[Bound, bool, float]]:
+        """Return the bound of each stage, whether it multiplies matrices, and the share that it reaches."""
+        found: dict[str, tuple[Bound, bool, float]] = {}
         for kernel in (op for op in module.body.block.ops if isinstance(op, KernelOp)):
             values = complete(dims, kernel)
             for stage in (op for op in kernel.body.block.ops if isinstance(op, StageOp)):
                 analysed = analyse_stage(stage, self.rates, values)
                 multiplies = any(products(op) for op in stage.body.block.ops)
-                found[analysed.name] = analysed.kind, analysed.bound, multiplies
+                found[analysed.name] = analysed.bound, multiplies, _reached(stage.anchor, values)
         return found
 
     def moved(self, bytes: float) -> float:
@@ -142,8 +141,29 @@ class Costs:
             units = {"fp32": work.operations}
         else:
             units = count.units(formats.conv if count.by_cudnn else formats.matmul)
-        share = _cudnn(node) if count is not None and count.by_cudnn else 1.0
+        share = _cudnn(node) if count is not None and count.by_cudnn else _sdpa(node)
         return self.rates.bound(units, work.bytes).seconds / share + CALL
+
+
+def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
+    """Return the share of its bound that a kernel of mucc reaches."""
+    if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
+        return OTHERS
+    head, keys = (extents.value(Shaped.of(anchor.key.type).dims[axis], sizes) for axis in (-1, -2))
+    return shares(head, keys, isinstance(anchor, AttentionOp) and anchor.causal is not None).mucc
+
+
+def _sdpa(node: Node) -> float:
+    """Return the share of its bound that a call of PyTorch's attention reaches, 1 of other calls."""
+    name = str(getattr(node.target, "overloadpacket", ""))
+    if not name.startswith("aten._scaled_dot_product") or not name.endswith(("attention", "_for_cpu")):
+        return 1.0
+    names = (a.name for a in node.target._schema.arguments)
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    keys = node.args[1].meta["val"]
+    found = shares(typical(keys.shape[-1]), typical(keys.shape[-2]), bool(given.get("is_causal")))
+    is_masked = isinstance(given.get("attn_mask", given.get("attn_bias")), torch.fx.Node)
+    return found.torch * (MASKED if is_masked else 1.0)
 
 
 def _cudnn(node: Node) -> float:
