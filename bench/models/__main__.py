@@ -41,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm", action="store_true", help="also time first calls from full caches")
     parser.add_argument("--margin", type=float, help="option of mucc's backend")
     parser.add_argument("--measure", action="store_true", help="mucc measures regions in every mode")
+    parser.add_argument("--background", action="store_true", help="mucc builds kernels in the background")
+    parser.add_argument("--first-calls", action="store_true", help="time first calls alone")
     parser.add_argument("--profiles", type=Path, metavar="DIR", help="write the kernels of contenders there")
     parser.add_argument("--rounds", type=at_least_one, default=20, help="turns of each contender (20)")
     parser.add_argument("--budget-seconds", type=float, default=0.0, metavar="S", help="begin no model later")
@@ -72,7 +74,19 @@ def main() -> int:
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
         options["measure"] = True
-    setting = Setting(modes, compilers, args.rounds, args.warm, options, args.profiles, args.cache, args.gate)
+    if args.background:
+        options["background"] = True
+    setting = Setting(
+        modes,
+        compilers,
+        args.rounds,
+        args.warm,
+        options,
+        args.profiles,
+        args.cache,
+        args.gate,
+        args.first_calls,
+    )
     begin(torch, setting)
     print(HEAD, flush=True)
     rows: list[dict[str, Any]] = []

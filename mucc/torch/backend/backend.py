@@ -11,6 +11,7 @@ from typing import Any
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
 from mucc.torch.backend.background import Background, served
+from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.passes import Divided, RegionsPass, card_of, failed, say_once
@@ -68,6 +69,8 @@ class Backend:
         """Compile a graph of dynamo by Inductor; returns the function that runs it."""
         options = self.options if mode is None else Options.of({**vars(self.options), "mode": mode})
         target = self.target(inputs)
+        if target is not None:
+            self._lay_out(module, options)
         is_open = any(isinstance(i, torch.SymInt) for i in inputs)
         if target is None or not options.background or options.measures or is_open:
             return self._compiled(options, target, None, module, inputs)
@@ -79,6 +82,12 @@ class Backend:
             return self._compiled(options, target, begins, module, inputs)
 
         return served(module, inputs, background, make)
+
+    def _lay_out(self, module: Any, options: Options) -> None:
+        try:
+            lay_out_masks(module)
+        except Exception as error:  # nothing of the graph is changed by what fails
+            failed(error, options)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until all kernels are built (`background`); returns whether they are. Later calls use them."""
