@@ -70,8 +70,8 @@ def programs() -> Iterator[tuple[str, str]]:
 def warm(target: str, jobs: int | None, reporter: Reporter, purpose: str | None = None) -> None:
     """Fill the cache for a target, with at most `jobs` parallel jobs (None: as the machine allows).
 
-    With the purpose "torch" it is filled with what layers of transformers share. Programs that cannot be built
-    are reported, and do not stop the others.
+    With the purpose "torch" it is filled with what layers of transformers share. Programs that cannot be
+    built are reported, and do not stop the others.
     """
     from mucc.build.artefact import Request, build
     from mucc.build.pool import Pool
