@@ -15,7 +15,7 @@ from mucc.torch.importer.work import ALIASES
 Node = Any
 _aten = torch.ops.aten
 
-_CONVOLUTION = _aten.convolution.default
+_CONVOLUTIONS = frozenset((_aten.convolution.default, _aten.convolution_backward.default))
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 _STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strided_copy))
@@ -130,7 +130,7 @@ def lies_in(graph: Graph) -> Lies:
 
 def _is_convolved(graph: Graph, node: Node) -> bool:
     """Whether a value is an operand of a convolution, or its result."""
-    return any(n.target is _CONVOLUTION for n in (node, *readers(graph, node)))
+    return any(n.target in _CONVOLUTIONS for n in (node, *readers(graph, node)))
 
 
 def _is_dense(shape: list[int], strides: list[int], ordered: list[int]) -> bool:
