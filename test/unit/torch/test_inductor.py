@@ -541,3 +541,22 @@ def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.M
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
     assert not calls(made)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("channels", "size", "stride", "is_product"), [(3, 4, 4, True), (3, 4, 2, False), (16, 4, 4, False)]
+)
+def test_embedded_images_are_products(channels: int, size: int, stride: int, is_product: bool, last: bool):
+    layout = torch.channels_last if last else torch.contiguous_format
+    layer = nn.Conv2d(channels, 32, size, stride).to(memory_format=layout)
+    x = torch.rand(2, channels, 16, 24).to(memory_format=layout)
+    made = backend(margin=-100.0)
+
+    def f(x: Any) -> Any:
+        return F.relu(layer(x)).flatten(2).transpose(1, 2)
+
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(x), f(x), rtol=1e-4, atol=1e-4)
+    text = made.programs[0].text()
+    assert ("conv(" not in text and " @ " in text) is is_product
