@@ -31,7 +31,7 @@ def lay_out_masks(module: Any) -> int:
         if not isinstance(value, torch.Tensor) or not _is_spread(value):
             continue
         if mask not in copies:
-            with graph.inserting_after(mask):
+            with graph.inserting_before(node):  # the first call that reads it
                 copies[mask] = graph.call_method("contiguous", (mask,))
             copies[mask].meta["example_value"] = value.contiguous()
         node.replace_input_with(mask, copies[mask])

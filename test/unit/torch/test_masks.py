@@ -182,6 +182,20 @@ def test_biases_with_heads_last_are_laid_out():
     assert copies_of(graph) == 1 and made.masks == 0
 
 
+def test_a_mask_that_is_an_argument_is_laid_out_for_all_calls():
+    import mucc
+
+    def f(q: Any, mask: Any) -> Any:
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(attend(q, q, q, attn_mask=mask), q, q, mask)
+
+    torch._dynamo.reset()
+    q, mask = torch.rand(2, 4, 16, 8), torch.rand(16, 16).t()
+    made = mucc.torch_backend(interpret=True, fallback="error", rest="eager")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(q, mask), f(q, mask))
+
+
 @pytest.mark.parametrize(
     "mask",
     [
