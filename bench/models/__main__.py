@@ -10,10 +10,14 @@ warm first call finds those of the process full. Errors are from float64.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import importlib
+import json
 import re
+import signal
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +41,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm", action="store_true", help="also time first calls from full caches")
     parser.add_argument("--margin", type=float, help="option of mucc's backend")
     parser.add_argument("--measure", action="store_true", help="mucc measures regions in every mode")
+    parser.add_argument("--background", action="store_true", help="mucc builds kernels in the background")
+    parser.add_argument("--first-calls", action="store_true", help="time first calls alone")
     parser.add_argument("--profiles", type=Path, metavar="DIR", help="write the kernels of contenders there")
     parser.add_argument("--rounds", type=at_least_one, default=20, help="turns of each contender (20)")
     parser.add_argument("--budget-seconds", type=float, default=0.0, metavar="S", help="begin no model later")
+    parser.add_argument("--limit-seconds", type=int, default=0, metavar="S", help="give up a model after S")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="mucc's cache: first calls are not cold then"
+    )
+    parser.add_argument("--gate", type=Path, metavar="DIR", help="wait there between compiling and timing")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
     parser.add_argument("--no-record", action="store_true", help="write no result file")
     return parser
 
 
 def main() -> int:
     args, started = _parser().parse_args(), time.monotonic()
+    if args.record:
+        return _record(args.record)
     models = [m for m in MODELS if re.search(args.only, m.key)]
     if not models:
         raise SystemExit(f"no model matches '{args.only}'")
@@ -59,7 +74,19 @@ def main() -> int:
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
         options["measure"] = True
-    setting = Setting(modes, compilers, args.rounds, args.warm, options, args.profiles)
+    if args.background:
+        options["background"] = True
+    setting = Setting(
+        modes,
+        compilers,
+        args.rounds,
+        args.warm,
+        options,
+        args.profiles,
+        args.cache,
+        args.gate,
+        args.first_calls,
+    )
     begin(torch, setting)
     print(HEAD, flush=True)
     rows: list[dict[str, Any]] = []
@@ -68,7 +95,8 @@ def main() -> int:
             print(f"{model.key}: no time is left")
             continue
         try:
-            row = measure(torch, model, setting)
+            with _limit(args.limit_seconds):
+                row = measure(torch, model, setting)
         except Exception as error:
             row = {"name": model.key, "error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
             if isinstance(error, torch.AcceleratorError):
@@ -77,15 +105,51 @@ def main() -> int:
                 break
         rows.append(row)
         print(lines(row), flush=True)
+        if args.rows:
+            with args.rows.open("a") as file:
+                file.write(json.dumps([card(torch), _versions(torch), row]) + "\n")
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()
     summary = figures(rows)
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
-        found = {**gpu_versions(torch), **versions("triton", "transformers", "torchvision")}
-        print(write_result(card(torch), "models", rows, summary, extra_versions=found))
+        print(write_result(card(torch), "models", rows, summary, extra_versions=_versions(torch)))
     return int(any("gpu_ms" not in r or not r["good"] for r in rows))
+
+
+def _versions(torch: Any) -> dict[str, str]:
+    return {**gpu_versions(torch), **versions("triton", "transformers", "torchvision")}
+
+
+def _record(path: Path) -> int:
+    """Write the result file of rows that were measured on a card; a later row of a model replaces others."""
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    (name, *others), extra = {c for c, _, _ in found}, found[-1][1]
+    if others:
+        raise SystemExit(f"rows are of several cards: {name} and {others[0]}")
+    rows = list({row["name"]: row for _, _, row in found}.values())
+    summary = figures(rows)
+    print(HEAD, *map(lines, rows), sep="\n")
+    print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
+    print(write_result(name, "models", rows, summary, extra_versions=extra))
+    return 0
+
+
+@contextlib.contextmanager
+def _limit(seconds: int) -> Generator[None]:
+    """Raise TimeoutError in what takes longer; 0 is no limit."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 if __name__ == "__main__":

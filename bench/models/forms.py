@@ -151,6 +151,7 @@ def whisper_encoder(torch: Any) -> Case:
         encoder_layers=2,
         encoder_attention_heads=20,
         encoder_ffn_dim=5120,
+        decoder_attention_heads=20,
         decoder_layers=1,
         num_mel_bins=128,
     )

@@ -39,6 +39,9 @@ class Setting:
     """How models are measured: modes of torch.compile, compilers, calls, and where profiles go.
 
     `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
+    `cache` is mucc's cache for all of them, in the place of empty ones. With `gate`, a folder, a model
+    that is compiled waits there until it may be timed (`pass_gate`). With `first_calls`, these alone are
+    timed.
     """
 
     modes: Sequence[str]
@@ -47,6 +50,9 @@ class Setting:
     warm: bool = False
     options: Mapping[str, Any] | None = None
     profiles: Path | None = None
+    cache: Path | None = None
+    gate: Path | None = None
+    first_calls: bool = False
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -59,7 +65,7 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
         case = model.make(torch)
     row: Values = {"name": model.key, "first_s": {}, "gpu_ms": {}, "wall_ms": {}, "error": {}, "failed": {}}
     call = _call(torch, on_gpu(torch, case, torch.bfloat16), model.trains)
-    exact, calls = _exact(torch, case, model), {"eager": call}
+    exact, calls = None if setting.first_calls else _exact(torch, case, model), {"eager": call}
     row["error"]["eager"] = _error(torch, call(), exact)
     for name, compiler, mode in contenders(setting):
         try:
@@ -70,6 +76,10 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
             calls.pop(name, None)
     del exact
     gc.collect()
+    if setting.first_calls:
+        return row | judged(row) | {"good": True}
+    if setting.gate is not None:
+        pass_gate(setting.gate, model.key)
     graphs = {name: _captured(torch, name, c, model, row) for name, c in calls.items()}
     row["gpu_ms"] = {n: round(ms, 6) for n, ms in timed(torch, graphs, setting.rounds).items()}
     row["wall_ms"] = {name: round(ms, 6) for name, ms in wall_times(torch, calls).items()}
@@ -77,6 +87,13 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
         for name, c in calls.items():
             _profile(torch, c, setting.profiles / f"{model.key}.{name.replace('/', '.')}.txt")
     return row | judged(row)
+
+
+def pass_gate(folder: Path, key: str) -> None:
+    """Write `<key>.ready`, and wait for `<key>.go`: many processes compile at once, and are timed alone."""
+    (folder / f"{key}.ready").touch()
+    while not (folder / f"{key}.go").exists():
+        time.sleep(0.05)
 
 
 def begin(torch: Any, setting: Setting) -> None:
@@ -154,11 +171,15 @@ def _tensor(result: Any) -> Any:
 
 
 def _exact(torch: Any, case: Case, model: Model) -> Any:
-    """Compute the model in float64 from the values that bf16 weights and inputs have."""
+    """Compute the model in float64 from the values that bf16 weights and inputs have; in f32 where images
+    are convolved, which would take minutes.
+    """
     rounded = on_gpu(torch, case, torch.bfloat16)
-    for dtype in (torch.float64, torch.float32):  # some operations have no float64
+    is_vision = any(isinstance(m, torch.nn.Conv2d) for m in case.module.modules())
+    for dtype in (torch.float64, torch.float32)[is_vision:]:  # some operations have no float64
         try:
-            return _call(torch, on_gpu(torch, rounded, dtype), model.trains)()
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+                return _call(torch, on_gpu(torch, rounded, dtype), model.trains)()
         except torch.AcceleratorError:
             raise
         except RuntimeError:
@@ -189,7 +210,8 @@ def _compiled(
     def first(key: str) -> Call:
         torch._dynamo.reset()
         gpu = on_gpu(torch, case, torch.bfloat16)
-        module = torch.compile(gpu.module, dynamic=False, **_options(compiler, mode, setting))
+        options = _options(compiler, mode, setting)
+        module = torch.compile(gpu.module, dynamic=False, **options)
         made = _call(torch, gpu, model.trains, module)
         if not model.trains and hasattr(gpu.module, "cache"):
             _call(torch, gpu, False)()  # makes the cache of keys
@@ -200,9 +222,14 @@ def _compiled(
             made()
             torch.cuda.synchronize()
         row.setdefault(key, {})[name] = round(time.perf_counter() - start, 3)
+        if compiler == "mucc" and not setting.first_calls:
+            options["backend"].wait()
+            made()
+        if compiler == "mucc" and key == "first_s":
+            row.setdefault("kernels", {})[name] = sum(len(p.kernels) for p in options["backend"].programs)
         return made
 
-    with fresh_caches(torch):
+    with fresh_caches(torch, setting.cache):
         made = first("first_s")
         if setting.warm:
             made = first("warm_s")
@@ -218,15 +245,15 @@ def _options(compiler: str, mode: str, setting: Setting) -> Values:
     return {"backend": torch_backend(mode=mode, **(setting.options or {}))}
 
 
-def fresh_caches(torch: Any) -> Any:
-    """Return a context in which the caches of Inductor and mucc are empty."""
+def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
+    """Return a context in which the caches of Inductor and mucc are empty; with `cache` that is mucc's."""
     from torch._inductor import utils
 
     stack = contextlib.ExitStack()
     stack.enter_context(utils.fresh_inductor_cache())
     folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
     before = os.environ.get("MUCC_CACHE_DIR")
-    os.environ["MUCC_CACHE_DIR"] = folder
+    os.environ["MUCC_CACHE_DIR"] = str(cache or folder)
 
     def restore() -> None:
         if before is None:

@@ -16,7 +16,9 @@ def _torch() -> Any:
     return importlib.import_module("torch")
 
 
-_Module: Any = _torch().nn.Module
+# Named here, since an import within `forward` would break torch.compile's graph.
+torch: Any = _torch()
+_Module: Any = torch.nn.Module
 
 
 class Decoder(_Module):
@@ -42,7 +44,6 @@ class Decoder(_Module):
 
     def _made(self, tokens: Any) -> Any:
         """Return a cache that is full but for one place, of random keys and values."""
-        torch = _torch()
         config, weight = self.config, next(self.model.parameters())
         heads = config.num_key_value_heads
         width = config.hidden_size // config.num_attention_heads
@@ -72,7 +73,6 @@ class Recommender(_Module):
         self.register_buffer("pairs", rows * (TABLES + 1) + columns)
 
     def forward(self, dense: Any, sparse: Any) -> Any:
-        torch = _torch()
         below = self.bottom(dense)
         features = torch.stack([below, *(t(sparse[:, n]) for n, t in enumerate(self.tables))], 1)
         products = torch.bmm(features, features.transpose(1, 2)).flatten(1)[:, self.pairs]
@@ -98,7 +98,6 @@ class _Level(_Module):
         self.join = _convolutions(nn, 2 * inside, inside)
 
     def forward(self, x: Any) -> Any:
-        torch = _torch()
         kept = self.down(x)
         return self.join(torch.cat([kept, self.up(self.below(self.pool(kept)))], 1))
 

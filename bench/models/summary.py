@@ -48,7 +48,7 @@ def lines(row: Row) -> str:
     text: list[str] = []
     for mode in MODES:
         a, b = f"inductor/{mode}", f"mucc/{mode}"
-        if a not in gpu and b not in gpu:
+        if not {a, b} & {*gpu, *first}:
             continue
         ratio, slower = (t.get(a, math.nan) / t.get(b, math.nan) for t in (gpu, wall))
         warm = row.get("warm_s", {})

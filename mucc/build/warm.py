@@ -27,6 +27,31 @@ DTYPES = {"bf16": ("bf16", "f32"), "f16": ("f16", "f32"), "f32": ("f32",)}
 """Dtypes of operands, with the dtypes of results for each."""
 
 
+LAYERS = {
+    "gelu": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], b: {t}[{N}]", "gelu(x @ w.T + b)"),
+    "relu": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], b: {t}[{N}]", "relu(x @ w.T + b)"),
+    "residual": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], r: {t}[{M}, {N}]", "r + x @ w.T"),
+    "biased": (
+        "x: {t}[{M}, {K}], w: {t}[{N}, {K}], b: {t}[{N}], r: {t}[{M}, {N}]",
+        "r + (x @ w.T + b)",
+    ),
+    "gated": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], u: {t}[{N}, {K}]", "silu(x @ w.T) * (x @ u.T)"),
+}
+"""Parameters and results of what the torch backend takes of transformers, by name."""
+
+WIDTHS = ((3072, 768), (4096, 1024), (1024, 4096), (14336, 4096), (4096, 14336))
+ROWS = (1024, 8192)
+"""Sizes of layers of published transformers, and rows of their calls; other sizes share their schedules."""
+
+
+def layers() -> Iterator[tuple[str, str]]:
+    """Yield names and texts of layers as `torch.compile(model, backend="mucc")` asks for them."""
+    for t, (name, (given, body)), (n, k), m in product(("bf16", "f16"), LAYERS.items(), WIDTHS, ROWS):
+        parameters = given.format(t=t, M=m, N=n, K=k)
+        text = f"kernel {name}({parameters}) -> {t}[{m}, {n}] {{\n    return cast({body}, {t})\n}}\n"
+        yield f"{t}-{name}-{m}x{n}x{k}", text
+
+
 def programs() -> Iterator[tuple[str, str]]:
     """Yield names and texts of programs that together have the most frequent skeletons."""
     for (t, results), (name, (p, w)), (i, (epilogue, extra)) in product(
@@ -42,10 +67,11 @@ def programs() -> Iterator[tuple[str, str]]:
             yield f"{t}-{name}-{i}-{result}", text
 
 
-def warm(target: str, jobs: int | None, reporter: Reporter) -> None:
+def warm(target: str, jobs: int | None, reporter: Reporter, purpose: str | None = None) -> None:
     """Fill the cache for a target, with at most `jobs` parallel jobs (None: as the machine allows).
 
-    Programs that cannot be built are reported, and do not stop the others.
+    With the purpose "torch" it is filled with what layers of transformers share. Programs that cannot be
+    built are reported, and do not stop the others.
     """
     from mucc.build.artefact import Request, build
     from mucc.build.pool import Pool
@@ -55,7 +81,7 @@ def warm(target: str, jobs: int | None, reporter: Reporter) -> None:
     with Pool(jobs, display=reporter.display()) as pool:
         outcomes = pool.map(
             lambda item: build(Request(item[1].encode(), item[0], "so", target), reporter.progress, pool),
-            list(programs()),
+            list(layers() if purpose == "torch" else programs()),
             lambda item: item[0],
         )
         for outcome in outcomes:

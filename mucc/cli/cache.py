@@ -47,6 +47,9 @@ class Arguments:
         help=f"with warm: the GPU (default: {options.DEFAULT_TARGET})",
         complete=candidates.words(candidates.target_names),
     )
+    purpose: str | None = option(
+        None, "--for", choices=("torch",), help="with warm: layers that torch.compile asks for"
+    )
     jobs: int | None = options.jobs("with warm: how much runs at a time")
 
 
@@ -55,8 +58,8 @@ def main(args: Arguments, reporter: Reporter) -> int:
     """Run an action. Raises MU5203 where the cache cannot be cleared or read."""
     if args.action == "warm":
         return _warm(args, reporter)
-    if args.target is not None or args.jobs is not None:
-        raise usage_error("--target and --jobs go with `mucc cache warm` only")
+    if args.target is not None or args.jobs is not None or args.purpose is not None:
+        raise usage_error("--target, --for and --jobs go with `mucc cache warm` only")
     from mucc.build.cache import Cache
 
     cache = Cache()
@@ -85,7 +88,8 @@ def _warm(args: Arguments, reporter: Reporter) -> int:
     from mucc.build.warm import warm
     from mucc.target import get_target
 
-    warm(get_target(args.target or options.DEFAULT_TARGET).name, args.jobs, reporter)
+    target = get_target(args.target or options.DEFAULT_TARGET).name
+    warm(target, args.jobs, reporter, args.purpose)
     return ExitStatus.GOOD
 
 

@@ -21,18 +21,26 @@ def compile_source(
     only_check: bool = False,
     dims: Mapping[str, int] | None = None,
     tuned: bool = True,
+    verify: bool = True,
 ) -> Compilation:
     """Compile a program through all passes. Raises DiagnosticError with all errors in it.
 
     `dims` are typical values of open dims, for the choice of schedules; with `tuned`, measured schedules take
-    precedence. With `only_check`, the result has diagnostics only, and the IR is not verified after passes.
+    precedence. The IR is verified after passes, to find defects of the compiler, with `verify`. With
+    `only_check`, the result has diagnostics only, and the IR is not verified.
     """
     from mucc.compiler.driver import Options, compile_text
 
     try:
         deep = not only_check
         options = Options(
-            target, print_ir, print_after, verify=deep, keep_levels=deep, dims=dims or {}, tuned=tuned
+            target,
+            print_ir,
+            print_after,
+            verify=deep and verify,
+            keep_levels=deep,
+            dims=dims or {},
+            tuned=tuned,
         )
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()

@@ -237,6 +237,13 @@ class Kind(ABC, Generic[Op]):
         """Return what the schedule is chosen for; None of a kernel without one. `sizes` are of open dims."""
         return None
 
+    def seconds(self, target: str, op: Op, sizes: Mapping[str, int]) -> float | None:
+        """Estimate the time of a kernel without a schedule on the target's first card, without launching it.
+
+        None where its bound says as much.
+        """
+        return None
+
     def card(self) -> str:
         """Return the reference card's text on `settings`: paragraphs and points, with suitable values."""
         return ""

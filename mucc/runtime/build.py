@@ -8,13 +8,18 @@ import hashlib
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache as once
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.library.errors import MuccError
 from mucc.runtime.module import Module, load
+
+if TYPE_CHECKING:
+    from mucc.build.artefact import Artefact
+    from mucc.build.pool import Outcome, Pool
 
 DEFAULT_TARGET = "sm_90a"
 
@@ -64,36 +69,76 @@ def compile(
     return _loaded(artefact.data)
 
 
+_Key = tuple[str, tuple[tuple[str, int], ...], str]
+
+
+class Programs:
+    """Programs that are compiled beside the caller, as cores and memory of the machine allow.
+
+    A context: when it is left, all that was begun has ended; by an exception, it is cancelled.
+    """
+
+    def __init__(self) -> None:
+        self._pool: Pool | None = None
+        self._begun: dict[_Key, Iterator[Outcome[Artefact]]] = {}
+        self._made: dict[_Key, Module | CompileError] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(*error)
+
+    def begin(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> None:
+        """Begin to compile a program for typical values of its dims, once.
+
+        Values that break a promise of a kernel are left out.
+        """
+        from mucc.build.artefact import Request, build
+        from mucc.build.pool import Pool
+
+        key = text, tuple(sorted(dims.items())), target
+        if key in self._begun:
+            return
+        if self._pool is None:
+            self._pool = Pool().__enter__()
+        pool = self._pool
+
+        def make(request: Request) -> Artefact:
+            try:
+                return build(request, pool=pool)
+            except DiagnosticError as error:
+                if not dims or error.diagnostics[0].code != "MU6052":
+                    raise
+                return build(dataclasses.replace(request, dims={}), pool=pool)
+
+        request = Request(text.encode(), "<torch.compile>", "so", target, dims=dims)
+        self._begun[key] = pool.map(make, [request])
+
+    def get(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> Module | CompileError:
+        """Wait for a program; returns its library, or what is wrong with it.
+
+        Raises what is no error of a program, such as `load` raises.
+        """
+        self.begin(text, dims, target)
+        key = text, tuple(sorted(dims.items())), target
+        if key not in self._made:
+            try:
+                self._made[key] = _loaded(next(self._begun[key]).get().data)
+            except DiagnosticError as error:
+                self._made[key] = CompileError(error.diagnostics)
+        return self._made[key]
+
+
 def compile_programs(
     programs: Sequence[tuple[str, Mapping[str, int]]], target: str = DEFAULT_TARGET
 ) -> list[Module | CompileError]:
-    """Compile many programs at once, each with typical values of its dims; libraries, or what is wrong.
-
-    What is not in the cache is built as cores and memory of the machine allow. Typical values that break a
-    promise of a kernel are left out. Raises what is no error of a program, such as `load` raises.
-    """
-    from mucc.build.artefact import Artefact, Request, build
-    from mucc.build.pool import Pool
-
-    def make(program: tuple[str, Mapping[str, int]]) -> Artefact:
-        text, dims = program
-        request = Request(text.encode(), "<torch.compile>", "so", target, dims=dims)
-        try:
-            return build(request, pool=pool)
-        except DiagnosticError as error:
-            if not dims or error.diagnostics[0].code != "MU6052":
-                raise
-            return build(dataclasses.replace(request, dims={}), pool=pool)
-
-    with Pool() as pool:
-        outcomes = list(pool.map(make, programs))
-    made: list[Module | CompileError] = []
-    for outcome in outcomes:
-        try:
-            made.append(_loaded(outcome.get().data))
-        except DiagnosticError as error:
-            made.append(CompileError(error.diagnostics))
-    return made
+    """Compile many programs at once, each with typical values of its dims; libraries, or what is wrong."""
+    with Programs() as begun:
+        for text, dims in programs:
+            begun.begin(text, dims, target)
+        return [begun.get(text, dims, target) for text, dims in programs]
 
 
 def _loaded(library: bytes) -> Module:

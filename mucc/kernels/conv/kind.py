@@ -62,6 +62,12 @@ class ConvKind(Kind[ConvKernelOp]):
 
         return reasons(op, get_target(target).facts, sizes)
 
+    def seconds(self, target: str, op: ConvKernelOp, sizes: Mapping[str, int]) -> float | None:
+        from mucc.kernels.conv.strategies import expected
+        from mucc.target import get_target
+
+        return expected(op, get_target(target).facts, sizes)
+
     def interpret(self, functions: CutlassFunctions, op: ConvKernelOp, args: tuple[Any, ...]) -> None:
         from mucc.kernels.conv.meaning import sums
 

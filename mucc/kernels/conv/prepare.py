@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.kernels.channel_moves import MoveChannels
 from mucc.kernels.channels import ChannelsLast
 from mucc.kernels.conv.merge import Merge
 from mucc.target import get_target
@@ -62,6 +63,9 @@ class PrepareConvolutions(Pass):
     %0 = mu.conv %x, %w : [N, O, P, Q]
     %1 = mu.permute %0 order [0, 2, 3, 1]      ->      %1 = mu.conv %x, %w channels_last : [N, P, Q, O]
 
+    %1 = mu.relu %0                                    %1 = mu.conv %x, %w channels_last : [N, P, Q, O]
+    %2 = mu.permute %1 order [0, 2, 3, 1]      ->      %2 = mu.relu %1
+
     %0 = mu.pad %x low [0, 0, 0, 1]
     %1 = mu.conv %0, %w                        ->      %0 = mu.place %x axis 3 at 1
                                                        %1 = mu.conv %0, %w
@@ -74,4 +78,5 @@ class PrepareConvolutions(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
-            rewrite(op, [_Place(), _Keep(), Merge(get_target(self.target).facts)])
+            patterns = [_Place(), MoveChannels(is_convolution), _Keep(), Merge(get_target(self.target).facts)]
+            rewrite(op, patterns)

@@ -10,6 +10,8 @@ from typing import Any
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
+from mucc.torch.backend.background import Background, served
+from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.passes import Divided, RegionsPass, card_of, failed, say_once
@@ -55,6 +57,7 @@ class Backend:
     def __init__(self, options: Options | None = None):
         self.options = options or Options()
         self.divided: list[Divided] = []
+        self.background: list[Background] = []
         self.masks = 0
 
     @property
@@ -65,10 +68,43 @@ class Backend:
     def __call__(self, module: Any, inputs: Sequence[Any], mode: str | None = None, **_: Any) -> Any:
         """Compile a graph of dynamo by Inductor; returns the function that runs it."""
         options = self.options if mode is None else Options.of({**vars(self.options), "mode": mode})
-        settings = dict(options.config)
         target = self.target(inputs)
         if target is not None:
+            self._lay_out(module, options)
+        is_open = any(isinstance(i, torch.SymInt) for i in inputs)
+        if target is None or not options.background or options.measures or is_open:
+            return self._compiled(options, target, None, module, inputs)
+        background = Background()
+        self.background.append(background)
+
+        def make(module: Any, inputs: Sequence[Any]) -> Any:
+            begins = None if background.was_needed else background
+            return self._compiled(options, target, begins, module, inputs)
+
+        return served(module, inputs, background, make)
+
+    def _lay_out(self, module: Any, options: Options) -> None:
+        try:
+            lay_out_masks(module)
+        except Exception as error:  # nothing of the graph is changed by what fails
+            failed(error, options)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until all kernels are built (`background`); returns whether they are. Later calls use them."""
+        return all(background.wait(seconds) for background in self.background)
+
+    def _compiled(
+        self,
+        options: Options,
+        target: str | None,
+        background: Background | None,
+        module: Any,
+        inputs: Sequence[Any],
+    ) -> Any:
+        settings = dict(options.config)
+        if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
+            made.background = background
             settings[PASS] = made.behind(PASS, settings.get(PASS))
             masks = MasksPass(self._dropped, partial(failed, options=options))
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))

@@ -17,12 +17,18 @@ from mucc.analysis.products import products
 from mucc.analysis.sol import analyse_stage, complete
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
+from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.types import Shaped
 from mucc.kernels.registry import kernels_of, kind_of
+from mucc.library import extents
 from mucc.target.devices import Card
+from mucc.torch.backend.attention_rates import MASKED, shares
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
+from mucc.torch.importer.extents import typical
 from mucc.torch.importer.partition import Graph, Node, is_host, is_part, returned, tensor_inputs
 from mucc.torch.importer.work import ALIASES, work_of
 
@@ -36,14 +42,17 @@ for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
 
-SHARES = {"attention": 0.8, "convolution": 0.6}
-"""The share of Inductor's speed that kernels without a cost model reach, by their stage, at the same bound.
+CUDNN, CUDNN_DEEP, CUDNN_FEW = 0.4, 0.65, 0.1
+"""The share of its bound that a convolution of cuDNN reaches; with at least `DEEP` channels, and below `FEW`.
 
-Decisions 39 and 40 have the figures: attention 0.74 to 1.37 of the best backend, convolutions 0.5 to 1.6.
+On an H200, less the passes of bias and activation: 0.27 to 0.43 with 64 and 128 channels, and with windows
+of 1; 0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (decision 41).
 """
 
+DEEP, FEW = 256, 8
+
 OTHERS = 0.85
-"""The same of all other stages; of reductions decision 35 has it."""
+"""The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,8 @@ class Costs:
     def _predicted(self, program: str, dims: Mapping[str, int]) -> Predicted:
         target = self.card.target.name
         try:
-            made = compile_source(Source("<torch.compile>", program), target, dims=dims)
+            # What is taken is compiled again to be built, and verified then.
+            made = compile_source(Source("<torch.compile>", program), target, dims=dims, verify=False)
         except DiagnosticError as error:
             first = next(d for d in error.diagnostics if d.severity is Severity.ERROR)
             return Predicted(inf, problem=f"{first.code}: {first.message}")
@@ -96,24 +106,27 @@ class Costs:
             kind = kind_of(op)
             count += 1
             # A copy of a stage's operand has the stage's name before a dot, and takes less than the stage.
-            of_stage, bound, multiplies = stages[op.stage.data.partition(".")[0]]
+            bound, multiplies, share = stages[op.stage.data.partition(".")[0]]
             begin = CALL if multiplies else LAUNCH
+            alone = kind.seconds(target, op, dims)
             if (workload := kind.workload(target, op, dims)) is not None:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
                 total += max(estimate.seconds, bound.seconds + begin)
+            elif alone is not None:
+                total += max(alone, bound.seconds / OTHERS) + LAUNCH
             else:
-                total += bound.seconds / SHARES.get(of_stage, OTHERS) + begin
+                total += bound.seconds / share + begin
         return Predicted(total, count)
 
-    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[str, Bound, bool]]:
-        """Return the kind of each stage, its bound, and whether it multiplies matrices."""
-        found: dict[str, tuple[str, Bound, bool]] = {}
+    def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[Bound, bool, float]]:
+        """Return the bound of each stage, whether it multiplies matrices, and the share that it reaches."""
+        found: dict[str, tuple[Bound, bool, float]] = {}
         for kernel in (op for op in module.body.block.ops if isinstance(op, KernelOp)):
             values = complete(dims, kernel)
             for stage in (op for op in kernel.body.block.ops if isinstance(op, StageOp)):
                 analysed = analyse_stage(stage, self.rates, values)
                 multiplies = any(products(op) for op in stage.body.block.ops)
-                found[analysed.name] = analysed.kind, analysed.bound, multiplies
+                found[analysed.name] = analysed.bound, multiplies, _reached(stage.anchor, values)
         return found
 
     def moved(self, bytes: float) -> float:
@@ -128,7 +141,40 @@ class Costs:
             units = {"fp32": work.operations}
         else:
             units = count.units(formats.conv if count.by_cudnn else formats.matmul)
-        return self.rates.bound(units, work.bytes).seconds + CALL
+        share = _cudnn(node) if count is not None and count.by_cudnn else _sdpa(node)
+        return self.rates.bound(units, work.bytes).seconds / share + CALL
+
+
+def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
+    """Return the share of its bound that a kernel of mucc reaches."""
+    if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
+        return OTHERS
+    head, keys = (extents.value(Shaped.of(anchor.key.type).dims[axis], sizes) for axis in (-1, -2))
+    return shares(head, keys, isinstance(anchor, AttentionOp) and anchor.causal is not None).mucc
+
+
+def _sdpa(node: Node) -> float:
+    """Return the share of its bound that a call of PyTorch's attention reaches, 1 of other calls."""
+    name = str(getattr(node.target, "overloadpacket", ""))
+    if not name.startswith("aten._scaled_dot_product") or not name.endswith(("attention", "_for_cpu")):
+        return 1.0
+    names = (a.name for a in node.target._schema.arguments)
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    keys = node.args[1].meta["val"]
+    found = shares(typical(keys.shape[-1]), typical(keys.shape[-2]), bool(given.get("is_causal")))
+    is_masked = isinstance(given.get("attn_mask", given.get("attn_bias")), torch.fx.Node)
+    return found.torch * (MASKED if is_masked else 1.0)
+
+
+def _cudnn(node: Node) -> float:
+    """Return the share of its bound that a call of cuDNN reaches."""
+    place = {"convolution": 1, "convolution_backward": 2}.get(node.target.overloadpacket.__name__)
+    if place is None:
+        return 1.0
+    outputs, channels, *window = map(typical, node.args[place].meta["val"].shape)
+    if channels < FEW <= outputs:
+        return CUDNN_FEW
+    return CUDNN_DEEP if channels >= DEEP and max(window, default=1) > 1 else CUDNN
 
 
 _COSTS: dict[object, Costs] = {}

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from mucc.torch.importer.capture import Captured, Input, Ref, Source, drop_notes, torch
+from mucc.torch.importer.emit import Lies, Order
 from mucc.torch.importer.extents import derived_extents, name_extents, typical, typical_extents
 from mucc.torch.importer.integers import wide_integers
-from mucc.torch.importer.partition import Formats, Graph, tensor_inputs
+from mucc.torch.importer.partition import Formats, Graph, readers, tensor_inputs
 from mucc.torch.importer.work import ALIASES
 
 Node = Any
 _aten = torch.ops.aten
+
+_CONVOLUTIONS = frozenset((_aten.convolution.default, _aten.convolution_backward.default))
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 _STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strided_copy))
 """Operations that read memory by strides."""
@@ -92,6 +96,41 @@ def order_of(tensor: Any) -> tuple[int, ...] | None:
     if ordered == axes or not _is_dense(shape, strides, ordered):
         return None
     return (*(a for a in range(len(shape)) if shape[a] == 1), *ordered)
+
+
+def fills_memory(value: Any) -> bool:
+    """Whether the elements of a tensor fill the memory that it spans; True of what is no tensor."""
+    if not isinstance(value, torch.Tensor):
+        return True
+    shape, strides = [typical(e) for e in value.shape], [typical(s) for s in value.stride()]
+    axes = sorted((a for a in range(len(shape)) if shape[a] != 1), key=lambda a: -strides[a])
+    return _is_dense(shape, strides, axes)
+
+
+def lies_in(graph: Graph) -> Lies:
+    """Return a function that says how values of a graph lie in memory, for kernels to read and write them so.
+
+    Where channels are last, so are those of operands of a convolution that could also be contiguous: weights
+    of 1x1 windows.
+    """
+
+    def lies(node: Node) -> Order | None:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return None
+        is_fixed = all(isinstance(e, int) for e in (*value.shape, *value.stride()))
+        is_either = value.dim() in _CHANNELS_LAST and is_fixed and value.is_contiguous()
+        if is_either and _is_convolved(graph, node):
+            is_last = value.is_contiguous(memory_format=_CHANNELS_LAST[value.dim()])
+            return (0, *range(2, value.dim()), 1) if is_last else None
+        return order_of(value)
+
+    return lies
+
+
+def _is_convolved(graph: Graph, node: Node) -> bool:
+    """Whether a value is an operand of a convolution, or its result."""
+    return any(n.target in _CONVOLUTIONS for n in (node, *readers(graph, node)))
 
 
 def _is_dense(shape: list[int], strides: list[int], ordered: list[int]) -> bool:

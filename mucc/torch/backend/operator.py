@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from mucc import frontend
 from mucc.diagnostics.core import Source
@@ -21,7 +21,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_name
 from mucc.library import extents
 from mucc.library.errors import MuccError
-from mucc.runtime.build import CompileError, MuccWarning, compile_programs
+from mucc.runtime.build import CompileError, MuccWarning, Programs
 from mucc.runtime.torch_glue import DTYPES, TorchKernel
 from mucc.runtime.views import call_anyhow
 from mucc.torch.importer.capture import torch
@@ -113,27 +113,49 @@ def interpreted(program: str) -> Run:
     return run
 
 
-def build(requests: Sequence[Request]) -> dict[Request, CompileError]:
-    """Build and load the kernels that this process does not have yet; returns those that do not compile.
+class Builds:
+    """Kernels that are built beside the caller. A context, as `Programs` is."""
 
-    Raises what is no error of a program, such as a missing toolchain that no cached library stands in for.
-    """
-    problems: dict[Request, CompileError] = {}
-    with _lock:
+    def __init__(self) -> None:
+        self._programs = Programs()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._programs.__exit__(*error)
+
+    def handed_over(self) -> Builds:
+        """Return what goes on with these builds, which are no longer this context's."""
+        other = Builds()
+        other._programs, self._programs = self._programs, other._programs
+        return other
+
+    def begin(self, requests: Iterable[Request]) -> None:
+        """Begin to build the kernels that this process does not have yet."""
+        for request in requests:
+            if not request.interpret and request not in _loaded:
+                self._programs.begin(request.program, dict(request.dims), request.target)
+
+    def finish(self, requests: Iterable[Request]) -> dict[Request, CompileError]:
+        """Build and load kernels; returns those that do not compile.
+
+        Raises what is no error of a program, such as a missing toolchain that no cached library
+        stands in for.
+        """
+        problems: dict[Request, CompileError] = {}
         missing = [r for r in dict.fromkeys(requests) if r not in _loaded]
+        self.begin(missing)
         for request in missing:
             if request.interpret:
                 _loaded[request] = interpreted(request.program)
-        programs = [r for r in missing if not r.interpret]
-        for target in dict.fromkeys(r.target for r in programs):
-            own = [r for r in programs if r.target == target]
-            made = compile_programs([(r.program, dict(r.dims)) for r in own], target)
-            for request, module in zip(own, made, strict=True):
-                if isinstance(module, CompileError):
-                    problems[request] = module
-                else:
-                    _loaded[request] = _launched(module.kernels[0])
-    return problems
+                continue
+            module = self._programs.get(request.program, dict(request.dims), request.target)
+            if isinstance(module, CompileError):
+                problems[request] = module
+            else:
+                _loaded[request] = _launched(module.kernels[0])
+        return problems
 
 
 def _launched(kernel: Any) -> Run:
@@ -152,8 +174,9 @@ def _launched(kernel: Any) -> Run:
 def _ready(text: str) -> Run:
     """Return the kernel of a request, built if this process has not yet. Raises CompileError."""
     request = Request.of(text)
-    if request not in _loaded and (problems := build([request])):
-        raise problems[request]
+    with _lock, Builds() as builds:
+        if problems := builds.finish([request]):
+            raise problems[request]
     run = _loaded[request]
     if request.strict:
         return run

@@ -37,8 +37,9 @@ class Options:
     ways and timed on the card, and those that win are taken; times are kept in the tuning database.
     `regions` are those where a gain of more than `margin`, a share of the kernel's time, is expected, or
     "all" that mucc compiles. The rest is compiled by Inductor, or, for tests, called by PyTorch, operation by
-    operation (`rest="eager"`). `interpret` runs kernels by mucc's interpreter, on tensors anywhere: slow, and
-    right by definition. `inductor` has Inductor's own options by name.
+    operation (`rest="eager"`). With `background`, calls are served by Inductor alone while kernels are built,
+    and graphs of fixed extents are compiled anew with them then. `interpret` runs kernels by mucc's
+    interpreter, on tensors anywhere: slow, and right by definition. `inductor` has Inductor's own options.
     """
 
     target: str | None = None
@@ -51,6 +52,7 @@ class Options:
     margin: float = MARGIN
     rest: str = "inductor"
     measure: bool | None = None
+    background: bool = False
     interpret: bool = False
     inductor: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -15,11 +15,12 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
+from mucc.torch.backend.background import Background, Postponed
 from mucc.torch.backend.expected import costs_of
-from mucc.torch.backend.graphs import graph_of
+from mucc.torch.backend.graphs import graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.measured import Regions, Timed, Wanted
-from mucc.torch.backend.operator import Request, build
+from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.regions import Choice, Chooser
 from mucc.torch.backend.rewrite import Copy, Region
@@ -51,7 +52,8 @@ class Divided:
 class RegionsPass(GraphPass):
     """A pass behind AOTAutograd (`post_grad_custom_pre_pass`) for graphs on one card.
 
-    `report` is called with each graph that was divided.
+    `report` is called with each graph that was divided. With `background`, graphs whose kernels are not built
+    soon are left as they are.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class RegionsPass(GraphPass):
         is_inference: bool,
         anywhere: bool,
         report: Callable[[Divided], None],
+        background: Background | None = None,
     ):
         self.options, self.card, self.is_inference, self.anywhere = options, card, is_inference, anywhere
-        self.report = report
+        self.report, self.background = report, background
         self.costs = costs_of(card)
         is_there = torch.cuda.is_available() and not anywhere
         name = torch.cuda.get_device_name() if is_there else card.device.name
@@ -80,6 +83,8 @@ class RegionsPass(GraphPass):
             return  # the body of a control flow operation, which Inductor traces later
         try:
             divided = self.divided(graph, self.apply)
+        except Postponed:
+            return
         except Exception as error:
             failed(error, self.options)
             return
@@ -93,22 +98,27 @@ class RegionsPass(GraphPass):
             copy.graph, graph.owning_module, formats(options.compute, options.round), self.anywhere
         )
         refused: dict[str, str] = {}
-        while True:
-            choice = self._choice(copy, meta, dims, refused)
-            problems = self.built(choice, dims)
-            if not problems:
-                break
-            refused.update(problems)
+        with Builds() as builds:
+            while True:
+                choice = self._choice(copy, meta, dims, refused, builds)
+                problems = self.built(choice, dims, builds)
+                if not problems:
+                    break
+                refused.update(problems)
         kernels = apply(graph, copy, meta, dims, choice)
         name = _name(graph, self.is_inference)
         log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
         return Divided(name, Program("graph", meta, [*kernels]), dims, choice)
 
-    def _choice(self, copy: Copy, graph: Graph, dims: Mapping[str, int], refused: dict[str, str]) -> Choice:
+    def _choice(
+        self, copy: Copy, graph: Graph, dims: Mapping[str, int], refused: dict[str, str], builds: Builds
+    ) -> Choice:
         leaving = returned(graph.captured)
 
+        lies = lies_in(graph)
+
         def emit(piece: Piece) -> Kernel:
-            return emit_piece(graph, piece, name_of(piece), leaving, plain=True)
+            return emit_piece(graph, piece, name_of(piece), leaving, plain=True, lies=lies)
 
         if self.options.regions == "expected":
             new: dict[str, Wanted] = {}
@@ -123,32 +133,42 @@ class RegionsPass(GraphPass):
                     new[self.regions.key(wanted)] = wanted
                 return found
 
+            def taken(kernel: Kernel) -> None:
+                self.begin(builds, self.request(kernel, dims))
+
             while True:
                 margin = self.options.margin
-                chooser = Chooser(graph, self.costs, dims, margin, emit, self._text, refused, measure)
+                chooser = Chooser(graph, self.costs, dims, margin, emit, self._text, refused, measure, taken)
                 choice = chooser.choice()
                 if not new:
                     return choice
-                self._measure(list(new.values()), graph, refused)
+                self._measure(list(new.values()), graph, refused, builds)
                 new.clear()
         steps = cut(graph, compiles(self.card.target.name))
         kernels = [emit(step) for step in steps if not isinstance(step, Opaque)]
         return Choice([k for k in kernels if self._text(k) not in refused])
 
-    def _measure(self, wanted: list[Wanted], graph: Graph, refused: dict[str, str]) -> None:
+    def _measure(self, wanted: list[Wanted], graph: Graph, refused: dict[str, str], builds: Builds) -> None:
         """Build the kernels of regions at once, and measure one region after the other."""
-        problems = self._build([w.request for w in wanted])
+        problems = self._build([w.request for w in wanted], builds)
         refused.update(problems)
         for each in wanted:
             if each.request.program not in problems:
                 self.regions.measure(each, graph)
 
-    def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
-        """Build the kernels of a choice; returns why programs could not be built."""
-        return self._build([self.request(k, dims) for k in choice.kernels])
+    def begin(self, builds: Builds, request: Request) -> None:
+        """Begin to build a kernel, while others are chosen."""
+        builds.begin([request])
 
-    def _build(self, requests: list[Request]) -> dict[str, str]:
-        problems = build(requests)
+    def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
+        """Build the kernels of a choice; returns why programs could not be built."""
+        requests = [self.request(k, dims) for k in choice.kernels]
+        if self.background is not None:
+            self.background.finish(builds, requests)
+        return self._build(requests, builds)
+
+    def _build(self, requests: list[Request], builds: Builds) -> dict[str, str]:
+        problems = builds.finish(requests)
         if problems and self.options.fallback == "error":
             raise next(iter(problems.values()))
         found = {r.program: f"{e.code}: {e.message}" for r, e in problems.items()}

@@ -7,12 +7,13 @@ rest stays in the graph, which Inductor compiles as one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
 from mucc.frontend.source import SourceError
-from mucc.torch.backend.expected import Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.backend.expected import LAUNCH, Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.backend.graphs import fills_memory
 from mucc.torch.backend.measured import Timed
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of
@@ -111,7 +112,8 @@ class Chooser:
 
     `emit` makes the kernel of a piece, `text` its program; programs in `refused` are not taken, for the
     reason there. `measure` has the measured times of regions: where there are any they decide, less what the
-    region is predicted to keep Inductor from fusing around it.
+    region is predicted to keep Inductor from fusing around it. `begin` is called with each kernel
+    that is taken.
     """
 
     def __init__(
@@ -124,9 +126,11 @@ class Chooser:
         text: Text,
         refused: Mapping[str, str],
         measure: Measure | None = None,
+        begin: Callable[[Kernel], None] = lambda kernel: None,
     ):
         self.graph, self.costs, self.dims, self.margin = graph, costs, dims, margin
         self.emit, self.text, self.refused, self.measure = emit, text, refused, measure
+        self.begin = begin
         self.reasons = classify(graph, None)
         self.lowered = Lowered(graph, costs)
         self.leaving = set(returned(graph.captured))
@@ -192,6 +196,7 @@ class Chooser:
             Decision(kernel.name, tuple(best.nodes), taken, best.inductor, best.mucc, reason, best.measured)
         )
         if taken:
+            self.begin(kernel)
             self.found.kernels.append(kernel)
             self.taken.append(best.nodes)
             self.own.update(best.nodes)
@@ -217,12 +222,17 @@ class Chooser:
 
     def _judged(self, nodes: list[Node]) -> Predicted:
         try:
-            program = self.text(self.emit(Piece(nodes)))
+            kernel = self.emit(Piece(nodes))
+            program = self.text(kernel)
         except (SourceError, Unsupported) as error:
             return Predicted(inf, problem=str(error))
         if (reason := self.refused.get(program)) is not None:
             return Predicted(inf, problem=reason)
-        return self.costs.kernel(program, self.dims)
+        found = self.costs.kernel(program, self.dims)
+        # What does not fill its memory is copied before a call, each value by an operation of the graph.
+        copied = [n for n in kernel.parameters if not fills_memory(n.meta.get("val"))]
+        again = sum(self.costs.moved(2 * _size(n)) + LAUNCH for n in copied)
+        return replace(found, seconds=found.seconds + again)
 
     def _form(self, nodes: list[Node]) -> str:
         """Return a text that is the same for equal regions of a graph, wherever they are."""
@@ -325,7 +335,8 @@ class Chooser:
                 known = {*region, node, *found}
                 if source in known or not self._is_own(source, known):
                     continue
-                if is_part(source) or is_fused(source) or (calls and self._is_call(source)):
+                maker = source.args[0] if is_part(source) else source
+                if maker in known or is_fused(maker) or (calls and self._is_call(maker)):
                     found.add(source)
                     waiting.append(source)
         return found

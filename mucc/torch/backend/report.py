@@ -9,6 +9,7 @@ from typing import Any
 
 from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
+from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import MARGIN, Options
 from mucc.torch.backend.passes import Divided, RegionsPass
 from mucc.torch.backend.regions import Choice, Decision
@@ -146,7 +147,10 @@ class _Recorder(Backend):
 class _RecordingPass(RegionsPass):
     """The pass without its effect: it builds nothing, and leaves graphs as they are."""
 
-    def built(self, choice: Choice, dims: Mapping[str, int]) -> dict[str, str]:
+    def begin(self, builds: Builds, request: Request) -> None:
+        pass
+
+    def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
         return {}
 
     def apply(self, graph: Any, copy: Any, meta: Any, dims: Any, choice: Choice) -> list[Kernel]:

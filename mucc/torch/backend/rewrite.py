@@ -11,7 +11,7 @@ from mucc.torch.backend.graphs import order_of
 from mucc.torch.backend.operator import RUN_KERNEL, Request, signature_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
-from mucc.torch.importer.emit import Kernel
+from mucc.torch.importer.emit import Kernel, Order, inverse
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, keeps_place, names_of
 
@@ -75,16 +75,21 @@ class Region:
         between = self._between(graph)
         later = set(_behind(between, set(self.nodes)))
         place = _Place(graph, between[-1])
-        arguments = [_argument(place, made.get(p, p)) for p in self.parameters]
+        orders = [self.kernel.orders.get(p) for p in self.kernel.parameters]
+        given = zip(self.parameters, orders, strict=True)
+        arguments = [_argument(place, made.get(p, p), order) for p, order in given]
         values = signature_of(request.program).empty([a.meta["val"] for a in arguments])
         call = place.add(RUN_KERNEL, (arguments, request.text), values)
         call.meta["eager_input_vals"] = (([a.meta["val"] for a in arguments], request.text), {})
         for n, (result, copied) in enumerate(zip(self.results, self.kernel.results, strict=True)):
             value = place.add(operator.getitem, (call, n), values[n])
+            if copied in self.kernel.orders:
+                value = _permuted(place, value, inverse(self.kernel.orders[copied]))
             if (dtype := restored_dtype(meta.meta(copied))) is not None:
                 value = place.add(_convert, (value, dtype), value.meta["val"].to(dtype))
-            if keeps_order and (order := order_of(result.meta["val"])) is not None:
-                value = _ordered(place, value, order)
+            wanted = order_of(result.meta["val"])
+            if keeps_order and wanted is not None and wanted != order_of(value.meta["val"]):
+                value = _ordered(place, value, wanted)
             for name in ("stack_trace", "nn_module_stack", "source_fn_stack", "original_aten"):
                 if name in result.meta:
                     call.meta.setdefault(name, result.meta[name])
@@ -125,12 +130,14 @@ class _Place:
         self.last = node
 
 
-def _argument(place: _Place, node: Node) -> Node:
-    """Return a value in the dtype and the layout that kernels read."""
+def _argument(place: _Place, node: Node, order: Order | None) -> Node:
+    """Return a value in the dtype and the layout that a kernel reads: contiguous, with axes in an order."""
     value = node.meta["val"]
     dtype = stored_dtype(Meta((), str(value.dtype).removeprefix("torch.")))
     if dtype is not None:
         node = place.add(_convert, (node, dtype), value.to(dtype))
+    if order is not None:
+        node = _permuted(place, node, order)
     if node.meta["val"].is_contiguous():
         return node
     options = {"memory_format": torch.contiguous_format}
@@ -141,13 +148,16 @@ def _contiguous(value: Any) -> Any:
     return value.clone(memory_format=torch.contiguous_format)
 
 
-def _ordered(place: _Place, node: Node, order: Sequence[int]) -> Node:
-    """Lay out a contiguous value with its axes in another order, outermost first."""
-    back = [order.index(axis) for axis in range(len(order))]
-    turned = place.add(_aten.permute.default, (node, list(order)), node.meta["val"].permute(order))
+def _permuted(place: _Place, node: Node, order: Order) -> Node:
+    return place.add(_aten.permute.default, (node, list(order)), node.meta["val"].permute(*order))
+
+
+def _ordered(place: _Place, node: Node, order: Order) -> Node:
+    """Lay out a value with its axes in another order, outermost first."""
+    turned = _permuted(place, node, order)
     options = {"memory_format": torch.contiguous_format}
     laid = place.add(_aten.clone.default, (turned,), _contiguous(turned.meta["val"]), **options)
-    return place.add(_aten.permute.default, (laid, back), laid.meta["val"].permute(back))
+    return _permuted(place, laid, inverse(order))
 
 
 def _behind(between: Sequence[Node], own: Collection[Node]) -> list[Node]:
@@ -194,7 +204,8 @@ class Copy:
         """Restore `linear` where AOTAutograd has decomposed it.
 
         `view(addmm(b, view(x, [-1, K]), permute(w)), [..., N])` is `linear(x, w, b)`, which can be one kernel
-        with what is done to its result; a view between would part them.
+        with what is done to its result; a view between would part them. With a matrix `w` that is not
+        permuted it is `linear(x, permute(w), b)`, whose permutation is no operation of the graph.
         """
         for node in list(self.graph.nodes):
             if node.target not in _RESHAPES:
@@ -207,23 +218,36 @@ class Copy:
                 len(product.users) != 1
                 or product.kwargs
                 or rows.target not in _RESHAPES
-                or weight.target not in (_aten.permute.default, _aten.t.default)
-                or (weight.target is _aten.permute.default and list(weight.args[1]) != [1, 0])
                 or not _flattens(rows, node)
                 or (bias and bias[0].meta["val"].dim() != 1)
             ):
                 continue
+            is_turned = _is_turned(weight)
             with self.graph.inserting_before(node):
-                linear = self.graph.call_function(_aten.linear.default, (rows.args[0], weight.args[0], *bias))
+                turned = weight.args[0] if is_turned else self._turned(weight)
+                linear = self.graph.call_function(_aten.linear.default, (rows.args[0], turned, *bias))
             linear.meta.update(node.meta)
             self.parts[linear] = [
-                *(self.parts[rows] + self.parts[weight]),
+                *(self.parts[rows] + (self.parts[weight] if is_turned else [])),
                 *(self.parts[product] + self.parts[node]),
             ]
             node.replace_all_uses_with(linear)
-            for unused in (node, product, rows, weight):
+            for unused in (node, product, rows, *([weight] if is_turned else [])):
                 if not unused.users:
                     self.graph.erase_node(unused)
+
+    def _turned(self, weight: Node) -> Node:
+        turned = self.graph.call_function(_aten.permute.default, (weight, [1, 0]))
+        turned.meta["val"] = weight.meta["val"].permute(1, 0)
+        self.parts[turned] = []
+        return turned
+
+
+def _is_turned(weight: Node) -> bool:
+    """Whether a matrix is another one with its axes exchanged."""
+    if weight.target is _aten.permute.default:
+        return list(weight.args[1]) == [1, 0]
+    return weight.target is _aten.t.default
 
 
 _RESHAPES = (_aten.view.default, _aten.reshape.default)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, MatmulOp
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.views import ExpandOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, TransposeOp
+from mucc.dialects.mu.types import Dims
 from mucc.torch.importer.aten_views import reshaped
 from mucc.torch.importer.lowering import (
     LOWERINGS,
@@ -58,6 +60,9 @@ def convolution(
         "groups": groups,
         "compute": ComputeAttr(Compute(b.conv_compute)) if dtype_of(value) == "f32" else None,
     }
+    is_plain = not (transposed or any(spread(pad, rank)) or groups != 1 or alone)
+    if is_plain and _are_patches(dims_of(value), dims_of(w), options["stride"], options["dilation"]):
+        return _of_patches(b, value, b.value(w), bias, options["compute"])
     if transposed:
         result = b.add(ConvTransposeOp(value, w, output_pad=spread(output_pad, rank), **options))
     else:
@@ -65,6 +70,40 @@ def convolution(
     if bias is not None:
         result = b.call(e.AddOp, result, b.column(bias, 1, rank + 2))
     return b.add(ReduceOp("sum", result, [0])) if alone else result
+
+
+FEW = 8
+"""Channels below which a convolution of patches is a product of matrices."""
+
+
+def _are_patches(x: Dims, w: Dims, stride: Sequence[int], dilation: Sequence[int]) -> bool:
+    """Whether windows of few channels lie side by side and leave nothing out, as those of embedded images."""
+    window = w[2:]
+    if (
+        any(not isinstance(d, int) for d in (*x[1:], *w))
+        or int(x[1]) >= FEW
+        or math.prod(map(int, window)) < FEW
+    ):
+        return False
+    whole = all(int(extent) % int(size) == 0 for extent, size in zip(x[2:], window, strict=True))
+    return whole and tuple(stride) == window and all(d == 1 for d in dilation)
+
+
+def _of_patches(b: Builder, x: SSAValue, w: SSAValue, bias: Any, compute: ComputeAttr | None) -> SSAValue:
+    """`reshape(x, [N, C, P, p, Q, q])` with positions first, as a matrix, times that of the weights."""
+    (batch, channels, *extents), (outputs, _, *window) = dims_of(x), dims_of(w)
+    rank = len(window)
+    places = [int(e) // int(s) for e, s in zip(extents, window, strict=True)]
+    divided = [d for pair in zip(places, window, strict=True) for d in pair]
+    parts = reshaped(b, x, [batch, channels, *divided])
+    order = [0, *range(2, 2 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2)]
+    depth = int(channels) * math.prod(map(int, window))
+    rows = reshaped(b, b.add(PermuteOp(parts, order)), [batch, *places, depth])
+    weight = b.add(TransposeOp(reshaped(b, w, [outputs, depth])))
+    result = b.add(MatmulOp(rows, weight, compute))
+    if bias is not None:
+        result = b.call(e.AddOp, result, bias)
+    return b.add(PermuteOp(result, [0, rank + 1, *range(1, rank + 1)]))
 
 
 def pooled(

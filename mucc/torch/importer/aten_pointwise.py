@@ -131,7 +131,8 @@ def rsub(b: Builder, x: Any, y: Any, alpha: float = 1) -> Built:
 
 @lowers(aten.reciprocal.default)
 def reciprocal(b: Builder, x: Any) -> Built:
-    return quotient(b, 1.0, x)
+    root = x.owner if isinstance(x, SSAValue) else None
+    return b.call(e.RsqrtOp, root.operands[0]) if isinstance(root, e.SqrtOp) else quotient(b, 1.0, x)
 
 
 @lowers(aten.atan.default)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -12,24 +12,35 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
-from mucc.dialects.mu.ops.views import BroadcastOp
+from mucc.dialects.mu.ops.views import BroadcastOp, PermuteOp
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import erase_dead
 from mucc.frontend.names import Names
 from mucc.library.extents import names as dim_names
 from mucc.torch.importer import partition
+from mucc.torch.importer.composites import restore_activations
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, Piece, is_part
+
+Order = Sequence[int]
+"""Axes in the order in which they lie in memory, outermost first."""
+
+Lies = Callable[[Node], Order | None]
+"""A function that returns how a value lies in memory; None where it is contiguous."""
 
 
 @dataclass
 class Kernel:
-    """A piece as a kernel: the nodes that its parameters and results stand for, in order."""
+    """A piece as a kernel: the nodes that its parameters and results stand for, in order.
+
+    Those in `orders` are passed with their axes in that order.
+    """
 
     op: KernelOp
     piece: Piece
     parameters: list[Node]
     results: list[Node]
+    orders: Mapping[Node, Order] = field(default_factory=dict[Node, Order])
 
     @property
     def name(self) -> str:
@@ -43,10 +54,19 @@ def stored_type(meta: Meta) -> TensorType:
     return meta.type()
 
 
-def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], plain: bool = False) -> Kernel:
+def emit_piece(
+    graph: Graph,
+    piece: Piece,
+    name: str,
+    leaving: Iterable[str],
+    plain: bool = False,
+    lies: Lies | None = None,
+) -> Kernel:
     """Emit the kernel of a piece. `leaving` has the names of nodes whose values leave the graph.
 
     With `plain` nothing in it is called after the graph: pieces that compute the same are the same text.
+    `lies` says how parameters and results lie in memory: others than contiguous ones are read and written
+    there, as tensors of permuted axes.
     """
     own = set(piece.nodes)
     leaving = set(leaving)
@@ -56,12 +76,15 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
     results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
     names = Names("out")
     wanted = ["x" if plain else argument_name(graph, p) for p in parameters]
-    given = [(names.new(w), parameter_type(graph, p)) for w, p in zip(wanted, parameters, strict=True)]
+    orders = {n: o for n in (*parameters, *results) if lies is not None and (o := lies(n)) is not None}
+    types = [_permuted(parameter_type(graph, p), orders.get(p)) for p in parameters]
+    given = [(names.new(w), t) for w, t in zip(wanted, types, strict=True)]
     block = Block(arg_types=[t for _, t in given])
     values: dict[Node, Any] = {}
     for node, (hint, _), argument in zip(parameters, given, block.args, strict=True):
         argument.name_hint = hint
-        values[node] = argument
+        back = inverse(orders[node]) if node in orders else None
+        values[node] = argument if back is None else _add(block, PermuteOp(argument, back))
     for node in parameters:
         if not graph.is_number(node) and graph.meta(node).dtype == "bool":
             values[node] = _add(block, e.CmpOp("ne", values[node], _add(block, e.ConstantOp(0.0))))
@@ -73,15 +96,37 @@ def emit_piece(graph: Graph, piece: Piece, name: str, leaving: Iterable[str], pl
             if constant not in values:
                 _build(graph, constant, block, values, plain)
         _build(graph, node, block, values, plain)
-    block.add_op(ReturnOp([_stored(block, values[r], graph.meta(r)) for r in results]))
+    restored = restore_activations(block)
+    values |= {n: restored[v] for n, v in values.items() if v in restored}
+    stored = [_stored(block, values[r], graph.meta(r)) for r in results]
+    stored = [
+        _add(block, PermuteOp(v, orders[r])) if r in orders else v
+        for r, v in zip(results, stored, strict=True)
+    ]
+    block.add_op(ReturnOp(stored))
     called = ["out"]
     if len(results) > 1:
         called = [names.new("out" if plain else r.name) for r in results]
-    outputs = [(n, stored_type(graph.meta(r))) for n, r in zip(called, results, strict=True)]
+    outputs = [
+        (n, _permuted(stored_type(graph.meta(r)), orders.get(r)))
+        for n, r in zip(called, results, strict=True)
+    ]
     dims = _dims([t for _, t in given])
     op = KernelOp(name, given, outputs, dims, body=Region(block))
     erase_dead(op.body)  # of operations with several values some may be unused
-    return Kernel(op, piece, parameters, results)
+    return Kernel(op, piece, parameters, results, orders)
+
+
+def inverse(order: Order) -> list[int]:
+    """Return the order that undoes a permutation of axes."""
+    return [order.index(axis) for axis in range(len(order))]
+
+
+def _permuted(type: Any, order: Order | None) -> Any:
+    if order is None:
+        return type
+    dims = Shaped.of(type).dims
+    return TensorType.of([dims[axis] for axis in order], type.element_type)
 
 
 def argument_name(graph: Graph, node: Node) -> str:

@@ -142,3 +142,68 @@ def test_masks_that_differ_between_heads_stay():
     heads = torch.stack([torch.ones(4, 4), torch.ones(4, 4).tril()]).bool()
     assert form_of(heads) is None and form_of(heads[:1]) == "none" and form_of(heads[1:]) == "causal"
     assert form_of(torch.zeros(4, 4, dtype=torch.int32)) is None
+
+
+# Masks that fused kernels do not take
+
+
+def laid_out(mask: Any) -> tuple[Any, Any]:
+    """Compile attention under a mask that `mask(n)` makes; returns the backend and dynamo's graph."""
+    import mucc
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask(q))
+
+    torch._dynamo.reset()
+    q, k, v = (torch.rand(2, 4, 16, 8) for _ in range(3))
+    made = mucc.torch_backend(interpret=True, fallback="error", rest="eager")
+    modules: list[Any] = []
+
+    def backend(module: Any, inputs: Any) -> Any:
+        modules.append(module)
+        return made(module, inputs)
+
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=backend)(q, k, v), f(q, k, v))
+    return made, modules[0].graph
+
+
+def copies_of(graph: Any) -> int:
+    return sum(n.op == "call_method" and n.target == "contiguous" for n in graph.nodes)
+
+
+def test_expanded_masks_are_laid_out_and_then_dropped():
+    made, graph = laid_out(lambda q: (torch.arange(16) >= 0)[None, None, :, None].expand(2, 1, 16, 16))
+    assert copies_of(graph) == 1 and made.masks == 1
+
+
+def test_biases_with_heads_last_are_laid_out():
+    made, graph = laid_out(lambda q: q.new_ones(16, 16, 4).cumsum(0).permute(2, 0, 1)[None])
+    assert copies_of(graph) == 1 and made.masks == 0
+
+
+def test_a_mask_that_is_an_argument_is_laid_out_for_all_calls():
+    import mucc
+
+    def f(q: Any, mask: Any) -> Any:
+        attend = torch.nn.functional.scaled_dot_product_attention
+        return attend(attend(q, q, q, attn_mask=mask), q, q, mask)
+
+    torch._dynamo.reset()
+    q, mask = torch.rand(2, 4, 16, 8), torch.rand(16, 16).t()
+    made = mucc.torch_backend(interpret=True, fallback="error", rest="eager")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(q, mask), f(q, mask))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        lambda q: torch.ones(16, 16, dtype=torch.bool).tril(),
+        lambda q: q.new_zeros(1, 1, 1, 16).expand(2, 1, 16, 16),
+        lambda q: None,
+    ],
+)
+def test_other_masks_stay_as_they_are(mask: Any):
+    _, graph = laid_out(mask)
+    assert not copies_of(graph)

@@ -470,7 +470,21 @@ def test_the_command_warms(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mucc.build.warm", module)
     assert main(["cache", "warm"]) == 0
     assert main(["cache", "warm", "--target", "sm_100a", "--jobs", "2"]) == 0
-    assert [arguments[:2] for arguments in asked] == [("sm_90a", None), ("sm_100a", 2)]
+    assert main(["cache", "warm", "--for", "torch"]) == 0
+    found = [(target, jobs, purpose) for target, jobs, _, purpose in asked]
+    assert found == [("sm_90a", None, None), ("sm_100a", 2, None), ("sm_90a", None, "torch")]
     for wrong in (["warm", "-j0"], ["warm", "--json"], ["stats", "--jobs=2"], ["clear", "--target=sm_90a"]):
         assert main(["cache", *wrong]) == 2
-    assert len(asked) == 2
+    for wrong in (["warm", "--for", "jax"], ["stats", "--for", "torch"]):
+        assert main(["cache", *wrong]) == 2
+    assert len(asked) == 3
+
+
+def test_layers_of_transformers_compile():
+    from mucc.build.warm import layers
+    from mucc.runtime.build import check
+
+    found = dict(layers())
+    assert len(found) == 100
+    for name, text in list(found.items())[::9]:
+        assert not check(text), name

@@ -1,0 +1,104 @@
+"""Serve calls by Inductor alone while kernels are built, and compile the graph anew with them then."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mucc.torch.backend.operator import Builds, Request
+from mucc.torch.importer.capture import torch
+
+log = logging.getLogger("mucc.torch")
+
+PATIENCE = 2.0
+"""Seconds to wait for kernels before calls are served without them: enough to load cached ones."""
+
+
+class Postponed(Exception):
+    """Kernels of a graph are not built yet."""
+
+
+class Background:
+    """Builds of kernels that go on in threads while a graph runs without them."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+        self.problem: Exception | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is being built."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def was_needed(self) -> bool:
+        """Whether a graph was compiled without its kernels."""
+        return bool(self._threads)
+
+    def finish(self, builds: Builds, requests: Sequence[Request]) -> None:
+        """Wait for kernels a short time. Raises Postponed where that is not enough; building goes on then.
+
+        Programs that do not compile are found, and named, when the graph is compiled anew.
+        """
+        going_on = builds.handed_over()
+
+        def work() -> None:
+            try:
+                with going_on:
+                    going_on.finish(requests)
+            except Exception as error:
+                self.problem = error
+
+        thread = threading.Thread(target=work, name="mucc builds kernels", daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        if thread.is_alive():
+            self._threads.append(thread)
+            raise Postponed
+        if self.problem is not None:
+            raise self.problem
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until nothing is being built; returns whether that is so."""
+        end = None if seconds is None else time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(None if end is None else max(0.0, end - time.monotonic()))
+        return not self.is_pending
+
+
+def served(
+    module: Any, inputs: Sequence[Any], background: Background, make: Callable[[Any, Sequence[Any]], Any]
+) -> Any:
+    """Compile a graph by `make`, and again at the first call behind the end of the builds it began.
+
+    Between them calls run without the kernels. Errors of the second compilation leave it so, once reported.
+    """
+    again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    again.meta.update(module.meta)
+    context = torch._guards.TracingContext.try_get()
+    first = make(module, inputs)
+    if not background.was_needed:
+        return first
+    run: list[Any] = [first]
+    waiting: list[Sequence[Any]] = [inputs]
+    lock = threading.Lock()
+
+    def call(*arguments: Any) -> Any:
+        if waiting and not background.is_pending and lock.acquire(blocking=False):
+            try:
+                if waiting:
+                    run[0] = anew(waiting.pop())
+            finally:
+                lock.release()
+        return run[0](*arguments)
+
+    def anew(given: Sequence[Any]) -> Any:
+        log.info("kernels are built: a graph of %d operations is compiled anew", len(again.graph.nodes))
+        with torch._guards.tracing(context):
+            return make(again, given)
+
+    return call
