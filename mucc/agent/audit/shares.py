@@ -50,18 +50,16 @@ def kernels(seen: Observations) -> list[tuple[Work, bool]]:
 
 def own_share(seen: Observations) -> float | None:
     """Return the part of the time that the solution's own code takes; None where it cannot be told."""
-    shares = [s for c in seen.observed if (s := _share(c.work, seen)) is not None]
+    shares = [s for c in seen.observed if (s := _share(c.work, c.seconds, seen)) is not None]
     return median(shares) if shares else None
 
 
-def _share(work: Iterable[Work], seen: Observations) -> float | None:
+def _share(work: Iterable[Work], seconds: float, seen: Observations) -> float | None:
     rows = list(work)
     if seen.device == "cuda":
         whole = sum(w.us for w in rows if w.kind == "kernel")
         return sum(w.us for w in rows if w.kind == "kernel" and is_own(w)) / whole if whole else None
-    if not seen.timing.calls:
-        return None
-    whole = median(seen.timing.calls) * 1e3
+    whole = seconds * 1e6
     theirs = sum(
         w.us for w in rows if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
     )

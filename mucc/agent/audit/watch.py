@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -109,16 +111,26 @@ def threads_of(path: str) -> list[str]:
     return list(found)
 
 
-def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json]]:
-    """Make a call under the profiler; its result, and its work: ATen operations and kernels of the device."""
+def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], float]:
+    """Make a call under the profiler; its result, its work (ATen operations and kernels of the device), and
+    the seconds that it took there."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=kinds) as profile:
+    with torch.profiler.profile(activities=kinds, experimental_config=_everywhere()) as profile:
+        started = time.monotonic()
         result = call()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    return result, _work(profile)
+        seconds = time.monotonic() - started
+    return result, _work(profile), seconds
+
+
+def _everywhere() -> Any:
+    """Return settings by which the profiler looks at all threads; None where it has none."""
+    with suppress(TypeError, AttributeError):
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    return None
 
 
 def _work(profile: Any) -> list[Json]:

@@ -1,0 +1,37 @@
+"""Times that other work has disturbed: never held against a solution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mucc.agent.audit.findings import Finding, note, unsure
+from mucc.agent.audit.noise import CONFIDENCE, interval, is_steady
+from mucc.agent.audit.observations import Observations
+
+
+class Noise:
+    """How well the median of the times is known."""
+
+    name = "noise"
+    looks_at = "the spread of times, and how long threads waited for a processor"
+
+    def check(self, seen: Observations) -> Iterator[Finding]:
+        timing = seen.timing
+        if not timing.calls:
+            return
+        if timing.estimated:
+            yield note(
+                self.name,
+                f"other work kept the processors busy: the time is what they spent on a call; threads waited for"
+                f" {timing.busy:.0%} of the calls' time",
+                busy=timing.busy,
+            )
+        elif not is_steady(timing.calls):
+            low, high = interval(timing.calls)
+            yield unsure(
+                self.name,
+                f"times vary: the median is between {low:.4g} and {high:.4g} ms ({CONFIDENCE:.0%}); other work"
+                " disturbs: audit again when the machine does less",
+                low_ms=low,
+                high_ms=high,
+            )
