@@ -81,7 +81,7 @@ class Stream:
 
 def pin(room: Room, driver: Any = None) -> None:
     """Have the GPU reach shared memory by itself."""
-    torch.cuda.current_stream()  # there is a context from here on
+    torch.cuda.synchronize()  # there is a context from here on
     driver = driver or ctypes.CDLL("libcuda.so.1")
     status = driver.cuMemHostRegister_v2(ctypes.c_void_p(room.start), ctypes.c_size_t(room.size), MAPPED)
     if status:

@@ -22,7 +22,7 @@ from mucc.agent.audit.gate import ARMED_S, BYTES, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import drift, make_inputs, sampled
 from mucc.agent.audit.referee import Given, Referee
-from mucc.agent.audit.results import Results, padded, room_for
+from mucc.agent.audit.results import Results, descriptions, padded, room_for
 from mucc.agent.audit.rooms import Room, Wire, make
 from mucc.agent.audit.slots import Slot
 from mucc.agent.isolation.line import Line
@@ -196,7 +196,9 @@ class Judge:
                 if changed:
                     late.append(case.name)
                 bands |= {k for k, g in enumerate(self.slots[case.slot].guarded) if g.bands_changed()}
-        except (Ended, OSError, ValueError):
+        except (Ended, OSError, ValueError, RecursionError):
+            if self.gate is not None:
+                self.gate.opened()  # so that nothing waits for it while the process ends
             return {"ended": True, "times": [list(t) for t in told]}
         finally:
             gc.enable()
@@ -233,13 +235,10 @@ class Judge:
         else:
             started, returned, handed = self._handed(case)
         spots = self._spots()
-        begun = time.perf_counter_ns()
-        held = None if self.results is None else self.results.data.clone()
-        copied = time.perf_counter_ns() - begun
-        described: list[Json] = json.loads(self._heard())
+        described = descriptions(json.loads(self._heard()))
         idle = time.perf_counter_ns()
-        if not isinstance(described, list):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Ended
+        held = None if self.results is None else self.results.data.clone()
+        copied = time.perf_counter_ns() - idle
         changed = False
         if held is not None and spots is not None:
             places, read = spots

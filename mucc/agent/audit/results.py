@@ -56,16 +56,24 @@ class Results:
         return found
 
 
+def descriptions(said: object) -> list[Json]:
+    """Return what a candidate's process says of its results. Raises ValueError for what is none."""
+    found: list[Any] = said if isinstance(said, list) else [None]
+    if not all(isinstance(one, dict) for one in found):
+        raise ValueError(f"no description of results: {said!r:.100}")
+    return found
+
+
 def bytes_of(said: Json) -> int:
     """Return the bytes of a result that a candidate's process describes, -1 for a form that is none."""
     name, shape = said.get("dtype"), said.get("shape")
     if name is None:
         return 0
-    if name not in TYPES or not isinstance(shape, list):
+    if not isinstance(name, str) or name not in TYPES or not isinstance(shape, list):
         return -1
     count = 1
     for n in shape:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(n, int) or n < 0:
+        if type(n) is not int or n < 0:
             return -1
         count *= n
     return count * getattr(torch, name).itemsize

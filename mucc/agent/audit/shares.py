@@ -38,6 +38,28 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
     }
 
 
+PRODUCTS = re.compile(r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$")
+"""Operations that multiply matrices, by whatever name."""
+
+COMPOSITES = re.compile(r"aten::(linear|matmul|einsum|tensordot|conv[123]d|relu6?|bilinear|cosine_similarity)_?$")
+"""Operations that are made of others, which are counted."""
+
+CLAMPS = re.compile(r"aten::(clamp|clamp_min|clamp_max|threshold|hardtanh)_?$")
+
+
+def kinds(operations: Iterable[str]) -> set[str]:
+    """Return what operations do, whichever of several names each has."""
+    found: set[str] = set()
+    for name in operations:
+        if PRODUCTS.match(name):
+            found.add("products")
+        elif CLAMPS.match(name):
+            found.add("clamps")
+        elif not COMPOSITES.match(name):
+            found.add(name.removeprefix("aten::").rstrip("_"))
+    return found
+
+
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
     """Return the kernels of an observed call, the longest first, and whether each is the solution's."""
     call = next(iter(seen.observed), None)

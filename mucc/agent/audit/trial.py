@@ -217,11 +217,11 @@ class Trial:
     def _answer(self, run: Run, case: Case, first: bool = False) -> None:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
         said = self._tell(do="call", observe=case.observe, first=first, **filled)
-        self._lend(self.ask(do="room", outputs=said["outputs"]))
-        self._tell(do="commit")
-        seen = self.ask(do="take", case=case.to_json(), outputs=said["outputs"])
-        said |= seen
+        outputs = checked(said["outputs"])
         call_from(case, said, Comparison(False))
+        self._lend(self.ask(do="room", outputs=outputs))
+        self._tell(do="commit")
+        said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
         run.answers.append(Entry(case, said))
 
     # Times
@@ -293,6 +293,14 @@ class Trial:
         """Return the time of the reference."""
         with self.turn([self.judge], exclusive_gpu):
             return float(self.ask(do="time", runs=self.options.runs)["ms"])
+
+
+def checked(outputs: object) -> list[object]:
+    """Return what a candidate's process says of its results, to be given to the judge. Raises ValueError."""
+    found: list[object] = outputs if isinstance(outputs, list) else [outputs]
+    if not all(isinstance(one, dict) for one in found):
+        raise ValueError("no description of results")
+    return found
 
 
 def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:

@@ -21,8 +21,9 @@ from mcp.shared.exceptions import MCPError
 
 from mucc import __version__
 from mucc.agent.mcp import tool_call
+from mucc.agent.mcp.fields import Order, Tool
 from mucc.agent.mcp.places import Places
-from mucc.agent.mcp.tools import TOOLS, Order, Tool
+from mucc.agent.mcp.tools import TOOLS
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.json_types import Json
 
