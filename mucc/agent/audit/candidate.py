@@ -62,7 +62,9 @@ class Inputs:
 
     def overlapping(self, start: int, size: int) -> list[int]:
         """Return the inputs that memory is part of."""
-        return [n for n, (at, own) in enumerate(self.places) if start < at + own and at < start + max(size, 1)]
+        return [
+            n for n, (at, own) in enumerate(self.places) if start < at + own and at < start + max(size, 1)
+        ]
 
 
 class Session:

@@ -388,4 +388,3 @@ def _answer(judge: Judge | None, request: Json) -> Json:
             return {"ms": judge.referee.timed(request["runs"])}
         case other:
             raise ValueError(f"no request: {other}")
-

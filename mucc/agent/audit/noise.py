@@ -40,4 +40,3 @@ def is_steady(times: Sequence[float]) -> bool:
     low, high = interval(times)
     middle = sorted(times)[len(times) // 2]
     return high - low <= max(2 * WIDEST * middle, LEAST_MS)
-

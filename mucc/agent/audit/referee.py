@@ -198,9 +198,7 @@ class Referee:
                 raise raised(self.shown, "Model", error) from None
             raise
 
-    def _compared(
-        self, got: Any, want: Any, near: Any, narrow: Any = None, rough: bool = False
-    ) -> Compared:
+    def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None, rough: bool = False) -> Compared:
         """Return a result against the exact one and PyTorch's own; `rough` says that these are the same."""
         noise = self.noise if self.exact is False or rough else 0.0
         found = compared(got, want, near, self.precision, noise, narrow)

@@ -39,7 +39,9 @@ class Results:
             if isinstance(value, torch.Tensor) and value.numel():
                 size = value.numel() * value.element_size()
                 if at + size <= self.data.numel():
-                    self.data[at : at + size].view(value.dtype).view(value.shape).copy_(value.detach(), non_blocking=True)
+                    self.data[at : at + size].view(value.dtype).view(value.shape).copy_(
+                        value.detach(), non_blocking=True
+                    )
                 at += padded(size)
 
     def read(self, described: Sequence[Json]) -> list[Any]:

@@ -38,10 +38,14 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
     }
 
 
-PRODUCTS = re.compile(r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$")
+PRODUCTS = re.compile(
+    r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
+)
 """Operations that multiply matrices, by whatever name."""
 
-COMPOSITES = re.compile(r"aten::(linear|matmul|einsum|tensordot|conv[123]d|relu6?|bilinear|cosine_similarity)_?$")
+COMPOSITES = re.compile(
+    r"aten::(linear|matmul|einsum|tensordot|conv[123]d|relu6?|bilinear|cosine_similarity)_?$"
+)
 """Operations that are made of others, which are counted."""
 
 CLAMPS = re.compile(r"aten::(clamp|clamp_min|clamp_max|threshold|hardtanh)_?$")

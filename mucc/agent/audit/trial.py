@@ -110,7 +110,9 @@ class Trial:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
 
     @contextmanager
-    def turn(self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]) -> Generator[None]:
+    def turn(
+        self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]
+    ) -> Generator[None]:
         """While it is our turn on the GPU; to wait for that costs the children no time."""
         if self.device == "cpu":
             yield
@@ -136,7 +138,9 @@ class Trial:
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            run.failed = Failed(f"its process gave an answer that is none: {error!r}", self.candidate.printed())
+            run.failed = Failed(
+                f"its process gave an answer that is none: {error!r}", self.candidate.printed()
+            )
         except CandidateFailed as failed:
             run.failed = Failed(str(failed), self.candidate.printed())
         except ChildFailed as failed:
@@ -325,5 +329,3 @@ def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
 
 def _error(code: str, message: str, *helps: str) -> DiagnosticError:
     return DiagnosticError(Diagnostic(code, message, helps=helps))
-
-

@@ -7,11 +7,10 @@ from work import Linear
 
 
 class ModelNew(Linear):
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.rooms = weakref.WeakKeyDictionary()
+    owner = room = None
 
     def forward(self, x):
-        if x not in self.rooms:
-            self.rooms[x] = torch.empty(x.shape[0], self.linear.weight.shape[0], device=x.device)
-        return self.compute(x, self.rooms[x])
+        if self.owner is None or self.owner() is not x:
+            self.owner = weakref.ref(x)
+            self.room = torch.empty(x.shape[0], self.linear.weight.shape[0], device=x.device)
+        return self.compute(x, self.room)

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from mucc.agent.audit.findings import Finding, note
 from mucc.agent.audit.observations import Observations
 
-KERNELS = re.compile(r"^lib_?(openblas|scipy_openblas|mkl|blis|cublas|cudnn|cusparse|cufft|cutensor|onnxruntime|tvm)")
+KERNELS = re.compile(
+    r"^lib_?(openblas|scipy_openblas|mkl|blis|cublas|cudnn|cusparse|cufft|cutensor|onnxruntime|tvm)"
+)
 
 
 class Libraries:

@@ -169,7 +169,9 @@ def _capped(response: Any) -> bytes:
     for piece in response.iter_bytes():
         data += piece
         if len(data) > WRAPPED * LARGEST:
-            raise EndpointError("MU7243", f"the endpoint answers with more than {WRAPPED * LARGEST >> 20} MiB", final=True)
+            raise EndpointError(
+                "MU7243", f"the endpoint answers with more than {WRAPPED * LARGEST >> 20} MiB", final=True
+            )
     return bytes(data)
 
 
