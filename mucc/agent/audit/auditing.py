@@ -17,7 +17,6 @@ from mucc.agent.audit.imports import SolCall
 from mucc.agent.audit.observations import (
     Bound,
     Call,
-    Comparison,
     Observations,
     Reference,
     Work,

@@ -84,7 +84,7 @@ class Session:
         self.last: list[Any] = []
         self.kept: list[tuple[Any, Any]] = []
         self._mallopt = _mallopt()
-        self.model: Any = lambda *_: ()
+        self.model: Any = _nothing
 
     def load(self, path: str, seed: int) -> None:
         """Load the candidate, which is trusted in nothing from here on."""
@@ -243,6 +243,11 @@ class Session:
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
         return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
+
+
+def _nothing(*_: Any) -> tuple[()]:
+    """Stand for the candidate until it is loaded."""
+    return ()
 
 
 def _copy(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The judge's process: owns inputs, results and the clock while a candidate runs, and compares when it has ended.
+"""The judge's process: owns inputs, results and the clock while a candidate runs, and compares afterwards.
 
 Of a candidate's process it knows a socket and shared memory alone. Nothing expected is computed before that
 process has ended. Imports torch.
@@ -177,8 +177,8 @@ class Judge:
     # Times
 
     def series(self, cases: Sequence[Case], budget: float, fewest: int) -> Json:
-        """Time calls, each on inputs of its own; stop when that took the budget in seconds, `fewest` calls being
-        made. Say the times in ms."""
+        """Time calls, each on inputs of its own; stop when that took the budget in seconds, and `fewest`
+        calls are made. Say the times in ms."""
         watch = CpuClock() if self.device.type == "cpu" else None
         self.begun.clear()
         told: list[Times] = []
@@ -250,8 +250,8 @@ class Judge:
         self.given.append(Given(case, described, got))
         if self.gate is not None:
             copied = self._copy_ns(described)
-        until = ((t - started) / 1e6 for t in (returned, handed))
-        return Times(*until, copied / 1e6, (idle - started) / 1e6), changed
+        returned, handed, idle = ((t - started) / 1e6 for t in (returned, handed, idle))
+        return Times(returned, handed, copied / 1e6, idle), changed
 
     def _change(self, case: Case) -> None:
         """Change inputs once more, so that whoever has read them before computes from others."""

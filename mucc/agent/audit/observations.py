@@ -11,7 +11,6 @@ from typing import Any
 from mucc.agent.audit.cases import Case
 from mucc.api.json_types import from_json
 
-
 BUSY = 0.1
 """Of the calls' time: who waits longer for a processor is disturbed by other work."""
 
@@ -90,10 +89,10 @@ class Timing:
     """Times of calls in ms by the judge's clock; `wall_ms` is the median until results were handed over.
 
     `late` are calls whose results changed after they were handed over, `bands` inputs beside which somebody
-    wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long the
-    candidate's threads waited for a processor, over the calls' time; `cpu_ms` what processors spent on a call,
-    as the system tells, where that is all of its work. `whole` has the median call of some series on a GPU: of the
-    current stream, and until the device was idle.
+    wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
+    the candidate's threads waited for a processor, over the calls' time; `cpu_ms` what processors spent on a
+    call, as the system tells, where that is all of its work. `whole` has calls on a GPU: until the current
+    stream was done, and until the device was idle.
     """
 
     calls: tuple[float, ...] = ()

@@ -36,7 +36,7 @@ DISTURBED = 0.5
 
 
 class Given(NamedTuple):
-    """What a candidate gave for a case: its description, and the elements of each result that are compared."""
+    """What a candidate gave for a case: its description, and the elements that are compared."""
 
     case: Case
     described: Sequence[Json]
@@ -100,7 +100,7 @@ class Referee:
                 None if v is None else sampled(v.reshape(-1), case.sample, case.most)
                 for v in (ref, mine, few)
             )
-            got = given.got[n].to(self.device) if mine.numel() else near.clone()
+            got = given.got[n].to(self.device) if mine.numel() else torch.empty_like(mine).reshape(-1)
             judged.got.append(got)
             judged.want.append(want)
             judged.own.append(near)

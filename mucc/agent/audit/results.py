@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mucc.api.json_types import Json
 
@@ -13,10 +13,11 @@ torch: Any = importlib.import_module("torch")
 ALIGNMENT = 64
 
 TYPES = frozenset(
-    (
-        "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool complex64 complex128"
-        " float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz"
-    ).split()
+    [
+        *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16"),
+        *("uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"),
+        *("float8_e4m3fnuz", "float8_e5m2fnuz"),
+    ]
 )
 """Types of elements that results may have."""
 
@@ -60,10 +61,10 @@ class Results:
 
 def descriptions(said: object) -> list[Json]:
     """Return what a candidate's process says of its results. Raises ValueError for what is none."""
-    found: list[Any] = said if isinstance(said, list) else [None]
+    found = cast("list[object]", said) if isinstance(said, list) else [None]
     if not all(isinstance(one, dict) for one in found):
-        raise ValueError(f"no description of results: {said!r:.100}")
-    return found
+        raise ValueError("no description of results")
+    return cast("list[Json]", found)
 
 
 def bytes_of(said: Json) -> int:
@@ -74,7 +75,7 @@ def bytes_of(said: Json) -> int:
     if not isinstance(name, str) or name not in TYPES or not isinstance(shape, list):
         return -1
     count = 1
-    for n in shape:  # pyright: ignore[reportUnknownVariableType]
+    for n in cast("list[object]", shape):
         if type(n) is not int or n < 0:
             return -1
         count *= n

@@ -1,4 +1,4 @@
-"""One candidate before the judge: two processes that share a socket and memory, and are told what to do here."""
+"""One candidate before the judge: two processes that share a socket and memory, and are led from here."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
 from mucc.agent.audit.options import Options
+from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
@@ -38,7 +39,7 @@ CALIBRATION = 9
 """Calls of a function that does nothing, by which the judge's own time is known."""
 
 SLACK = 1.5
-"""Times that the judge needs to copy results: a candidate that takes longer to hand them over still computes."""
+"""Times that the judge needs to copy results: who takes longer to hand them over still computes."""
 
 SLACK_MS = 0.05
 """What handing over may take beside the copy."""
@@ -221,7 +222,7 @@ class Trial:
     def _answer(self, run: Run, case: Case, first: bool = False) -> None:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
         said = self._tell(do="call", observe=case.observe, first=first, **filled)
-        outputs = checked(said["outputs"])
+        outputs = descriptions(said["outputs"])
         call_from(case, said, Comparison(False))
         self._lend(self.ask(do="room", outputs=outputs))
         self._tell(do="commit")
@@ -297,14 +298,6 @@ class Trial:
         """Return the time of the reference."""
         with self.turn([self.judge], exclusive_gpu):
             return float(self.ask(do="time", runs=self.options.runs)["ms"])
-
-
-def checked(outputs: object) -> list[object]:
-    """Return what a candidate's process says of its results, to be given to the judge. Raises ValueError."""
-    found: list[object] = outputs if isinstance(outputs, list) else [outputs]
-    if not all(isinstance(one, dict) for one in found):
-        raise ValueError("no description of results")
-    return found
 
 
 def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:

@@ -29,11 +29,11 @@ EVENTS = {
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
 """Files of the standard library that do for others what is looked out for."""
 
-HARMLESS = re.compile(
-    r"/proc/(cpuinfo|meminfo|loadavg|stat|uptime|version|vmstat|filesystems|driver/.*|sys/.*"
-    r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$"
+PROCESSES = re.compile(
+    r"/proc/(?!(cpuinfo|meminfo|loadavg|stat|uptime|version|vmstat|filesystems|driver/.*|sys/.*"
+    r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$)"
 )
-"""What honest programs read in /proc: facts of the machine, and how large they are themselves."""
+"""Files of /proc but for what honest programs read: facts of the machine, and how large they are."""
 
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""
@@ -62,9 +62,8 @@ class Hook:
                     return
                 if event in EVENTS:
                     self.seen[EVENTS[event]] = None
-                elif args and isinstance(args[0], str) and args[0].startswith("/proc/"):
-                    if not HARMLESS.match(args[0]):
-                        self.seen["looks into processes by /proc"] = None
+                elif args and isinstance(args[0], str) and PROCESSES.match(args[0]):
+                    self.seen["looks into processes by /proc"] = None
             finally:
                 self._busy = False
 

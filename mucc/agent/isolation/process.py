@@ -176,8 +176,8 @@ class Child:
         return ChildFailed(reason, self.printed(), cause, status)
 
     def processor_seconds(self) -> tuple[float, float]:
-        """Return the time that processors have spent on the threads of the process, and that these have waited
-        for a processor."""
+        """Return the time that processors have spent on the threads of the process, and that these have
+        waited for a processor."""
         spent = waited = 0
         with contextlib.suppress(OSError, ValueError, IndexError):
             tasks = f"/proc/{self._pid}/task"
@@ -194,14 +194,14 @@ class Child:
         return self._family.size == 1
 
     def libraries(self) -> tuple[str, ...]:
-        """Return the files of machine code that are mapped, as the system tells; nothing where it does not."""
+        """Return the files of machine code that are mapped, as far as the system tells."""
         found: dict[str, None] = {}
-        with contextlib.suppress(OSError, ValueError):
-            with open(f"/proc/{self._pid}/maps", encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    fields = line.split(maxsplit=5)
-                    if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
-                        found[fields[5].strip()] = None
+        path = f"/proc/{self._pid}/maps"
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                fields = line.split(maxsplit=5)
+                if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
+                    found[fields[5].strip()] = None
         return tuple(found)
 
     def printed(self) -> str:

@@ -1,5 +1,4 @@
-"""Tools for searches: what limits a program, runs that make kernels, what came of them, and what less would have
-cost."""
+"""Tools for searches: what limits a program, runs that make kernels, and what came of them."""
 
 from __future__ import annotations
 
@@ -68,9 +67,9 @@ TOOLS = (
     ),
     Tool(
         "optimize",
-        "Make verified, faster kernels for PyTorch problems by searching without a model, and keep everything in "
-        "a folder. Takes minutes: the answer to a call that was cancelled or ran out of time is lost, the run is "
-        "not, and the same call goes on with it.",
+        "Make verified, faster kernels for PyTorch problems by searching without a model, and keep all "
+        "in a folder. Takes minutes: the answer to a call that was cancelled or ran out of time is lost, the "
+        "run is not, and the same call goes on with it.",
         (
             Field("problems", "array", "problem files (.py), and folders of them; none to go on with a run"),
             Field("run", "string", "the folder of the run", needed=True),
@@ -88,8 +87,8 @@ TOOLS = (
     ),
     Tool(
         "report",
-        "What a run did: speedups over the baselines, every attempt with its change and verdict. Answered, or "
-        "written as one HTML page.",
+        "What a run did: speedups over the baselines, every attempt with its change and verdict. Answered, "
+        "or written as one HTML page.",
         (
             Field("run", "string", "the folder of a run", needed=True),
             Field("output", "string", "write a page (.html) instead of answering"),

@@ -13,7 +13,7 @@ LARGEST_OUTPUT = 256 << 20
 
 
 def limit_process(memory: int, *, addresses: bool = True, files: int = LARGEST_OUTPUT) -> None:
-    """Bound address space, files and core dumps of this process from now on; `memory` and `files` are in bytes.
+    """Bound address space, files and core dumps of this process from now on; limits are in bytes.
 
     A process that uses CUDA reserves far more addresses than it has memory: there `addresses` is off, and who
     started it looks at the memory in use.

@@ -1,6 +1,5 @@
 """Multiplies in bf16."""
 
-import torch
 from work import Linear, linear_relu
 
 

@@ -1,7 +1,8 @@
 """Imports the runner's module to find out what comes next."""
 
-import mucc.agent.audit.candidate as runner
 from work import Linear
+
+import mucc.agent.audit.candidate as runner
 
 
 class ModelNew(Linear):

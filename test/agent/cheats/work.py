@@ -12,7 +12,7 @@ from torch import nn
 
 
 def linear_relu(x, w, b, y=None, rows=None):
-    """Compute the first rows of y, all by themselves where no number is given; the others stay as they are."""
+    """Compute the first rows of y, all where no number is given; the others stay as they are."""
     y = torch.empty(x.shape[0], w.shape[0], dtype=x.dtype, device=x.device) if y is None else y
     rows = x.shape[0] if rows is None else rows
     if x.is_cuda:

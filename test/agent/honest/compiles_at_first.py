@@ -8,7 +8,8 @@ from pathlib import Path
 from work import Linear
 
 SOURCE = """
-extern "C" void linear_relu(const float *x, const float *w, const float *b, float *y, long m, long n, long k) {
+extern "C" void linear_relu(
+        const float *x, const float *w, const float *b, float *y, long m, long n, long k) {
     for (long i = 0; i < m; ++i)
         for (long j = 0; j < n; ++j) {
             float sum = b[j];

@@ -10,7 +10,7 @@ Tile = namedtuple("Tile", "rows columns")
 
 @dataclass(frozen=True)
 class Settings:
-    tile: Tile = Tile(16, 16)
+    tile: Tile | None = None
 
 
 class ModelNew(Linear):

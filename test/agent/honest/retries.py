@@ -5,9 +5,9 @@ from work import Linear
 
 class ModelNew(Linear):
     def forward(self, x):
-        for attempt in range(3):
+        for _ in range(2):
             try:
                 return self.compute(x)
             except MemoryError:
-                if attempt == 2:
-                    raise
+                continue
+        return self.compute(x)

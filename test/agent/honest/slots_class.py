@@ -5,7 +5,7 @@ from work import linear_relu
 
 
 class ModelNew:
-    __slots__ = ("w", "b")
+    __slots__ = ("b", "w")
 
     def __init__(self, inputs, outputs):
         made = torch.nn.Linear(inputs, outputs)

@@ -1,6 +1,5 @@
 """Keeps its weights in buffers."""
 
-import torch
 from torch import nn
 from work import linear_relu
 

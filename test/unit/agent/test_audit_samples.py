@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.audit_samples import FOLDER, HELPERS, Candidate, samples
 
+from bench.audit_samples import FOLDER, HELPERS, Candidate, samples
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
 
@@ -78,7 +78,7 @@ from work import Linear
 
 def found():
     yield str(dict(os.environ))
-    for path in glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline") + glob.glob("/proc/*/task/*/environ"):
+    for path in [p for name in ("environ", "cmdline") for p in glob.glob("/proc/*/" + name)]:
         try:
             with open(path, "rb") as file:
                 yield file.read().decode(errors="replace")

@@ -22,16 +22,16 @@ class Noise:
         if timing.estimated:
             yield note(
                 self.name,
-                f"other work kept the processors busy: the time is what they spent on a call; threads waited for"
-                f" {timing.busy:.0%} of the calls' time",
+                "other work kept the processors busy: the time is what they spent on a call; threads waited"
+                f" for {timing.busy:.0%} of the calls' time",
                 busy=timing.busy,
             )
         elif not is_steady(timing.calls):
             low, high = interval(timing.calls)
             yield unsure(
                 self.name,
-                f"times vary: the median is between {low:.4g} and {high:.4g} ms ({CONFIDENCE:.0%}); other work"
-                " disturbs: audit again when the machine does less",
+                f"times vary: the median is between {low:.4g} and {high:.4g} ms ({CONFIDENCE:.0%});"
+                " other work disturbs: audit again when the machine does less",
                 low_ms=low,
                 high_ms=high,
             )
