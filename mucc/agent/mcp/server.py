@@ -40,7 +40,7 @@ SCHEMA = {
     "properties": {
         "exit_status": {
             "type": "integer",
-            "description": "0 good, 1 program, 2 usage, 3 environment, 5 rejected",
+            "description": "0 good, 1 program, 2 usage, 3 environment, 5 rejected, 6 inconclusive",
         },
         "diagnostics": {"type": "array", "items": {"type": "object"}},
         "text": {"type": "string"},

@@ -22,6 +22,9 @@ PRINTED = 2000
 """Characters of what a command printed beside its diagnostics that are answered."""
 
 
+VERDICTS = (ExitStatus.GOOD, ExitStatus.REJECTED, ExitStatus.INCONCLUSIVE)
+"""Statuses of commands that did what they were asked for."""
+
 PROBLEM = re.compile(r"^error\[(MU\d{4})\]: (.*)$", re.MULTILINE)
 """How a command prints a problem."""
 
@@ -62,7 +65,7 @@ def refused(diagnostics: Sequence[Diagnostic]) -> Json:
 
 def is_error(answer: Mapping[str, Any]) -> bool:
     """Whether an answer is one of failure; a verdict that rejects is none."""
-    return answer["exit_status"] not in (ExitStatus.GOOD, ExitStatus.REJECTED)
+    return answer["exit_status"] not in VERDICTS
 
 
 def _stopped(ended: Ended) -> Json:
@@ -80,7 +83,7 @@ def _said(ended: Ended) -> Json:
     if isinstance(found, list):
         said["diagnostics"] = cast("list[Any]", found)
         printed = ended.err[:start].strip()
-    if not said["diagnostics"] and ended.status not in (ExitStatus.GOOD, ExitStatus.REJECTED):
+    if not said["diagnostics"] and ended.status not in VERDICTS:
         said["diagnostics"] = [to_json(d) for d in _coded(printed, ended.status)]
     if printed:
         said["printed"] = printed[-PRINTED:]
