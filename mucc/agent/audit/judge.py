@@ -21,6 +21,7 @@ from mucc.agent.audit.clocks import CpuClock
 from mucc.agent.audit.gate import ARMED_S, BYTES, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import drift, make_inputs, sampled
+from mucc.agent.audit.noise import waited_ns
 from mucc.agent.audit.referee import Given, Referee
 from mucc.agent.audit.results import Results, descriptions, padded, room_for
 from mucc.agent.audit.rooms import Room, Wire, make
@@ -43,6 +44,16 @@ CALM = 0.1
 """Of what inputs took to be copied before: a call that says later that it begins has begun before."""
 
 CALM_MS = 0.03
+
+
+WARMING = 2
+"""Calls of a function that does nothing whose times do not count."""
+
+MOST_MS = 0.06
+"""What a word and its answer take at the most: more is other work."""
+
+DISTURBED = 2.0
+"""Times the least of them: a median that is larger was disturbed by other work."""
 
 
 class Times(NamedTuple):
@@ -108,6 +119,7 @@ class Judge:
         self.results: Room | None = None
         self.given: list[Given] = []
         self.overhead = 0.0
+        self.waited = 0
         self.gate: Gate | None = None
         self.ready_ns = 0
         self.begun: list[int] = []
@@ -181,6 +193,7 @@ class Judge:
         calls are made. Say the times in ms."""
         watch = CpuClock() if self.device.type == "cpu" else None
         self.begun.clear()
+        self.waited = 0
         told: list[Times] = []
         late: list[str] = []
         bands: set[int] = set()
@@ -209,14 +222,16 @@ class Judge:
             "late": late,
             "bands_changed": sorted(bands),
             "overhead": self.overhead,
+            "waited": self.waited / 1e6,
         }
 
     def calibrate(self, case: Case, count: int) -> Json:
         """Measure what it costs to call a function that does nothing, before a candidate is loaded."""
         cases = [replace(case, slot=0) for _ in range(count)]
         found = self.series(cases, 60.0, count)
-        times = sorted(t[0] for t in found["times"])
-        self.overhead = times[len(times) // 2] if times else 0.0
+        times = sorted(t[0] for t in found["times"][WARMING:])
+        middle, least = (times[len(times) // 2], times[0]) if times else (0.0, 0.0)
+        self.overhead = min(middle if middle < DISTURBED * least else least, MOST_MS)
         self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
         self.given.clear()
         return {"ended": bool(found.get("ended")), "overhead": self.overhead}
@@ -264,12 +279,15 @@ class Judge:
         self._change(case)
         now: Callable[[], int] = time.perf_counter_ns
         send, expect = self.wire.send, self._expect
+        before = waited_ns()
         started = now()
         send(b"G")
         expect(b"D")
         returned = now()
         expect(b"C")
-        return started, returned, now()
+        handed = now()
+        self.waited += waited_ns() - before
+        return started, returned, handed
 
     def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
         """Have a call made on a GPU; see `gate`."""

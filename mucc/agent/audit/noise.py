@@ -33,6 +33,16 @@ def interval(times: Sequence[float], confidence: float = CONFIDENCE) -> tuple[fl
     return ordered[k], ordered[n - 1 - k]
 
 
+def waited_ns() -> int:
+    """Return how long this thread has waited for a processor so far, as the system tells; 0 where it does
+    not."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def is_steady(times: Sequence[float]) -> bool:
     """Whether the median is known well enough to be told."""
     if not times:

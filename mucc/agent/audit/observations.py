@@ -90,9 +90,8 @@ class Timing:
 
     `late` are calls whose results changed after they were handed over, `bands` inputs beside which somebody
     wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
-    the candidate's threads waited for a processor, over the calls' time; `cpu_ms` what processors spent on a
-    call, as the system tells, where that is all of its work. `whole` has calls on a GPU: until the current
-    stream was done, and until the device was idle.
+    the candidate's threads and the judge's waited for a processor, over the calls' time. `whole` has calls on
+    a GPU: until the current stream was done, and until the device was idle.
     """
 
     calls: tuple[float, ...] = ()
@@ -102,20 +101,20 @@ class Timing:
     bands: tuple[int, ...] = ()
     deferred: int = 0
     busy: float = 0.0
-    cpu_ms: float | None = None
 
     @property
-    def estimated(self) -> bool:
-        """Whether other work kept processors so busy that only what they spent on calls says something."""
-        return self.busy > BUSY and self.cpu_ms is not None
+    def is_disturbed(self) -> bool:
+        """Whether other work kept processors busy."""
+        return self.busy > BUSY
 
     @property
     def ms(self) -> float | None:
-        """The time of a call."""
+        """The time of a call: the median, or that of the calls that were disturbed least."""
         if not self.calls:
             return None
-        middle = median(self.calls)
-        return min(middle, self.cpu_ms) if self.estimated and self.cpu_ms else middle
+        if not self.is_disturbed:
+            return median(self.calls)
+        return sorted(self.calls)[min(max(1, len(self.calls) // 10), len(self.calls) - 1)]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from mucc.agent.audit.observations import Comparison, Timing, call_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
+from mucc.agent.isolation.priority import AHEAD
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
@@ -35,7 +36,7 @@ FEWEST = 5
 TRIES = 3
 """Series that are timed at the most, until one is steady."""
 
-CALIBRATION = 9
+CALIBRATION = 5
 """Calls of a function that does nothing, by which the judge's own time is known."""
 
 SLACK = 1.5
@@ -81,7 +82,6 @@ class Trial:
         self.weights = self.rng.randrange(2**31)
         self.device = options.device
         self.seconds: dict[str, float] = {}
-        self.own_cpu = 0.0
         self._held: list[Child] = []
 
     # Processes
@@ -175,6 +175,8 @@ class Trial:
 
     def _open(self, run: Run) -> Json:
         """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+        if self.device == "cpu" and not self.solution.is_library:
+            return self._load(run, "")
         hello = self.ask(do="hello")
         if self.device == "auto":
             self.device = "cuda" if hello["cuda"] else "cpu"
@@ -183,7 +185,11 @@ class Trial:
         if self.device == "cpu" and self.solution.is_library:
             said = f"{self.solution.shown} needs a GPU: {hello['reason'] or '--device cpu'}"
             raise _error("MU7101", said)
-        run.card = str(hello["card"]) if self.device == "cuda" else ""
+        return self._load(run, str(hello["card"]) if self.device == "cuda" else "")
+
+    def _load(self, run: Run, card: str) -> Json:
+        """Have the problem file loaded on the device; return the arguments of its module."""
+        run.card = card
         asked: Json = {
             "problem": self.request.to_json(),
             "device": self.device,
@@ -236,17 +242,19 @@ class Trial:
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
         self._lend(self.ask(do="room", outputs=[]))
-        before, _ = self.candidate.processor_seconds()
         self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION)
-        self.own_cpu = (self.candidate.processor_seconds()[0] - before) / CALIBRATION
 
     def _tell_series(self, **request: Any) -> Json:
         """Have both processes make a series of calls."""
         started = time.monotonic()
+        for child in (self.judge, self.candidate):
+            child.prefer(AHEAD)  # of what is not timed
         self.judge.tell(request)
         answer = self.candidate.ask(do="series")
         self.judge.extend(time.monotonic() - started)
         found = self.ask_again()
+        for child in (self.judge, self.candidate):
+            child.prefer(0)
         if "failed" in answer:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
         if found.get("ended"):
@@ -268,19 +276,17 @@ class Trial:
         for attempt in range(TRIES):
             first = len(run.timed)
             cases = [timed_case(self.rng, first + n) for n in range(WARM + self.options.runs)]
-            cpu, waited = self.candidate.processor_seconds()
+            waited = self.candidate.waiting_seconds()
             found = self._tell_series(
                 do="series", cases=[c.to_json() for c in cases], budget=BUDGET, fewest=WARM + FEWEST
             )
             times = found["times"]
             run.timed += cases[: len(times)]
-            spent, delayed = self.candidate.processor_seconds()
+            delayed = (self.candidate.waiting_seconds() - waited) * 1e3 + float(found.get("waited", 0.0))
             timing = _timing(times[WARM:], found, run.timing)
-            busy = (delayed - waited) * 1e3 / max(sum(t[1] for t in times), 1e-3)
-            cpu_ms = ((spent - cpu) / len(times) - self.own_cpu) * 1e3
-            alone = self.device == "cpu" and self.candidate.is_alone
-            run.timing = replace(timing, busy=busy, cpu_ms=max(cpu_ms, 0.0) if alone else None)
-            if is_steady(run.timing.calls) or run.timing.estimated:
+            busy = delayed / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
+            run.timing = replace(timing, busy=busy)
+            if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
 

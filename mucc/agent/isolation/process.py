@@ -175,23 +175,15 @@ class Child:
             reason = f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
         return ChildFailed(reason, self.printed(), cause, status)
 
-    def processor_seconds(self) -> tuple[float, float]:
-        """Return the time that processors have spent on the threads of the process, and that these have
-        waited for a processor."""
-        spent = waited = 0
+    def waiting_seconds(self) -> float:
+        """Return how long the threads of the process have waited for a processor, all together."""
+        waited = 0
         with contextlib.suppress(OSError, ValueError, IndexError):
             tasks = f"/proc/{self._pid}/task"
             for task in os.listdir(tasks):
                 with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
-                    one, other, _ = map(int, file.read().split())
-                spent, waited = spent + one, waited + other
-        return spent / 1e9, waited / 1e9
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether the process has started no other that still runs, as far as the system tells."""
-        self._family.wait(0, ())
-        return self._family.size == 1
+                    waited += int(file.read().split()[1])
+        return waited / 1e9
 
     def libraries(self) -> tuple[str, ...]:
         """Return the files of machine code that are mapped, as far as the system tells."""
@@ -203,6 +195,11 @@ class Child:
                 if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
                     found[fields[5].strip()] = None
         return tuple(found)
+
+    def prefer(self, niceness: int) -> None:
+        """Set the priority of the process, where that is permitted."""
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
 
     def printed(self) -> str:
         """Return the last lines of what the process printed."""

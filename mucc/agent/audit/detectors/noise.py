@@ -19,11 +19,11 @@ class Noise:
         timing = seen.timing
         if not timing.calls:
             return
-        if timing.estimated:
+        if timing.is_disturbed:
             yield note(
                 self.name,
-                "other work kept the processors busy: the time is what they spent on a call; threads waited"
-                f" for {timing.busy:.0%} of the calls' time",
+                "other work kept the processors busy: the time is that of the calls that were disturbed least;"
+                f" threads waited for a processor for {timing.busy:.0%} of the calls' time",
                 busy=timing.busy,
             )
         elif not is_steady(timing.calls):
