@@ -22,7 +22,7 @@ class Noise:
         if timing.is_disturbed:
             yield note(
                 self.name,
-                "other work kept the processors busy: the time is that of the calls that were disturbed least;"
+                "other work kept processors busy: the time is that of the calls that were disturbed least;"
                 f" threads waited for a processor for {timing.busy:.0%} of the calls' time",
                 busy=timing.busy,
             )
