@@ -94,6 +94,8 @@ class Gate:
     def __init__(self, room: Room):
         self._words = memoryview(room.memory).cast("I")
         self.number = 0
+        self.patience = float("inf")
+        """Seconds that a number may take to come."""
 
     def next(self) -> int:
         """Return the number of the next call."""
@@ -119,5 +121,7 @@ class Gate:
             now = time.perf_counter_ns()
             if now - started > SPIN_S * 1e9:
                 alive()
+                if now - started > self.patience * 1e9:
+                    raise Ended
                 time.sleep(min((now - started) / 1e9 / 200, 0.05))
         return time.perf_counter_ns()

@@ -13,6 +13,8 @@ import json
 import mmap
 import os
 import socket
+import time
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from mucc.api.json_types import Json
@@ -75,10 +77,18 @@ class Wire:
 
     def borrow(self) -> tuple[str, Room]:
         """Receive memory and its name."""
+        _, lent = self.next()
+        assert lent
+        return lent
+
+    def next(self) -> tuple[bytes, tuple[str, Room] | None]:
+        """Receive a message, or memory and its name."""
         data, given, _, _ = socket.recv_fds(self.socket, PACKET, 1)
-        told = json.loads(data)
+        if not given:
+            return data, None
         try:
-            return str(told["name"]), _mapped(given[0], int(told["size"]))
+            told = json.loads(data)
+            return data, (str(told["name"]), _mapped(given[0], int(told["size"])))
         finally:
             for fd in given:
                 os.close(fd)
@@ -90,6 +100,22 @@ class Wire:
     def peek(self) -> bytes:
         """Return what has come without taking it; raise BlockingIOError where there is nothing."""
         return self.socket.recv(PACKET, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+
+    def drain(self) -> None:
+        """Take what has come and nobody waits for."""
+        with suppress(BlockingIOError):
+            while self.socket.recv(PACKET, socket.MSG_DONTWAIT):
+                pass
+
+    def awaited(self, seconds: float) -> bytes:
+        """Return the next message, looking for it all the time at first: who sleeps takes long to wake up."""
+        until, look = time.monotonic() + seconds, socket.MSG_DONTWAIT
+        while time.monotonic() < until:
+            try:
+                return self.socket.recv(PACKET, look)
+            except BlockingIOError:
+                continue
+        return self.receive()
 
     def receive(self, seconds: float | None = None) -> bytes:
         """Return the next message, empty when the other side has ended. Raises TimeoutError."""

@@ -77,7 +77,7 @@ class Slot:
 
 
 def _layout(t: Any) -> tuple[Any, ...]:
-    return t.dtype, tuple(t.shape), _strides(t), str(t.device)
+    return t.dtype, tuple(t.shape), _strides(t)
 
 
 def _strides(t: Any) -> tuple[int, ...]:

@@ -123,7 +123,7 @@ class Trial:
             waited = time.monotonic() - started
             for child in children:
                 child.extend(waited)
-            self.seconds["wait"] = self.seconds.get("wait", 0.0) + waited
+            self.seconds["candidate.wait"] = self.seconds.get("candidate.wait", 0.0) + waited
             yield
 
     # The candidate
@@ -132,7 +132,7 @@ class Trial:
         """Call the candidate in a process of its own, and keep what came."""
         run = Run()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs, self.phase("start"):
+        with ours, theirs, self.phase("candidate.start"):
             self.judge = self._child("judge", ours)
             init = self._open(run)
             self.candidate = self._child("candidate", theirs, readable=sources_beside(self.solution.path))
@@ -155,21 +155,21 @@ class Trial:
         both = [self.judge, self.candidate]
         # A solution may compile for long, and the GPU is not to wait for that.
         with self.turn(both, shared_gpu if self.solution.is_library else nullcontext):
-            with self.phase("open"):
+            with self.phase("candidate.open"):
                 opened = {"device": self.device, "memory": self.options.memory_limit << 20, "init": init}
                 self._tell(do="open", draws_there=self.solution.is_library, **opened)
                 self._calibrate()
             before = set(self.candidate.libraries())
-            with self.phase("load"):
+            with self.phase("candidate.load"):
                 self._tell(do="load", solution=self.solution.path, seed=self.weights)
-            with self.phase("first"):
+            with self.phase("candidate.first"):
                 self._answer(run, first, True)
-        with self.turn(both, shared_gpu), self.phase("cases"):
+        with self.turn(both, shared_gpu), self.phase("candidate.cases"):
             for case in others:
                 self._answer(run, case)
-        with self.turn(both, exclusive_gpu), self.phase("time"):
+        with self.turn(both, exclusive_gpu), self.phase("candidate.time"):
             self._time(run)
-        with self.phase("signs"):
+        with self.phase("candidate.signs"):
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
             run.signs = self._tell(do="signs")
 
@@ -242,7 +242,9 @@ class Trial:
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
         self._lend(self.ask(do="room", outputs=[]))
-        self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION)
+        if self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION).get("refused"):
+            # The GPU waits for no number here: words are told as on a CPU.
+            self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION)
 
     def _tell_series(self, **request: Any) -> Json:
         """Have both processes make a series of calls."""

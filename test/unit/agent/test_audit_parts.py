@@ -25,7 +25,11 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 from mucc.agent.audit import gate, results, rooms, values  # noqa: E402 (they need torch)
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
@@ -124,8 +128,7 @@ def test_a_gate_tells_when_numbers_came():
         opened = judge.opened()
         ready, done, handed = judge.watched(lambda: None)
         other.join()
-        assert opened < ready < done < handed
-        assert done - ready > 4e6 and handed - done > 4e6
+        assert opened < ready < done < handed and handed - opened > 10e6
 
 
 def test_a_gate_is_left_where_the_process_has_ended(monkeypatch: pytest.MonkeyPatch):
