@@ -228,7 +228,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         from bench.timing import card as card_of
 
         card = card_of(import_module("torch"))
-    write_result(card, args.record, rows, figures, extra_versions=versions("torch", "triton"))
+    write_result(card, args.record, rows, figures, extra_versions=versions("torch", "triton"), module="audit")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def _coded(printed: str, status: int) -> list[Diagnostic]:
     """Return what a command has printed as diagnostics: no problem is in printed text alone."""
     found = [Diagnostic(code, message) for code, message in PROBLEM.findall(printed)]
     said = f"the command ended with status {status}, and named no problem"
-    return found or [Diagnostic("MU7252", said, notes=tuple(printed.splitlines()[-3:]))]
+    return found or [Diagnostic("MU9001", said, notes=tuple(printed.splitlines()[-3:]))]
 
 
 def _json(text: str) -> Any:

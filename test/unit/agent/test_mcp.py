@@ -344,3 +344,14 @@ def test_what_the_server_needs_is_named(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert main(["mcp"]) == 3 and "pip install 'mucc[agent]'" in capsys.readouterr().err
     assert main(["mcp", "--jobs=0"]) == 2
+
+
+def test_problems_that_are_printed_have_codes():
+    from mucc.agent.core.command import Ended
+
+    printed = Ended(2, "", "error[MU5003]: there is no code MU3999\n  help: see `mucc explain`\n", 0.1)
+    said = tool_call._said(printed)  # pyright: ignore[reportPrivateUsage]
+    assert [(d["code"], d["message"]) for d in said["diagnostics"]] == [("MU5003", "there is no code MU3999")]
+    said = tool_call._said(Ended(1, "", "Killed\n", 0.1))  # pyright: ignore[reportPrivateUsage]
+    assert [d["code"] for d in said["diagnostics"]] == ["MU9001"] and said["printed"] == "Killed"
+    assert tool_call._said(Ended(5, "{}", "", 0.1))["diagnostics"] == []  # pyright: ignore[reportPrivateUsage]
