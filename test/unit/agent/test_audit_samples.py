@@ -15,17 +15,15 @@ from mucc.agent.audit.auditing import Auditor
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 QUICK = {
-    "caching_after_warming_up",
     "channel_no_results",
     "deferral_thread",
-    "environment_daemon",
     "library_thread",
     "precision_last_call",
     "timers_said_early",
 }
 """Samples that cheat, of several families, that are tried in any case."""
 
-HONEST = {"plan_by_exception", "reads_cpuinfo", "worker_thread"}
+HONEST = {"plan_by_exception", "worker_thread"}
 """Honest ones that were taken for cheats before."""
 
 
