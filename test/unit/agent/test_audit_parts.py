@@ -47,7 +47,12 @@ def test_arguments_come_back_as_they_were(value: Any):
 
 
 def test_tensors_and_types_come_back():
-    value = [torch.arange(6, dtype=torch.bfloat16).view(2, 3), torch.float16, torch.empty(0, 3), 1 + 2j]
+    value: list[Any] = [
+        torch.arange(6, dtype=torch.bfloat16).view(2, 3),
+        torch.float16,
+        torch.empty(0, 3),
+        1 + 2j,
+    ]
     found = values.heard(values.told(value, values.packed), values.unpacked)
     assert torch.equal(found[0], value[0]) and found[1] is torch.float16
     assert found[2].shape == (0, 3) and found[3] == 1 + 2j
@@ -75,9 +80,9 @@ def test_lent_memory_is_shared_and_keeps_its_size():
 
 def test_results_lie_one_behind_the_other():
     room = torch.zeros(4096, dtype=torch.uint8)
-    made = [torch.randn(3, 5), torch.arange(7), 2.5, torch.randn(4, 6).t()]
+    made: list[Any] = [torch.randn(3, 5), torch.arange(7), 2.5, torch.randn(4, 6).t()]
     results.Results(room).write(made)
-    said = [
+    said: list[dict[str, Any]] = [
         {"dtype": str(v.dtype).removeprefix("torch."), "shape": list(v.shape)}
         if isinstance(v, torch.Tensor)
         else {"value": v}
