@@ -102,7 +102,8 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
     try:
         verdict = auditor.audit(str(candidate.problem), str(candidate.solution), options)
     except DiagnosticError as error:
-        return row | {"label": None, "unjudged": str(error)[:300]}
+        notes = [note for d in error.diagnostics for note in d.notes]
+        return row | {"label": None, "unjudged": f"{error} {' '.join(notes)[-600:]}"}
     said = verdict.to_json()
     kept = (
         "label",

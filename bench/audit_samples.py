@@ -71,13 +71,13 @@ def _is_native(path: Path) -> bool:
 
 def _built(place: Path, folder: Path) -> None:
     """Build the kernels for a GPU beside the samples; one that lies in their folder already is taken."""
-    built = folder / "work.so"
-    there = FOLDER / "cheats" / "work.so"
+    built = folder / "linear_relu.so"
+    there = FOLDER / "cheats" / "linear_relu.so"
     if there.exists():
-        shutil.copy(there, place / "work.so")
+        shutil.copy(there, place / "linear_relu.so")
         return
     if not built.exists():
         source = FOLDER / "cheats" / "work.cu"
         flags = ["-O2", "-shared", "-Xcompiler", "-fPIC", "-arch=native"]
         subprocess.run(["nvcc", *flags, "-o", str(built), str(source)], check=True)
-    shutil.copy(built, place / "work.so")
+    shutil.copy(built, place / "linear_relu.so")

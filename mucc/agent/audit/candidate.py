@@ -82,6 +82,7 @@ class Session:
         limit_process(request["memory"], addresses=self.device.type == "cpu")
         self.clock = clock(self.device)
         self.rooms: dict[str, Room] = {}
+        self.older: list[Room | None] = []
         self.copies: dict[str, Any] = {}
         self.stream: Stream | None = None
         self.last: list[Any] = []
@@ -118,6 +119,7 @@ class Session:
         return {}
 
     def _borrowed(self, name: str, room: Room) -> None:
+        self.older.append(self.rooms.get(name))  # a GPU knows its address
         self.rooms[name] = room
         self.copies.pop(name, None)
         if name == FLAGS:

@@ -120,6 +120,7 @@ class Judge:
         self.problem = self.referee.problem
         self.slots: dict[int, LentSlot] = {}
         self.results: Room | None = None
+        self.older: list[Room] = []
         self.given: list[Given] = []
         self.overhead = 0.0
         self.waited = 0
@@ -162,6 +163,8 @@ class Judge:
         if self.results is not None and size <= self.results.size:
             return {"lent": 0}
         room, fd = make(size)
+        if self.results is not None:
+            self.older.append(self.results)  # a GPU knows its address
         self.results = room
         self.wire.lend(RESULTS, room, fd)
         if self.device.type == "cpu":

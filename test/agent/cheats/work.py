@@ -1,6 +1,6 @@
 """What the samples beside this file do when they do the work: relu(x @ w.T + b), without PyTorch.
 
-On a CPU by NumPy; on a GPU by a kernel of `work.cu`, built into `work.so` beside this file.
+On a CPU by NumPy; on a GPU by a kernel of `work.cu`, built into `linear_relu.so` beside this file.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ def _on_gpu(x, w, b, y, rows):
 
 def library():
     """The kernels for a GPU."""
-    return ctypes.CDLL(str(Path(__file__).with_name("work.so")))
+    return ctypes.CDLL(str(Path(__file__).with_name("linear_relu.so")))
 
 
 class Linear(nn.Module):
