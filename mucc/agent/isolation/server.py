@@ -214,9 +214,10 @@ class Server:
         folder, mark = request["folder"], request["mark"]
         if self.mark_at:
             ctypes.memmove(self.mark_at, mark.encode(), len(mark))
-        given = {"TRITON_HOME": folder, "TRITON_CACHE_DIR": os.path.join(folder, ".triton", "cache")}
-        home = {**given, **request["env"], "HOME": folder} if self.layers else request["env"]
-        os.environ.update({**home, MARK: mark, "TMPDIR": folder})
+        if self.layers:  # Triton has looked for the user's home when it was loaded
+            os.environ.update({"TRITON_HOME": folder, "TRITON_CACHE_DIR": os.path.join(folder, ".triton")})
+        home = {"HOME": folder} if self.layers else {}
+        os.environ.update({**request["env"], **home, MARK: mark, "TMPDIR": folder})
         tempfile.tempdir = None
         os.chdir(folder)
         sys.path[0] = folder
