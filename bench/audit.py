@@ -16,15 +16,19 @@ import argparse
 import json
 import math
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from bench.common import ROOT, at_least_one, cpu_label, run_main, versions, write_result
+from bench.audit_samples import Candidate, samples
+from bench.common import at_least_one, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
@@ -51,26 +55,6 @@ class ModelNew(Model):
 """
 
 
-class Candidate(NamedTuple):
-    """A solution, what it solves, and whether it is honest."""
-
-    name: str
-    kind: str
-    problem: Path
-    solution: Path
-    honest: bool
-
-
-def samples(device: str) -> Iterator[Candidate]:
-    """The samples of the tests."""
-    folder = ROOT / "test" / "agent" / ("cuda" if device == "cuda" else "cheats")
-    helpers = {"problem", "kernels", "native", "constant_problem", "constant_solution", "only_64_rows"}
-    for path in sorted(folder.glob("*.py")):
-        if path.stem not in helpers:
-            honest = path.stem.startswith("honest")
-            yield Candidate(path.stem, "sample", folder / "problem.py", path, honest)
-
-
 def honest_ones(folders: list[str], work: Path, eager: bool) -> Iterator[Candidate]:
     """Problem files, solved by PyTorch's own means."""
     kinds = {"compiled": COMPILED, **({"eager": EAGER} if eager else {})}
@@ -82,10 +66,34 @@ def honest_ones(folders: list[str], work: Path, eager: bool) -> Iterator[Candida
             yield Candidate(f"{path.parent.name}/{path.stem}", kind, path, solution, True)
 
 
+def kind_of(candidate: Candidate) -> str:
+    """What `--kind` calls a candidate."""
+    return "honest" if candidate.honest else "cheats"
+
+
+def repeated(candidate: Candidate, count: int) -> Iterator[Candidate]:
+    """An honest candidate several times; one that cheats once."""
+    yield candidate
+    for n in range(1, count if candidate.honest else 1):
+        yield candidate._replace(kind=f"{candidate.kind} {n}")
+
+
+@contextmanager
+def busy(count: int) -> Generator[None]:
+    """Processes that keep as many processors busy."""
+    held = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in held:
+            process.kill()
+            process.wait()
+
+
 def depends(candidate: Candidate, options: Options) -> str:
     """What a row depends on."""
     texts = (candidate.problem.read_text(encoding="utf-8"), candidate.solution.read_text(encoding="utf-8"))
-    return digest(package_fingerprint(), *texts, repr(options))
+    return digest(package_fingerprint(), *texts, repr(options), candidate.kind)
 
 
 def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[str, Any]:
@@ -94,10 +102,12 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
     try:
         verdict = auditor.audit(str(candidate.problem), str(candidate.solution), options)
     except DiagnosticError as error:
-        return row | {"label": None, "unjudged": str(error)[:300]}
+        notes = [note for d in error.diagnostics for note in d.notes]
+        return row | {"label": None, "unjudged": f"{error} {' '.join(notes)[-600:]}"}
     said = verdict.to_json()
     kept = (
         "label",
+        "verdict",
         "accepted",
         "correct",
         "time_ms",
@@ -121,11 +131,7 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
 
 def is_alarm(row: dict[str, Any]) -> bool:
     """Whether an honest candidate was rejected for something else than being PyTorch's work."""
-    return (
-        row["honest"]
-        and row["label"] is not None
-        and not (row["accepted"] or row["label"] == Label.PYTORCH_ONLY.value)
-    )
+    return row["honest"] and row.get("verdict") == "rejected" and row["label"] != Label.PYTORCH_ONLY.value
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -134,11 +140,13 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
     cheats, honest = ([r for r in judged if r["honest"] is wanted] for wanted in (False, True))
     return {
         "audit.cheats": len(cheats),
-        "audit.cheats_caught": sum(not r["accepted"] for r in cheats),
+        "audit.cheats_caught": sum(r["verdict"] == "rejected" for r in cheats),
+        "audit.cheats_accepted": sum(r["accepted"] for r in cheats),
         "audit.honest": len(honest),
         "audit.honest_accepted": sum(r["accepted"] for r in honest),
         "audit.honest_pytorch_only": sum(r["label"] == Label.PYTORCH_ONLY.value for r in honest),
         "audit.false_alarms": sum(map(is_alarm, honest)),
+        "audit.inconclusive": sum(r["verdict"] == "inconclusive" for r in honest),
         "audit.unjudged": len(rows) - len(judged),
     }
 
@@ -186,10 +194,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--eager", action="store_true", help="PyTorch's own kernels as well")
     parser.add_argument("--only", default="", help="only candidates with this in their name")
+    parser.add_argument("--repeat", type=at_least_one, default=1, help="audit honest samples so often")
+    parser.add_argument("--load", type=int, default=0, help="processes that keep processors busy meanwhile")
+    parser.add_argument("--kind", choices=("all", "cheats", "honest"), default="all")
     parser.add_argument("--no-samples", action="store_true")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
     kept = os.path.join(tempfile.gettempdir(), "mucc-bench-audit")
     parser.add_argument("-o", "--output", default=kept, help=f"folder of what is done (default: {kept})")
+    parser.add_argument("--record", default="audit", help="name of the result")
     parser.add_argument("--again", action="store_true", help="audit what is done as well")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so long")
     args = parser.parse_args(argv)
@@ -200,12 +212,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     run = Run(Records(path), options, args.jobs, args.seconds)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
-        found = [] if args.no_samples else list(samples(args.device))
+        found = [] if args.no_samples else list(samples(args.device, Path(folder)))
         found += honest_ones(args.folders, Path(folder), args.eager)
-        found = [c for c in found if args.only in c.name]
-        for row in run.rows(found):
-            rows.append(row)
-            show(row)
+        found = [c for c in found if args.only in c.name and args.kind in ("all", kind_of(c))]
+        found = [r for c in found for r in repeated(c, args.repeat)]
+        with busy(args.load):
+            for row in run.rows(found):
+                rows.append(row)
+                show(row)
     figures = {**summary(rows), "audit.left": len(found) - len(rows)}
     print(json.dumps(figures, indent=1))
     card = cpu_label()
@@ -215,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         from bench.timing import card as card_of
 
         card = card_of(import_module("torch"))
-    write_result(card, "audit", rows, figures, extra_versions=versions("torch", "triton"))
+    write_result(card, args.record, rows, figures, extra_versions=versions("torch", "triton"), module="audit")
 
 
 if __name__ == "__main__":

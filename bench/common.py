@@ -110,6 +110,7 @@ def write_result(
     summary: Mapping[str, float],
     *,
     extra_versions: Mapping[str, str] | None = None,
+    module: str = "",
 ) -> Path:
     """Write `results/<card>/<name>.json` and return its path.
 
@@ -117,7 +118,7 @@ def write_result(
     """
     path = RESULTS / card / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = result(card, name, rows, summary, extra_versions=extra_versions)
+    made = result(card, name, rows, summary, extra_versions=extra_versions, module=module)
     replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
     return path
 
@@ -129,12 +130,14 @@ def result(
     summary: Mapping[str, float],
     *,
     extra_versions: Mapping[str, str] | None = None,
+    module: str = "",
 ) -> dict[str, Any]:
-    """The contents of a result of `python -m bench.<name>`, with what it was measured with and when."""
+    """The contents of a result of `python -m bench.<name>`, with what it was measured with and when; `module`
+    is the benchmark where results have other names."""
     return {
         "card": card,
         "versions": {**versions(), **(extra_versions or {})},
-        "command": " ".join(["python", "-m", f"bench.{name}", *sys.argv[1:]]),
+        "command": " ".join(["python", "-m", f"bench.{module or name}", *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "rows": list(rows),

@@ -27,6 +27,8 @@ class ExitStatus(IntEnum):
     INTERNAL = 4
     REJECTED = 5
     """`mucc-agent audit`: what claims to replace a module does not count."""
+    INCONCLUSIVE = 6
+    """`mucc-agent audit`: something disturbed, and nothing can be said."""
 
 
 @dataclass(frozen=True, order=True)

@@ -1,15 +1,16 @@
-"""The process of a candidate: loads it, calls it as asked, and writes down what came. Imports torch.
+"""The process of a candidate: loads it and calls it as asked. Imports torch.
 
-Nothing that this process says is believed where it can be checked: results are compared elsewhere, after it
-has ended, and its times are held against another clock.
+It holds nothing worth an attack: inputs come from the judge in shared memory, call by call; results go back
+there; no reference, no clock that counts and no verdict is here. What it says of itself (lines, exceptions,
+kernels) can only speak against the candidate.
 """
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib
 import importlib.util
+import json
 import os
 import sys
 import time
@@ -18,15 +19,17 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from mucc.agent.audit import tamper, watch
-from mucc.agent.audit.cases import WARM, Case
+from mucc.agent.audit import tamper, values, watch
 from mucc.agent.audit.clocks import clock
-from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
+from mucc.agent.audit.gate import DONE, HANDED, READY, Stream, pin
+from mucc.agent.audit.gate import NAME as FLAGS
+from mucc.agent.audit.inputs import leaves
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.slots import Slot
+from mucc.agent.audit.results import Results
+from mucc.agent.audit.rooms import Room, Wire, place
 from mucc.agent.isolation.line import Line
-from mucc.api.diagnostics import DiagnosticError
-from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem
+from mucc.agent.isolation.server import SHARED
+from mucc.api.importer import limit_process
 from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
@@ -34,38 +37,58 @@ torch: Any = importlib.import_module("torch")
 SETTLE = 0.03
 """Seconds in which work that a call has left behind would change its result."""
 
+AWAKE = 0.05
+"""Seconds in which a word to start is looked for all the time."""
+
 M_PERTURB, PERTURB = -6, 0x80
 """glibc's option that fills memory when it is given out, with a byte's complement: 0x7F7F7F7F is 3e38."""
 
+RESULTS = "results"
+"""The name of the memory that results go to; that of inputs has the number of its slot."""
 
-class ProblemFailed(Exception):
-    """The problem file is at fault, not the candidate."""
 
-    def __init__(self, error: DiagnosticError):
-        super().__init__(str(error))
-        self.error = error
+class Inputs:
+    """The arguments of a call: values, and tensors in memory of the judge, or in a copy of it on a GPU."""
+
+    def __init__(self, data: Any, args: Json):
+        self.tensors: list[Any] = []
+        self.places: list[tuple[int, int]] = []
+        self._data = data
+        self.values = values.heard(args, self._tensor)
+
+    def _tensor(self, said: Json) -> Any:
+        tensor = place(self._data, said)
+        start, band = self._data.data_ptr() + int(said["at"]), int(said["band"])
+        self.places.append((start - band, int(said["bytes"]) + 2 * band))
+        self.tensors.append(tensor)
+        return tensor
+
+    def overlapping(self, start: int, size: int) -> list[int]:
+        """Return the inputs that memory is part of."""
+        return [
+            n for n, (at, own) in enumerate(self.places) if start < at + own and at < start + max(size, 1)
+        ]
 
 
 class Session:
-    """The candidate, its inputs, and what its last calls have returned."""
+    """The candidate, and what its last calls have returned."""
 
-    def __init__(self, request: Json):
+    def __init__(self, request: Json, wire: Wire):
         self.device = torch.device(request["device"])
+        self.wire = wire
         self.path = ""
         self.draws_there = bool(request["draws_there"])
+        self.init = values.heard(request["init"], values.unpacked)
         limit_process(request["memory"], addresses=self.device.type == "cpu")
         self.clock = clock(self.device)
-        asked = Request.from_json(request["problem"])
-        try:
-            self.problem = OpenedProblem(asked, parse_problem(asked.shown, asked.text))
-        except DiagnosticError as error:
-            raise ProblemFailed(error) from None
-        self.slots: dict[int, Slot] = {}
+        self.rooms: dict[str, Room] = {}
+        self.older: list[Room | None] = []
+        self.copies: dict[str, Any] = {}
+        self.stream: Stream | None = None
         self.last: list[Any] = []
         self.kept: list[tuple[Any, Any]] = []
         self._mallopt = _mallopt()
-        self._filled(Case("trial", request["seed"]))
-        self.model: Any = None
+        self.model: Any = _nothing
 
     def load(self, path: str, seed: int) -> None:
         """Load the candidate, which is trusted in nothing from here on."""
@@ -87,26 +110,60 @@ class Session:
             raise TypeError("the solution defines no ModelNew")
         torch.manual_seed(seed)
         with self.device if self.draws_there else nullcontext():
-            model = made(*self.problem.init_inputs())
+            model = made(*self.init)
         return model.to(self.device) if isinstance(model, torch.nn.Module) else model
 
-    def _call(self, slot: Slot) -> Any:
-        with torch.no_grad():
-            return self.model(*slot.values)
+    def borrow(self) -> Json:
+        """Receive memory from the judge."""
+        self._borrowed(*self.wire.borrow())
+        return {}
 
-    def call(self, case: Case) -> Json:
-        """One call on the inputs of a case, and what could be seen of it."""
+    def _borrowed(self, name: str, room: Room) -> None:
+        self.older.append(self.rooms.get(name))  # a GPU knows its address
+        self.rooms[name] = room
+        self.copies.pop(name, None)
+        if name == FLAGS:
+            with suppress(RuntimeError, AttributeError, OSError):  # without it words are told
+                self.stream = Stream(room)
+        elif self.device.type == "cuda":
+            pin(room)
+
+    def _copy_in(self, slot: str) -> Any:
+        """Return the bytes of a slot on the device; on a GPU its stream copies them there."""
+        if (room := self.rooms.get(slot)) is None or self.device.type == "cpu":
+            return room and room.data
+        if slot not in self.copies:
+            self.copies[slot] = torch.empty(room.size, dtype=torch.uint8, device=self.device)
+        self.copies[slot].copy_(room.data, non_blocking=True)
+        return self.copies[slot]
+
+    def _copy_back(self, slot: str) -> None:
+        """Show the judge what has become of inputs."""
+        if slot in self.copies:
+            self.rooms[slot].data.copy_(self.copies[slot])
+
+    def _inputs(self, said: Json) -> Inputs:
+        return Inputs(self._copy_in(str(said["slot"])), said["args"])
+
+    def _call(self, inputs: Inputs) -> Any:
+        with torch.no_grad():
+            return self.model(*inputs.values)
+
+    def call(self, said: Json) -> Json:
+        """One call on the inputs of a slot, and what could be seen of it."""
         tidy(self.device)
-        slot = self._filled(case)
-        self._poison()
-        torch.manual_seed(case.seed)
-        self.hook.calling = case.name != "first"  # the first call may still compile
+        inputs = self._inputs(said)
+        self._poison(inputs)
+        torch.manual_seed(said["seed"])
+        self.hook.calling = not said["first"]  # the first call may still compile
         rows: list[Json] = []
+        started = time.monotonic()
         with watch.Tracer(self.path) as tracer:
-            if case.observe:
-                result, rows = watch.observed(lambda: self._call(slot), self.device)
+            if said["observe"]:
+                result, rows, seconds = watch.observed(lambda: self._call(inputs), self.device)
             else:
-                result = self._call(slot)
+                result = self._call(inputs)
+                seconds = time.monotonic() - started
         outs = leaves(result)
         snaps = [_copy(v) for v in outs]
         threads = watch.threads_of(self.path)
@@ -118,10 +175,9 @@ class Session:
         self.kept = [] if late else list(zip(outs, snaps, strict=True))
         self.last = snaps
         self.hook.calling = False
+        self._copy_back(str(said["slot"]))
         return {
-            "outputs": [self._described(v, slot) for v in outs],
-            "inputs_changed": [n for n, g in enumerate(slot.guarded) if g.changed()],
-            "bands_changed": [n for n, g in enumerate(slot.guarded) if g.bands_changed()],
+            "outputs": [_described(v, inputs) for v in outs],
             "late": late,
             "overwritten": overwritten,
             "threads": sorted({*threads, *watch.threads_of(self.path)}),
@@ -129,97 +185,91 @@ class Session:
             "lines": sorted(tracer.lines),
             "raised": [[line, name] for line, name in tracer.raised.items()],
             "work": rows,
+            "seconds": seconds,
         }
 
-    def _filled(self, case: Case) -> Slot:
-        slot = self.slots.setdefault(case.slot, Slot())
-        try:
-            made = make_inputs(self.problem, case, self.device)
-        except DiagnosticError as error:
-            raise ProblemFailed(error) from None
-        slot.fill(made, case.guard)
-        return slot
-
-    def _poison(self) -> None:
+    def _poison(self, inputs: Inputs) -> None:
         """Have memory that is handed out next hold NaN or huge numbers instead of earlier results."""
         self._mallopt(PERTURB)
-        sizes = [v.numel() * v.element_size() for v in self.last if isinstance(v, torch.Tensor)]
-        sizes += [g.tensor.numel() * g.tensor.element_size() for s in self.slots.values() for g in s.guarded]
+        tensors = [v for v in (*self.last, *inputs.tensors) if isinstance(v, torch.Tensor)]
         fill = {"fill_value": 0xFF, "dtype": torch.uint8, "device": self.device}
         held: list[Any] = []
         with suppress(RuntimeError):  # there is no room for more
-            held += (torch.full((n,), **fill) for n in {*sizes} for _ in range(2))
+            for n in {v.numel() * v.element_size() for v in tensors}:
+                held += (torch.full((n,), **fill) for _ in range(2))
         self.clock.wait()
         del held
 
-    def _described(self, value: Any, slot: Slot) -> Json:
-        if not isinstance(value, torch.Tensor):
-            return {"value": value if isinstance(value, int | float | bool) else None}
-        place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
-        aliases = [n for n, g in enumerate(slot.guarded) if place[1] and g.overlaps(*place)]
-        return {
-            "subclass": "" if type(value) is torch.Tensor else type(value).__name__,
-            "dtype": str(value.dtype).removeprefix("torch."),
-            "shape": list(value.shape),
-            "device": value.device.type,
-            "aliases": aliases,
-        }
-
-    def give(self, folder: str, sample: int) -> Json:
-        """Write the elements of the last results that are compared, as plain bytes."""
-        sizes: list[int] = []
-        for n, value in enumerate(self.last):
-            data = b""
-            if isinstance(value, torch.Tensor):
-                flat = sampled(value.reshape(-1).to(self.device), sample).cpu().contiguous()
-                data = flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
-            os.makedirs(folder, exist_ok=True)
-            with open(os.path.join(folder, str(n)), "wb") as file:
-                file.write(data)
-            sizes.append(len(data))
-        return {"sizes": sizes}
-
-    def ready(self, cases: list[Case]) -> Json:
-        """Fill the slots that timed calls take turns with, and warm up."""
-        self.kept = []
-        for case in cases:
-            self._filled(case)
-        for _ in range(WARM):
-            for case in cases:
-                self._call(self.slots[case.slot])
+    def commit(self) -> Json:
+        """Hand over the results of the last call."""
+        Results(self.rooms[RESULTS].data).write(self.last)
         self.clock.wait()
-        gc.collect()
         return {}
 
-    def timed(self, number: int, whole: bool) -> None:
-        """Time a call with a cold cache."""
-        slot = self.drift(number)
+    def series(self) -> Json:
+        """Make calls as the judge tells, until it ends the series; say when each has returned, and when its
+        results are handed over."""
+        self.kept = []
+        wire = self.wire
+        results = Results(self.rooms[RESULTS].data)
+        while True:
+            data, lent = wire.next()
+            if lent is not None:  # inputs are of other sizes this time
+                self._borrowed(*lent)
+                continue
+            if data in (b"", b"E"):
+                break
+            said = json.loads(data)
+            inputs = self._inputs(said)
+            torch.manual_seed(said["seed"])
+            self.last = []
+            told = self.device.type == "cuda" and "number" not in said
+            if told:
+                self.clock.flush()
+                self.clock.wait()
+            wire.send(b"R")
+            if wire.awaited(AWAKE) != b"G":
+                break
+            if self.stream is not None and "number" in said:
+                self._streamed(inputs, results, said, self.stream)
+            else:
+                if told:
+                    self._copy_in(str(said["slot"]))
+                result = self._call(inputs)
+                self.clock.wait()
+                wire.send(b"D")
+                self.last = leaves(result)
+                results.write(self.last)
+                self.clock.wait()
+                wire.send(b"C")
+                del result
+            wire.send(json.dumps([_described(v, inputs) for v in self.last]).encode())
+        return {}
+
+    def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> None:
+        """Put a call into the GPU's stream behind the judge's gate; see `gate`."""
+        number = int(said["number"])
+        stream.wait(number)
+        self._copy_in(str(said["slot"]))
         self.clock.flush()
-        self.clock.begin()
-        result = self._call(slot)
-        self.clock.end(whole)
+        stream.mark(READY, number)
+        result = self._call(inputs)
+        stream.mark(DONE, number)
         self.last = leaves(result)
-
-    def bare(self, number: int) -> None:
-        """Make a call with nothing around it but new inputs."""
-        self.last = leaves(self._call(self.drift(number)))
-
-    def drift(self, number: int) -> Slot:
-        """Change the inputs of a timed call in place, so that no earlier result fits them."""
-        slot = self.slots[number % len(self.slots)]
-        for own in slot.guarded:
-            drift(own.tensor)
-        return slot
-
-    def over(self) -> Json:
-        """Return the times of the calls since they were last asked for."""
+        results.write(self.last)
+        stream.mark(HANDED, number)
+        del result
+        self.wire.send(b"D")
         self.clock.wait()
-        self.last = [_copy(v) for v in self.last]
-        return {"times": [list(t) for t in self.clock.times()]}
 
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
         return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
+
+
+def _nothing(*_: Any) -> tuple[()]:
+    """Stand for the candidate until it is loaded."""
+    return ()
 
 
 def _copy(value: Any) -> Any:
@@ -238,6 +288,19 @@ def _same(value: Any, snap: Any) -> bool:
     return bool(torch.equal(now.view(words), before.view(words)))
 
 
+def _described(value: Any, inputs: Inputs) -> Json:
+    if not isinstance(value, torch.Tensor):
+        return {"value": value if isinstance(value, int | float | bool) else None}
+    place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
+    return {
+        "subclass": "" if type(value) is torch.Tensor else type(value).__name__,
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": list(value.shape),
+        "device": value.device.type,
+        "aliases": inputs.overlapping(*place) if place[1] else [],
+    }
+
+
 def _mallopt() -> Callable[[int], None]:
     """Set the byte that the C library fills memory with; do nothing if it has no such option."""
     try:
@@ -247,67 +310,41 @@ def _mallopt() -> Callable[[int], None]:
     return lambda byte: option(M_PERTURB, byte) and None
 
 
-def hello() -> Json:
-    """Return the devices that can be audited on here."""
-    from mucc.api.machine import no_gpu
-
-    reason = no_gpu()
-    card = "" if reason else torch.cuda.get_device_name()
-    return {"cuda": reason is None, "reason": reason, "card": card}
-
-
 def serve(line: Line) -> None:
     """Answer requests until there are no more."""
     session: Session | None = None
     path = ""
-    number = 0
     for request in line.requests():
         try:
-            if isinstance(request, str):
-                assert session
-                if request == "bare":
-                    session.bare(number)
-                elif request == "drift":
-                    session.drift(number)
-                else:
-                    session.timed(number, request == "whole")
-                number += 1
-                continue
+            if request["do"] == "open":
+                session = Session(request, Wire(SHARED))
+            assert session
             answer: Json = {}
             match request["do"]:
-                case "hello":
-                    answer = hello()
                 case "open":
-                    session = Session(request)
+                    pass
+                case "borrow":
+                    answer = session.borrow()
                 case "load":
-                    assert session
                     path = str(request["solution"])
                     session.load(path, request["seed"])
                 case "call":
-                    assert session
-                    answer = session.call(Case(**request["case"]))
-                case "give":
-                    assert session
-                    answer = session.give(request["folder"], request["sample"])
-                case "ready":
-                    assert session
-                    number = 0
-                    answer = session.ready([Case(**c) for c in request["cases"]])
-                case "over":
-                    assert session
-                    answer = session.over() | {"calls": number}
-                    number = 0
+                    answer = session.call(request)
+                case "commit":
+                    answer = session.commit()
+                case "series":
+                    answer = session.series()
                 case "signs":
-                    assert session
                     answer = session.signs()
                 case other:
                     raise ValueError(f"no request: {other}")
-        except ProblemFailed as failed:
-            answer = {"errors": error_to_json(failed.error)}
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
             answer = {"failed": _told(error, path)}
+            if request["do"] == "series" and session:
+                with suppress(OSError):
+                    session.wire.send(b"X")
         line.say(answer)
 
 

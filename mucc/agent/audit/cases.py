@@ -18,10 +18,16 @@ SCALES = (("x3", 3.0), ("x0.01", 0.01), ("x-1", -1.0))
 SEEDS = 2**31
 
 SLOTS = 2
-"""Sets of inputs that timed calls take turns with."""
+"""Places that the inputs of timed calls take turns with."""
 
-WARM = 3
-"""Calls on each of them before those that are timed."""
+WARM = 4
+"""Calls before those whose times count."""
+
+DRIFTS = 4
+"""How often inputs are changed at the most just before a timed call."""
+
+FEWER = 1 << 20
+"""Elements of a result of a timed call that are compared at the most."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,8 @@ class Case:
 
     `slot` is the memory that the inputs lie in: the same slot means the same addresses. `guard` is the byte
     around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe` has the call traced
-    by the profiler. `sample` draws the elements of large results that are compared. `drift` says how often
-    the inputs were changed a little where they lie, as before each timed call.
+    by the profiler. `sample` draws the elements of large results that are compared, at `most` so many.
+    `drift` says how often the inputs are changed a little where they lie, just before a timed call starts.
     """
 
     name: str
@@ -43,9 +49,15 @@ class Case:
     observe: bool = False
     sample: int = 0
     drift: int = 0
+    most: int = 1 << 22
 
     def to_json(self) -> Json:
         return dataclasses.asdict(self)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is a call of a timed series."""
+        return self.drift > 0
 
     @property
     def is_stated(self) -> bool:
@@ -81,6 +93,18 @@ def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
             yield Case(f"{probe} finer", seeds[6], slot=1, probe=f"{probe} finer")
 
 
-def timed_case(rng: random.Random) -> Case:
-    """Return the call that is compared after the timed ones, on the inputs of one of these."""
-    return Case("timed", rng.randrange(SEEDS), sample=rng.randrange(SEEDS))
+def timed_case(rng: random.Random, number: int) -> Case:
+    """Return a timed call, on inputs of its own."""
+    return Case(
+        f"timed {number}",
+        rng.randrange(SEEDS),
+        slot=number % SLOTS,
+        sample=rng.randrange(SEEDS),
+        drift=1 + rng.randrange(DRIFTS),
+        most=FEWER,
+    )
+
+
+def seed_of_call(case: Case) -> int:
+    """Return the seed of what a call draws itself: the seed of its inputs stays with the judge."""
+    return (case.seed * 0x9E3779B1 + 0x7F4A7C15) % SEEDS

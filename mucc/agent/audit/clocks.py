@@ -1,11 +1,11 @@
-"""Clocks that are taken hold of before the candidate is loaded. Imports torch."""
+"""Clocks for calls in the process at hand. Imports torch."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 torch: Any = importlib.import_module("torch")
@@ -15,10 +15,9 @@ CPU_FLUSH = 1 << 24
 
 
 class Timed(NamedTuple):
-    """One timed call in ms: until the current stream was done, and until the device was, if looked at."""
+    """One timed call in ms, until the current stream was done."""
 
     ms: float
-    whole_ms: float | None = None
 
 
 class Clock(Protocol):
@@ -32,8 +31,8 @@ class Clock(Protocol):
         """Note that a call starts."""
         ...
 
-    def end(self, whole: bool = False) -> None:
-        """Note that a call returned; with `whole` wait for the device, and take the time again."""
+    def end(self) -> None:
+        """Note that a call returned."""
         ...
 
     def wait(self) -> None:
@@ -65,9 +64,8 @@ class CpuClock:
     def begin(self) -> None:
         self._started = self._now()
 
-    def end(self, whole: bool = False) -> None:
-        ms = (self._now() - self._started) / 1e6
-        self._found.append(Timed(ms, ms if whole else None))
+    def end(self) -> None:
+        self._found.append(Timed((self._now() - self._started) / 1e6))
 
     def wait(self) -> None:
         pass
@@ -99,11 +97,8 @@ class CudaClock:
     def begin(self) -> None:
         self._events.append([self._event()])
 
-    def end(self, whole: bool = False) -> None:
+    def end(self) -> None:
         self._events[-1].append(self._event())
-        if whole:
-            self.wait()
-            self._events[-1].append(self._event())
 
     def wait(self) -> None:
         status = self._synchronize()
@@ -112,12 +107,9 @@ class CudaClock:
 
     def times(self) -> list[Timed]:
         self.wait()
-        found = [Timed(self._between(e[0], e[1]), self._whole(e)) for e in self._events]
+        found = [Timed(self._between(*e)) for e in self._events]
         self._events = []
         return found
-
-    def _whole(self, events: Sequence[ctypes.c_void_p]) -> float | None:
-        return self._between(events[0], events[2]) if len(events) > 2 else None
 
     def _event(self) -> ctypes.c_void_p:
         event = ctypes.c_void_p()

@@ -10,7 +10,8 @@ from mucc.agent.core.attempts import FindingJson
 
 
 class Label(StrEnum):
-    """What a solution is called in the end; the first two count, the others do not."""
+    """What a solution is called in the end; the first two count, the last says nothing against it, the others
+    do not count."""
 
     NO_ISSUES = "No Issues"
     MINOR_ISSUES = "Minor Issues"
@@ -20,6 +21,7 @@ class Label(StrEnum):
     PYTORCH_ONLY = "PyTorch-only"
     INCORRECT = "Incorrect"
     FAILED = "Failed"
+    INCONCLUSIVE = "Inconclusive"
 
     @property
     def accepted(self) -> bool:
@@ -33,6 +35,7 @@ GRAVEST_FIRST = (
     Label.PYTORCH_ONLY,
     Label.INCORRECT,
     Label.SOL_CEILING,
+    Label.INCONCLUSIVE,
     Label.MINOR_ISSUES,
 )
 """Which label names a solution that has findings of several."""
@@ -42,8 +45,18 @@ class Severity(StrEnum):
     """What follows from a finding."""
 
     REJECT = "reject"
+    UNSURE = "unsure"
     MINOR = "minor"
     NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Why a candidate's process gave no results; `cause` as in `ChildFailed`, empty where it raised."""
+
+    message: str
+    printed: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,12 @@ class Finding:
     label: Label
     message: str
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it was seen in two calls or more of one audit."""
+        cases = self.facts.get("cases")
+        return isinstance(cases, list | dict) and len(cases) > 1  # pyright: ignore[reportUnknownArgumentType]
 
     def to_json(self) -> FindingJson:
         return {
@@ -69,6 +88,11 @@ class Finding:
 def reject(detector: str, message: str, label: Label = Label.ORIGINAL_GAMING, **facts: object) -> Finding:
     """Make a finding for which a solution does not count."""
     return Finding(detector, Severity.REJECT, label, message, facts)
+
+
+def unsure(detector: str, message: str, **facts: object) -> Finding:
+    """Make a finding for which nothing can be said: what disturbed, and what to do."""
+    return Finding(detector, Severity.UNSURE, Label.INCONCLUSIVE, message, facts)
 
 
 def minor(detector: str, message: str, **facts: object) -> Finding:

@@ -73,10 +73,11 @@ def probed(value: Any, case: Case) -> Any:
     return bits.view(torch.float32)
 
 
-def sampled(flat: Any, sample: int) -> Any:
-    """Return the elements of a flat tensor that are compared: all, or both ends and random ones between."""
-    if flat.numel() <= WHOLE:
+def sampled(flat: Any, sample: int, most: int = WHOLE) -> Any:
+    """Return the elements of a flat tensor that are compared: all, or both ends and random ones between, at
+    `most` so many."""
+    if flat.numel() <= most:
         return flat
     generator = torch.Generator(flat.device).manual_seed(sample)
-    drawn = torch.randint(0, flat.numel(), (WHOLE - 2 * EDGE,), generator=generator, device=flat.device)
+    drawn = torch.randint(0, flat.numel(), (most - 2 * EDGE,), generator=generator, device=flat.device)
     return torch.cat((flat[:EDGE], flat[drawn], flat[-EDGE:]))

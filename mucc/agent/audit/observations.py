@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from mucc.agent.audit.cases import Case
 from mucc.api.json_types import from_json
+
+BUSY = 0.1
+"""Of the calls' time: who waits longer for a processor is disturbed by other work."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a candidate; see `candidate.Session.call`."""
+    """One call of a candidate; see `candidate.Session.call` and `judge.Judge.take`."""
 
     case: Case
     comparison: Comparison
@@ -76,16 +80,41 @@ class Call:
     lines: tuple[int, ...] = ()
     raised: tuple[tuple[int, str], ...] = ()
     work: tuple[Work, ...] = ()
+    seconds: float = 0.0
+    """What the call took by its own process's clock, the profiler included where it is observed."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Times in ms: each call by events; the median call of some series, by events and until the device was
-    idle; and by our clock back to back."""
+    """Times of calls in ms by the judge's clock; `wall_ms` is the median until results were handed over.
+
+    `late` are calls whose results changed after they were handed over, `bands` inputs beside which somebody
+    wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
+    the candidate's threads and the judge's waited for a processor, over the calls' time. `whole` has calls on
+    a GPU: until the current stream was done, and until the device was idle.
+    """
 
     calls: tuple[float, ...] = ()
     whole: tuple[tuple[float, float], ...] = ()
     wall_ms: float | None = None
+    late: tuple[str, ...] = ()
+    bands: tuple[int, ...] = ()
+    deferred: int = 0
+    busy: float = 0.0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other work kept processors busy."""
+        return self.busy > BUSY
+
+    @property
+    def ms(self) -> float | None:
+        """The time of a call: the median, or that of the calls that were disturbed least."""
+        if not self.calls:
+            return None
+        if not self.is_disturbed:
+            return median(self.calls)
+        return sorted(self.calls)[min(max(1, len(self.calls) // 10), len(self.calls) - 1)]
 
 
 @dataclass(frozen=True)
@@ -126,7 +155,7 @@ class Observations:
     source: ast.Module | None
     calls: Sequence[Call]
     timed: Sequence[Call]
-    """The last calls of the timed series, which are compared too."""
+    """Calls of the timed series, which are compared too."""
     timing: Timing
     reference: Reference
     bound: Bound | None
@@ -134,6 +163,8 @@ class Observations:
     """Names that the candidate has made stand for something else."""
     seen: Sequence[str]
     """Ways in which it has looked into the process that runs it."""
+    libraries: Sequence[str] = ()
+    """Files of machine code in its memory, as the system tells."""
 
     @property
     def compared(self) -> Iterator[Call]:
@@ -181,4 +212,5 @@ def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Ca
         tuple(said.get("lines", ())),
         tuple((line, name) for line, name in said.get("raised", ())),
         work_from(said.get("work", ())),
+        float(said.get("seconds", 0.0)),
     )

@@ -1,6 +1,5 @@
-"""The process of the reference: computes what was to come in float64, and compares. Imports torch.
-
-It starts when the candidate's process has ended, so that nothing expected exists while a candidate runs.
+"""The reference: computes what was to come in float64, and compares, once the candidate's process has ended.
+Imports torch.
 """
 
 from __future__ import annotations
@@ -8,25 +7,20 @@ from __future__ import annotations
 import copy
 import importlib
 import math
-import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from mucc.agent.audit import watch
-from mucc.agent.audit.cases import Case
+from mucc.agent.audit.cases import Case, seed_of_call
 from mucc.agent.audit.clocks import clock
-from mucc.agent.audit.inputs import WHOLE, leaves, make_inputs, sampled
+from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.replaying import Replay
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
-from mucc.agent.isolation.line import Line
-from mucc.api.diagnostics import DiagnosticError
-from mucc.api.importer import OpenedProblem, Request, error_to_json, limit_process, parse_problem, raised
+from mucc.api.importer import OpenedProblem, Request, parse_problem, raised
 from mucc.api.json_types import Json
 from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
 
@@ -36,6 +30,17 @@ SLOW = 2.0
 """Seconds of a call in float64 after which later cases do without."""
 
 WARM = 3
+
+DISTURBED = 0.5
+"""Of the time that passes: a call on which processors spend less waits for other work."""
+
+
+class Given(NamedTuple):
+    """What a candidate gave for a case: its description, and the elements that are compared."""
+
+    case: Case
+    described: Sequence[Json]
+    got: Sequence[Any]
 
 
 class Judged:
@@ -50,7 +55,6 @@ class Referee:
 
     def __init__(self, request: Json):
         self.device = torch.device(request["device"])
-        limit_process(request["memory"], addresses=self.device.type == "cpu")
         self.precision = str(request["precision"])
         asked = Request.from_json(request["problem"])
         self.shown = asked.shown
@@ -68,23 +72,16 @@ class Referee:
         self.aliases = False
         self.first: Case | None = None
         self.changes: bool | None = None
-        self.replays: dict[str, Replay] = {}
         self.judged: list[Judged] = []
 
-    def judge(
-        self,
-        case: Case,
-        folder: str,
-        described: Sequence[Json],
-        replay: Json | None = None,
-    ) -> Json:
-        """Compare one case. `replay` says which calls came before on the same inputs, where some did."""
+    def judge(self, given: Given) -> Json:
+        """Compare one case. Where a call changes what the next one gives, calls are judged in their order."""
+        case, described = given.case, given.described
         self.first = self.first or case
         tidy(self.device)
-        if replay is not None and self._changes():
-            exact, own, narrow = self._replayed(case, replay)
-        else:
-            exact, own, narrow = self._expected(case, make_inputs(self.problem, case, self.device))
+        inputs = make_inputs(self.problem, case, self.device)
+        precise = not case.is_timed or self._changes()
+        exact, own, narrow = self._expected(case, inputs, precise)
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
         worst, largest, why = 0.0, 0.0, ""
@@ -97,16 +94,17 @@ class Referee:
                 continue
             if problem := form(n, mine, str(said.get("dtype")), said.get("shape")):
                 return {"correct": False, "why": problem, "judged": True}
-            got = _read(os.path.join(folder, str(n)), mine, self.device)
-            if got is None:
-                return {"correct": False, "why": f"result {n} was not written whole", "judged": True}
+            if given.got[n] is None:
+                return {"correct": False, "why": f"result {n} was not handed over whole", "judged": True}
             want, near, rough = (
-                None if v is None else sampled(v.reshape(-1), case.sample) for v in (ref, mine, few)
+                None if v is None else sampled(v.reshape(-1), case.sample, case.most)
+                for v in (ref, mine, few)
             )
+            got = given.got[n].to(self.device) if mine.numel() else torch.empty_like(mine).reshape(-1)
             judged.got.append(got)
             judged.want.append(want)
             judged.own.append(near)
-            excess, off, reason, _ = self._compared(got, want, near, rough)
+            excess, off, reason, _ = self._compared(got, want, near, rough, near is want or ref is mine)
             worst, largest = max(worst, excess), max(largest, off)
             why = why or (f"result {n} {reason}" if excess > 1 else "")
         finite = all(bool(torch.isfinite(w).all()) for w in judged.own if w.is_floating_point())
@@ -124,14 +122,16 @@ class Referee:
         self.judged.append(judged)
         return answer
 
-    def _expected(self, case: Case, inputs: tuple[Any, ...]) -> tuple[list[Any], list[Any], list[Any]]:
+    def _expected(
+        self, case: Case, inputs: tuple[Any, ...], precise: bool = True
+    ) -> tuple[list[Any], list[Any], list[Any]]:
         """Results in float64, in PyTorch's own arithmetic, and in what the policy permits, None where that is
-        the same."""
+        the same. Without `precise` PyTorch's own stand for the exact ones."""
         if self.exact is None:
             self.exact = copy.deepcopy(self.model).double()
             self.narrow = None if self.precision == "declared" else copy.deepcopy(self.model)
         narrow = self._narrow(case, inputs)
-        precise = self._precise(case, inputs) if self.exact is not False else None
+        whole = self._precise(case, inputs) if precise and self.exact is not False else None
         tensors = [v for v in leaves(inputs) if isinstance(v, torch.Tensor)]
         before = [(t._version, t.data_ptr(), t.numel() * t.element_size()) for t in tensors]
         own = leaves(self._run(self.model, case, inputs))
@@ -141,8 +141,8 @@ class Referee:
             for out in own:
                 if isinstance(out, torch.Tensor) and size and start <= out.data_ptr() < start + size:
                     self.aliases = True
-        precise = precise if precise is not None and len(precise) == len(own) else own
-        return precise, own, narrow if len(narrow) == len(own) else [None] * len(own)
+        whole = whole if whole is not None and len(whole) == len(own) else own
+        return whole, own, narrow if len(narrow) == len(own) else [None] * len(own)
 
     def _changes(self) -> bool:
         """Whether a call of the reference changes what the next one gives: its inputs, or its state."""
@@ -159,27 +159,6 @@ class Referee:
             differs = any(self._compared(a, b, b)[0] > 1 for a, b in zip(first, again, strict=True))
             self.changes = differs or bool(self.modifies)
         return self.changes
-
-    def _replayed(self, case: Case, asked: Json) -> tuple[list[Any], list[Any], list[Any]]:
-        """Return the result of `_expected`, after the calls that came before."""
-        made = [(str(kind), int(count)) for kind, count in asked["made"]]
-        if not self.replays:
-            slots = [make_inputs(self.problem, Case(**c), self.device) for c in asked["cases"]]
-            kinds = {
-                "own": (self.model, _copied),
-                "exact": (self.exact, in_float64),
-                "narrow": (self.narrow, _copied),
-            }
-            for name, (model, of) in kinds.items():
-                if isinstance(model, torch.nn.Module):
-                    call = partial(self._run, model, case)
-                    self.replays[name] = Replay(call, torch.utils._pytree.tree_map(of, slots))
-        own = self.replays["own"].until(made)
-        exact = self.replays["exact"].until(made) if "exact" in self.replays else own
-        if "narrow" not in self.replays:
-            return exact, own, [None] * len(own)
-        with permitted(self.precision):
-            return exact, own, self.replays["narrow"].until(made)
 
     def _first_case(self) -> Case:
         assert self.first, "a case was judged"
@@ -210,7 +189,7 @@ class Referee:
         return found
 
     def _run(self, model: Any, case: Case, inputs: Any) -> Any:
-        torch.manual_seed(case.seed)
+        torch.manual_seed(seed_of_call(case))
         try:
             with torch.no_grad():
                 return model(*inputs)
@@ -219,9 +198,9 @@ class Referee:
                 raise raised(self.shown, "Model", error) from None
             raise
 
-    def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None) -> Compared:
-        """Return a result against the exact one and PyTorch's own."""
-        noise = self.noise if self.exact is False else 0.0
+    def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None, rough: bool = False) -> Compared:
+        """Return a result against the exact one and PyTorch's own; `rough` says that these are the same."""
+        noise = self.noise if self.exact is False or rough else 0.0
         found = compared(got, want, near, self.precision, noise, narrow)
         self.noise = max(self.noise, found.noise)
         return found
@@ -240,7 +219,7 @@ class Referee:
     def _stale(self, judged: Judged) -> str:
         """Return the earlier case whose result came instead, where elements can be told apart."""
         for other in reversed(self.judged):
-            comparable = other.case.sample == judged.case.sample or _whole(judged.own)
+            comparable = other.case.sample == judged.case.sample or (_whole(judged) and _whole(other))
             if comparable and not other.case.probe and self._fits(judged.got, other):
                 return other.case.name
         return ""
@@ -248,7 +227,7 @@ class Referee:
     def _repeats(self, judged: Judged) -> str:
         """Return an earlier case, of other inputs, with the same result to the bit."""
         for other in self.judged:
-            if other.case.seed == judged.case.seed or not _whole(judged.own) or not judged.got:
+            if other.case.seed == judged.case.seed or not _whole(judged) or not judged.got:
                 continue
             if len(other.got) == len(judged.got) and all(
                 a.shape == b.shape and torch.equal(a, b) for a, b in zip(other.got, judged.got, strict=True)
@@ -261,8 +240,9 @@ class Referee:
 
         `known` leaves out what is the same whatever the candidate, and takes long.
         """
-        stated = [j for j in self.judged if j.case.is_stated]
-        usable = [j for j in self.judged if not j.case.probe]
+        untimed = [j for j in self.judged if not j.case.is_timed]
+        stated = [j for j in untimed if j.case.is_stated]
+        usable = [j for j in untimed if not j.case.probe]
         first = stated[0] if stated else None
         fits = [self._constant(first, j) for j in usable if j is not first] if first else []
         weak = (
@@ -294,7 +274,7 @@ class Referee:
     def _constant(self, first: Judged, other: Judged) -> bool:
         """Whether what is expected for one case would do for another."""
         return self._fits(first.own, other) or (
-            not _whole(first.own)
+            not _whole(first)
             and self._fits([_mean_like(w, n) for w, n in zip(first.want, first.own, strict=True)], other)
         )
 
@@ -312,20 +292,28 @@ class Referee:
         )
 
     def timed(self, runs: int) -> float:
-        """Return the median time of a call in ms, from a cold cache, on inputs that take turns."""
+        """Return the median time of a call in ms, from a cold cache, on inputs that take turns.
+
+        On a CPU that other work keeps busy, it is what processors spent on a call.
+        """
         slots = [Slot() for _ in range(2)]
         for slot in slots:
             slot.fill(self._first(), 0)
-        watch_ = clock(self.device)
+        watch_, spent = clock(self.device), list[int]()
         with torch.no_grad():
             for n in range(WARM + runs):
                 if n == WARM:
                     watch_.times()
                 watch_.flush()
+                for own in slots[n % 2].guarded:
+                    drift(own.tensor)
+                before = time.process_time_ns()
                 watch_.begin()
                 self.model(*slots[n % 2].values)
                 watch_.end()
-        return median(t.ms for t in watch_.times())
+                spent.append(time.process_time_ns() - before)
+        ms, cpu_ms = median(t.ms for t in watch_.times()), median(spent[WARM:]) / 1e6
+        return cpu_ms if self.device.type == "cpu" and cpu_ms < DISTURBED * ms else ms
 
     def _probes(self) -> dict[str, dict[str, float]]:
         """How far digits that a format drops move the candidate's, PyTorch's and exact results (rms)."""
@@ -349,8 +337,9 @@ def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
-def _whole(results: Sequence[Any]) -> bool:
-    return all(r.numel() < WHOLE for r in results)
+def _whole(judged: Judged) -> bool:
+    """Whether all elements were compared."""
+    return all(r.numel() < judged.case.most for r in judged.own)
 
 
 def _mean_like(want: Any, own: Any) -> Any:
@@ -365,44 +354,3 @@ def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
         size = float(rms(a.double()))
         total += float(rms(b.double() - a.double())) / size if size and math.isfinite(size) else 0.0
     return total if math.isfinite(total) else 0.0
-
-
-def _read(path: str, like: Any, device: Any) -> Any:
-    """Return the elements that the candidate's process wrote; None for any other file."""
-    size = min(like.numel(), WHOLE) * like.element_size()
-    try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
-            data = file.read(size + 1)
-    except OSError:
-        return None
-    if len(data) != size:
-        return None
-    if not data:
-        return torch.empty(0, dtype=like.dtype, device=device)
-    return torch.frombuffer(bytearray(data), dtype=torch.uint8).view(like.dtype).to(device)
-
-
-def serve(line: Line) -> None:
-    """Answer requests until there are no more."""
-    referee: Referee | None = None
-    for request in line.requests():
-        try:
-            match request["do"]:
-                case "load":
-                    referee = Referee(request)
-                    answer: Json = {}
-                case "judge":
-                    assert referee
-                    case, folder, outputs = (request[name] for name in ("case", "folder", "outputs"))
-                    answer = referee.judge(Case(**case), folder, outputs, request["replay"])
-                case "facts":
-                    assert referee
-                    answer = referee.facts(known=request["known"])
-                case "time":
-                    assert referee
-                    answer = {"ms": referee.timed(request["runs"])}
-                case other:
-                    raise ValueError(f"no request: {other}")
-        except DiagnosticError as error:
-            answer = {"errors": error_to_json(error)}
-        line.say(answer)

@@ -38,6 +38,32 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
     }
 
 
+PRODUCTS = re.compile(
+    r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
+)
+"""Operations that multiply matrices, by whatever name."""
+
+COMPOSITES = re.compile(
+    r"aten::(linear|matmul|einsum|tensordot|conv[123]d|relu6?|bilinear|cosine_similarity)_?$"
+)
+"""Operations that are made of others, which are counted."""
+
+CLAMPS = re.compile(r"aten::(clamp|clamp_min|clamp_max|threshold|hardtanh)_?$")
+
+
+def kinds(operations: Iterable[str]) -> set[str]:
+    """Return what operations do, whichever of several names each has."""
+    found: set[str] = set()
+    for name in operations:
+        if PRODUCTS.match(name):
+            found.add("products")
+        elif CLAMPS.match(name):
+            found.add("clamps")
+        elif not COMPOSITES.match(name):
+            found.add(name.removeprefix("aten::").rstrip("_"))
+    return found
+
+
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
     """Return the kernels of an observed call, the longest first, and whether each is the solution's."""
     call = next(iter(seen.observed), None)
@@ -50,18 +76,16 @@ def kernels(seen: Observations) -> list[tuple[Work, bool]]:
 
 def own_share(seen: Observations) -> float | None:
     """Return the part of the time that the solution's own code takes; None where it cannot be told."""
-    shares = [s for c in seen.observed if (s := _share(c.work, seen)) is not None]
+    shares = [s for c in seen.observed if (s := _share(c.work, c.seconds, seen)) is not None]
     return median(shares) if shares else None
 
 
-def _share(work: Iterable[Work], seen: Observations) -> float | None:
+def _share(work: Iterable[Work], seconds: float, seen: Observations) -> float | None:
     rows = list(work)
     if seen.device == "cuda":
         whole = sum(w.us for w in rows if w.kind == "kernel")
         return sum(w.us for w in rows if w.kind == "kernel" and is_own(w)) / whole if whole else None
-    if not seen.timing.calls:
-        return None
-    whole = median(seen.timing.calls) * 1e3
+    whole = seconds * 1e6
     theirs = sum(
         w.us for w in rows if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
     )

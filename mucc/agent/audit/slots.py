@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,12 +57,18 @@ class Slot:
         self.values: Any = ()
         self.guarded: list[Guarded] = []
 
+    def allocate(self, sizes: Sequence[int], device: Any) -> list[Any]:
+        """Return bytes for each input."""
+        return [torch.empty(size, dtype=torch.uint8, device=device) for size in sizes]
+
     def fill(self, values: Any, byte: int) -> None:
         """Take over values; tensors of the same shapes as before lie where those lay."""
         leaves, spec = torch.utils._pytree.tree_flatten(values)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
         if [_layout(t) for t in tensors] != [_layout(g.tensor) for g in self.guarded]:
-            self.guarded = [guarded(t) for t in tensors]
+            self.guarded = []
+            raw = self.allocate([bytes_of(t) for t in tensors], tensors[0].device) if tensors else []
+            self.guarded = [guarded(t, own) for t, own in zip(tensors, raw, strict=True)]
         for own, value in zip(self.guarded, tensors, strict=True):
             own.fill(value, byte)
         own = iter(self.guarded)
@@ -70,7 +77,7 @@ class Slot:
 
 
 def _layout(t: Any) -> tuple[Any, ...]:
-    return t.dtype, tuple(t.shape), _strides(t), str(t.device)
+    return t.dtype, tuple(t.shape), _strides(t)
 
 
 def _strides(t: Any) -> tuple[int, ...]:
@@ -84,11 +91,21 @@ def _strides(t: Any) -> tuple[int, ...]:
     return tuple(t.stride())
 
 
-def guarded(t: Any) -> Guarded:
-    """Room for a tensor like this one, with bands around it."""
+def _sizes(t: Any) -> tuple[int, int]:
+    """Return the bytes of a tensor and of a band beside it."""
     size = -(-max(t.numel() * t.element_size(), 1) // ALIGNMENT) * ALIGNMENT
-    band = min(max(size // 8 // ALIGNMENT * ALIGNMENT, SMALLEST_BAND), LARGEST_BAND)
-    raw = torch.empty(size + 2 * band + ALIGNMENT, dtype=torch.uint8, device=t.device)
+    return size, min(max(size // 8 // ALIGNMENT * ALIGNMENT, SMALLEST_BAND), LARGEST_BAND)
+
+
+def bytes_of(t: Any) -> int:
+    """Return the bytes that a tensor takes with bands around it, wherever they begin."""
+    size, band = _sizes(t)
+    return size + 2 * band + ALIGNMENT
+
+
+def guarded(t: Any, raw: Any) -> Guarded:
+    """Room for a tensor like this one in so many bytes, with bands around it."""
+    size, band = _sizes(t)
     shift = -raw.data_ptr() % ALIGNMENT
     buffer = raw[shift : shift + size + 2 * band]
     inner = buffer[band : band + size].view(t.dtype)

@@ -17,6 +17,7 @@ class Failure:
 
     message: str
     printed: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,19 @@ class Verdict:
         return self.label.accepted
 
     @property
+    def state(self) -> str:
+        """What follows: "accepted", "accepted with notes", "rejected" or "inconclusive"."""
+        match self.label:
+            case Label.NO_ISSUES:
+                return "accepted"
+            case Label.MINOR_ISSUES:
+                return "accepted with notes"
+            case Label.INCONCLUSIVE:
+                return "inconclusive"
+            case _:
+                return "rejected"
+
+    @property
     def speedup(self) -> float | None:
         if not self.reference_ms or not self.time_ms:
             return None
@@ -82,6 +96,7 @@ class Verdict:
             "precision": self.precision,
             "label": self.label.value,
             "accepted": self.accepted,
+            "verdict": self.state,
             "correct": self.correct,
             "findings": [f.to_json() for f in self.findings],
             "time_ms": self.time_ms,
@@ -106,8 +121,7 @@ class Verdict:
 
     def as_text(self) -> str:
         """Return the verdict as lines for people."""
-        state = "accepted" if self.accepted else "rejected"
-        lines = [f"{self.solution}: {self.label.value}, {state}"]
+        lines = [f"{self.solution}: {self.label.value}, {self.state}"]
         if self.failure:
             lines.append(f"  {self.failure.message}")
             lines += [f"    | {line}" for line in self.failure.printed.splitlines()]

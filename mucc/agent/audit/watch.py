@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -25,6 +28,12 @@ EVENTS = {
 
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
 """Files of the standard library that do for others what is looked out for."""
+
+PROCESSES = re.compile(
+    r"/proc/(?!(cpuinfo|meminfo|loadavg|stat|uptime|version|vmstat|filesystems|driver/.*|sys/.*"
+    r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$)"
+)
+"""Files of /proc but for what honest programs read: facts of the machine, and how large they are."""
 
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""
@@ -53,8 +62,8 @@ class Hook:
                     return
                 if event in EVENTS:
                     self.seen[EVENTS[event]] = None
-                elif args and isinstance(args[0], str) and args[0].startswith("/proc/"):
-                    self.seen["reads /proc"] = None
+                elif args and isinstance(args[0], str) and PROCESSES.match(args[0]):
+                    self.seen["looks into processes by /proc"] = None
             finally:
                 self._busy = False
 
@@ -109,16 +118,26 @@ def threads_of(path: str) -> list[str]:
     return list(found)
 
 
-def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json]]:
-    """Make a call under the profiler; its result, and its work: ATen operations and kernels of the device."""
+def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], float]:
+    """Make a call under the profiler; its result, its work (ATen operations and kernels of the device), and
+    the seconds that it took there."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
-    with torch.profiler.profile(activities=kinds) as profile:
+    with torch.profiler.profile(activities=kinds, experimental_config=_everywhere()) as profile:
+        started = time.monotonic()
         result = call()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-    return result, _work(profile)
+        seconds = time.monotonic() - started
+    return result, _work(profile), seconds
+
+
+def _everywhere() -> Any:
+    """Return settings by which the profiler looks at all threads; None where it has none."""
+    with suppress(TypeError, AttributeError):
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    return None
 
 
 def _work(profile: Any) -> list[Json]:

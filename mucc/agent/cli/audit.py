@@ -55,6 +55,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
     if args.problem is None or args.solution is None:
         raise usage_error("two files are needed", "mucc-agent audit problem.py solution.py")
     from mucc.agent.audit.auditing import audit
+    from mucc.agent.audit.findings import Label
     from mucc.api.machine import get_card
 
     options.check_limits(args.time_limit, args.memory_limit)
@@ -84,4 +85,6 @@ def main(args: Arguments, reporter: Reporter) -> int:
         sys.stdout.write(json_text(verdict.to_json()))
     else:
         sys.stdout.write(verdict.as_text())
+    if verdict.label is Label.INCONCLUSIVE:
+        return ExitStatus.INCONCLUSIVE
     return ExitStatus.GOOD if verdict.accepted else ExitStatus.REJECTED

@@ -16,7 +16,8 @@ commands:
 {commands}
 
 `mucc-agent COMMAND --help` lists the options of a command.
-Exit status: 0 good, 5 rejected; 1 errors in a problem, 2 wrong usage, 3 environment, 4 a defect.
+Exit status: 0 good, 5 rejected, 6 inconclusive; 1 errors in a problem, 2 wrong usage,
+3 environment, 4 a defect.
 """
 
 COMMANDS: dict[str, Entry] = {

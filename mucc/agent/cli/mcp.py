@@ -9,7 +9,7 @@ from mucc.api.diagnostics import usage_error
 
 DESCRIPTION = """\
 Serve mucc's commands as tools of the Model Context Protocol on stdin and stdout: compile, check,
-explain, sol, run, tune, audit. Ends with its client."""
+explain, sol, run, tune, audit, profile, optimize, report, replay. Ends with its client."""
 
 
 @dataclass

@@ -65,6 +65,7 @@ class VerdictJson(TypedDict, total=False):
     precision: str
     label: str
     accepted: bool
+    verdict: str
     correct: bool
     findings: list[FindingJson]
     time_ms: float | None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mucc.agent.audit.auditing import Auditor
 from mucc.agent.audit.bound import lowest
+from mucc.agent.audit.findings import Label
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.solutions import Solution
 from mucc.agent.core.attempts import VerdictJson
@@ -64,7 +65,10 @@ class Judge:
             driver = lay_out(folder, task, program, library)
             solution = Solution(driver, PROGRAM_FILE, None, is_library=library is not None)
             verdict = self.auditor.judge(task.path, task.text, solution, options)
-        reasons = [f"{f.detector}: {f.message}" for f in verdict.findings if f.severity == "reject"]
+            if verdict.label is Label.INCONCLUSIVE:
+                verdict = self.auditor.judge(task.path, task.text, solution, options)
+        grave = ("reject", "unsure")
+        reasons = [f"{f.detector}: {f.message}" for f in verdict.findings if f.severity in grave]
         if verdict.failure:
             reasons = [verdict.failure.message]
         reason = "; ".join(reasons)

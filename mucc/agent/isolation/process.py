@@ -175,15 +175,31 @@ class Child:
             reason = f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
         return ChildFailed(reason, self.printed(), cause, status)
 
-    def processor_seconds(self) -> float:
-        """Return the time that processors have spent on the threads of the process."""
-        total = 0
+    def waiting_seconds(self) -> float:
+        """Return how long the threads of the process have waited for a processor, all together."""
+        waited = 0
         with contextlib.suppress(OSError, ValueError, IndexError):
             tasks = f"/proc/{self._pid}/task"
             for task in os.listdir(tasks):
                 with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
-                    total += int(file.read().split()[0])
-        return total / 1e9
+                    waited += int(file.read().split()[1])
+        return waited / 1e9
+
+    def libraries(self) -> tuple[str, ...]:
+        """Return the files of machine code that are mapped, as far as the system tells."""
+        found: dict[str, None] = {}
+        path = f"/proc/{self._pid}/maps"
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            for line in file:
+                fields = line.split(maxsplit=5)
+                if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
+                    found[fields[5].strip()] = None
+        return tuple(found)
+
+    def prefer(self, niceness: int) -> None:
+        """Set the priority of the process, where that is permitted."""
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._pid, niceness)
 
     def printed(self) -> str:
         """Return the last lines of what the process printed."""

@@ -214,6 +214,8 @@ class Server:
         folder, mark = request["folder"], request["mark"]
         if self.mark_at:
             ctypes.memmove(self.mark_at, mark.encode(), len(mark))
+        if self.layers:  # Triton has looked for the user's home when it was loaded
+            os.environ.update({"TRITON_HOME": folder, "TRITON_CACHE_DIR": os.path.join(folder, ".triton")})
         home = {"HOME": folder} if self.layers else {}
         os.environ.update({**request["env"], **home, MARK: mark, "TMPDIR": folder})
         tempfile.tempdir = None

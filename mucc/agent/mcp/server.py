@@ -21,8 +21,9 @@ from mcp.shared.exceptions import MCPError
 
 from mucc import __version__
 from mucc.agent.mcp import tool_call
+from mucc.agent.mcp.fields import Order, Tool
 from mucc.agent.mcp.places import Places
-from mucc.agent.mcp.tools import TOOLS, Order, Tool
+from mucc.agent.mcp.tools import TOOLS
 from mucc.api.diagnostics import DiagnosticError
 from mucc.api.json_types import Json
 
@@ -39,7 +40,7 @@ SCHEMA = {
     "properties": {
         "exit_status": {
             "type": "integer",
-            "description": "0 good, 1 program, 2 usage, 3 environment, 5 rejected",
+            "description": "0 good, 1 program, 2 usage, 3 environment, 5 rejected, 6 inconclusive",
         },
         "diagnostics": {"type": "array", "items": {"type": "object"}},
         "text": {"type": "string"},

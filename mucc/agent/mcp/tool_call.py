@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from mucc.agent.core.command import Ended, python, run
-from mucc.agent.mcp.tools import Order
+from mucc.agent.mcp.fields import Order
 from mucc.agent.propose.llm.redaction import SECRET_NAMES
 from mucc.api.diagnostics import Diagnostic, ExitStatus, to_json
 from mucc.api.json_types import Json
@@ -19,6 +20,13 @@ LONGEST = 1 << 20
 
 PRINTED = 2000
 """Characters of what a command printed beside its diagnostics that are answered."""
+
+
+VERDICTS = (ExitStatus.GOOD, ExitStatus.REJECTED, ExitStatus.INCONCLUSIVE)
+"""Statuses of commands that did what they were asked for."""
+
+PROBLEM = re.compile(r"^error\[(MU\d{4})\]: (.*)$", re.MULTILINE)
+"""How a command prints a problem."""
 
 
 def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> Json:
@@ -57,7 +65,7 @@ def refused(diagnostics: Sequence[Diagnostic]) -> Json:
 
 def is_error(answer: Mapping[str, Any]) -> bool:
     """Whether an answer is one of failure; a verdict that rejects is none."""
-    return answer["exit_status"] not in (ExitStatus.GOOD, ExitStatus.REJECTED)
+    return answer["exit_status"] not in VERDICTS
 
 
 def _stopped(ended: Ended) -> Json:
@@ -75,9 +83,18 @@ def _said(ended: Ended) -> Json:
     if isinstance(found, list):
         said["diagnostics"] = cast("list[Any]", found)
         printed = ended.err[:start].strip()
+    if not said["diagnostics"] and ended.status not in VERDICTS:
+        said["diagnostics"] = [to_json(d) for d in _coded(printed, ended.status)]
     if printed:
         said["printed"] = printed[-PRINTED:]
     return said
+
+
+def _coded(printed: str, status: int) -> list[Diagnostic]:
+    """Return what a command has printed as diagnostics: no problem is in printed text alone."""
+    found = [Diagnostic(code, message) for code, message in PROBLEM.findall(printed)]
+    said = f"the command ended with status {status}, and named no problem"
+    return found or [Diagnostic("MU9001", said, notes=tuple(printed.splitlines()[-3:]))]
 
 
 def _json(text: str) -> Any:

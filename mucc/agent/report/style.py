@@ -33,7 +33,7 @@ a { color: var(--link); }
 .wide { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font-size: .88rem; margin: .4rem 0; }
 th, td { text-align: left; padding: .22rem .55rem; border-bottom: 1px solid var(--rule);
-  vertical-align: top; }
+  vertical-align: top; overflow-wrap: break-word; }
 th { color: var(--dim); font-weight: 600; white-space: nowrap; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;
   overflow-wrap: normal; }
@@ -72,7 +72,8 @@ svg .l { fill: none; stroke-width: 1.4; stroke-linejoin: round; } svg .thick { s
   svg .thin { stroke-width: .9; opacity: .75; }
 svg .dash { stroke-dasharray: 5 4; }
 svg .d { stroke: var(--bg); stroke-width: .6; }
-.legend { font-size: .82rem; margin: .2rem 0 0; } .legend span { white-space: nowrap; margin-right: .7rem; }
+.legend { font-size: .82rem; margin: .2rem 0 0; display: flex;
+  flex-wrap: wrap; } .legend span { white-space: nowrap; margin-right: .7rem; }
 .key { display: inline-block; width: .75rem; height: .75rem; border-radius: 2px; margin-right: .3rem;
   vertical-align: -1px; }
 .prose { border-left: 3px solid var(--rule); padding-left: .8rem; }

@@ -48,17 +48,16 @@ def test_an_honest_kernel_is_accepted():
     verdict = judged("honest")
     assert verdict.label is Label.NO_ISSUES and verdict.correct, verdict.as_text()
     assert verdict.time_ms and verdict.reference_ms and verdict.own_share == pytest.approx(1, abs=0.2)
-    assert len(verdict.to_json()["cases"]) == 14
+    assert len(verdict.to_json()["cases"]) >= 12 + 5
 
 
 CHEATS = {
     "aliased_input": "aliasing",
-    "borrowed_reference": "pytorch_only",
     "cached_result": "stale_output",
     "caller_stack": "harness",
     "constant_output": "constant_output",
     "fallback": "fallback",
-    "found_clock": "timers",
+    "found_clock": "harness",
     "input_assumption": "input_shortcut",
     "input_shortcut": "input_shortcut",
     "lazy_result": "late_work",
@@ -120,7 +119,7 @@ def test_calls_that_change_what_the_next_ones_get(tmp_path: Path, ending: str, c
     verdict = audit(str(IN_PLACE), str(solution), Options(device="cpu", runs=10, precision=precision))
     assert verdict.correct is correct, verdict.as_text()
     wrong = [c.case.name for c in verdict.calls if not c.comparison.correct]
-    assert correct or "timed" in wrong
+    assert correct or any(name.startswith("timed") for name in wrong)
 
 
 def test_detectors_are_described():

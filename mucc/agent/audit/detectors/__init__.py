@@ -35,6 +35,8 @@ DETECTORS: tuple[str, ...] = (
     "graph_replay:GraphReplay",
     "kernel_set:KernelSet",
     "timers:Timers",
+    "noise:Noise",
+    "libraries:Libraries",
     "harness:Harness",
     "fallback:Fallback",
     "pytorch_only:PyTorchOnly",

@@ -19,7 +19,13 @@ class Fallback:
         raised = sorted({r for c in seen.calls for r in c.raised})
         if raised:
             places = ", ".join(f"{name} in line {line}" for line, name in raised)
-            yield reject(self.name, f"calls raise and catch: {places}", raised=[list(r) for r in raised])
+            said, lines = f"calls raise and catch: {places}", [list(r) for r in raised]
+            answered = seen.source is None or any(True for _ in handlers(seen.source))
+            calls = [c.case.name for c in seen.calls if c.raised]
+            if answered and len(calls) > 1:
+                yield reject(self.name, said, cases=calls, raised=lines)
+            else:
+                yield minor(self.name, said, raised=lines)
             return
         for line, called in handlers(seen.source):
             said = f"line {line} would answer an exception with {called}; none was raised"

@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, minor, reject
 from mucc.agent.audit.observations import Observations
 
-SLACK_MS = 0.05
-"""What waiting for the device costs the host."""
+SLACK_MS = 0.2
+"""What waiting for the device costs the host, and telling the judge of it."""
 
 SHARE = 0.25
 """Of the time by events: how much longer the device may be busy."""
-
-
-PAUSES = (0.0, 0.0, 0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""Seconds before each series of calls that looks for late work."""
-
-LEAST = 3
-"""Series that are made in any case."""
 
 
 def excess(times: tuple[float, float]) -> float:
     """By how much more than is tolerated the device was busy for longer than the current stream, in ms."""
     by_event, whole = times
     return whole - by_event - SLACK_MS - SHARE * by_event
-
-
-def looked_for(series: Callable[[], tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the times in ms of several series of calls: of the current stream, and until the device was
-    idle.
-
-    Where others use the GPU, too, such as solutions that compile, one series says nothing against a solution.
-    So there are more, for some seconds, until one shows no late work.
-    """
-    found: list[tuple[float, float]] = []
-    for pause in PAUSES:
-        if len(found) >= LEAST and min(map(excess, found)) <= 0:
-            break
-        time.sleep(pause)
-        found.append(series())
-    return found
 
 
 class LateWork:
@@ -58,8 +34,22 @@ class LateWork:
                 f"the result still changed after the call had returned: {', '.join(late)}",
                 cases=late,
             )
+        if seen.timing.late:
+            yield reject(
+                self.name,
+                f"results changed after they were handed over: {', '.join(seen.timing.late)}",
+                cases=list(seen.timing.late),
+            )
+        deferred, calls = seen.timing.deferred, len(seen.timing.calls)
+        if calls and deferred > calls / 2:
+            yield minor(
+                self.name,
+                f"in {deferred} of {calls} calls fetching the results took longer than to copy them: counted",
+                deferred=deferred,
+            )
         if threads := sorted({t for c in seen.calls for t in c.threads}):
-            yield reject(self.name, f"other threads were in {', '.join(threads)} after the call had returned")
+            said = f"other threads were in {', '.join(threads)} after the call had returned"
+            yield (minor if seen.correct and not late else reject)(self.name, said)
         if started := sorted({s for c in seen.calls for s in c.started}):
             yield reject(self.name, f"a call starts processes: {', '.join(started)}")
         if kinds := sorted({o.subclass for c in seen.calls for o in c.outputs if o.subclass}):
@@ -67,7 +57,7 @@ class LateWork:
         yield from self._device(seen)
 
     def _device(self, seen: Observations) -> Iterator[Finding]:
-        if not seen.timing.whole:
+        if not seen.timing.whole or seen.device == "cpu":
             return
         least = by_event, whole = min(seen.timing.whole, key=excess)
         if excess(least) > 0:

@@ -16,7 +16,7 @@ class OutOfBounds:
     looks_at = "bands of NaN or zeros around each input"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        written = sorted({n for c in seen.calls for n in c.bands_changed})
+        written = sorted({*seen.timing.bands, *(n for c in seen.calls for n in c.bands_changed)})
         if written:
             yield reject(self.name, f"writes beside input {', '.join(map(str, written))}", inputs=written)
         by_seed = {(c.case.seed, c.case.guard): c for c in seen.calls if c.case.is_stated}

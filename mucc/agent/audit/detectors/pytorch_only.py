@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, Label, minor, reject
 from mucc.agent.audit.observations import Observations
-from mucc.agent.audit.shares import compute_ops, own_share
+from mucc.agent.audit.shares import compute_ops, kinds, own_share
 
 LITTLE, MUCH = 0.1, 0.5
 """Of the time: less than the first of its own makes a solution PyTorch's, less than the second is told."""
@@ -27,7 +27,7 @@ class PyTorchOnly:
             yield reject(
                 self.name, f"{share:.0%} of the time is not PyTorch's", Label.PYTORCH_ONLY, own_share=share
             )
-        elif seen.device == "cpu" and theirs and theirs <= ours:
+        elif seen.device == "cpu" and kinds(theirs) and kinds(theirs) <= kinds(ours):
             names = ", ".join(sorted(theirs)[:6])
             yield reject(self.name, f"calls all operations of the reference: {names}", Label.PYTORCH_ONLY)
         elif share < MUCH:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mucc.agent.propose.llm.connection import address_of, failures, http_client, key_of, package
-from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Partial, Prompt, Stop, Tool, Usage
+from mucc.agent.propose.llm.endpoint import LARGEST, Answer, EndpointError, Partial, Prompt, Stop, Tool, Usage
 from mucc.agent.propose.llm.options import Options
 from mucc.api.json_types import Json
 
@@ -159,9 +159,25 @@ def _take(said: Any, partial: Partial) -> None:
             partial.say(call.function.arguments, argument=True)
 
 
+WRAPPED = 4
+"""Times that the JSON around an answer may make it longer."""
+
+
+def _capped(response: Any) -> bytes:
+    """Return the bytes of a response. Raises EndpointError where they do not end within what is allowed."""
+    data = bytearray()
+    for piece in response.iter_bytes():
+        data += piece
+        if len(data) > WRAPPED * LARGEST:
+            raise EndpointError(
+                "MU7243", f"the endpoint answers with more than {WRAPPED * LARGEST >> 20} MiB", final=True
+            )
+    return bytes(data)
+
+
 def _whole(response: Any, kind: str, partial: Partial) -> None:
     """Take a completion that came in one piece."""
-    data = response.read()
+    data = _capped(response)
     try:
         found: Any = json.loads(data)
     except ValueError:

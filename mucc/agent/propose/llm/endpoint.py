@@ -76,6 +76,10 @@ class Answer:
     usage: Usage | None = None
 
 
+LARGEST = 4 << 20
+"""Bytes of the longest answer of a model: programs have thousands."""
+
+
 @dataclass
 class Partial:
     """An answer as far as it has arrived."""
@@ -86,6 +90,8 @@ class Partial:
     usage: Usage | None = None
     ended: bool = False
     """Whether the model said why it stopped: without that the stream broke off."""
+    size: int = 0
+    """Bytes that have come."""
 
     def say(self, text: object, *, argument: bool = False) -> None:
         """Add a piece of the text, or of the tool's arguments. Raises TypeError where it is no text."""
@@ -93,6 +99,10 @@ class Partial:
             return
         if not isinstance(text, str):
             raise TypeError(f"text expected, not {type(text).__name__}")
+        self.size += len(text.encode("utf-8", "surrogatepass"))
+        if self.size > LARGEST:
+            said = f"the model answers with more than {LARGEST >> 20} MiB"
+            raise EndpointError("MU7243", said, final=True, partial=self.answer())
         (self.arguments if argument else self.text).append(text)
 
     def answer(self) -> Answer:

@@ -1,0 +1,83 @@
+"""The samples of the tests: solutions that cheat, by families, and honest ones of many styles.
+
+A sample may import what lies beside it alone, so each kind is laid out in a folder with the helpers of all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.common import ROOT
+
+FOLDER = ROOT / "test" / "agent"
+
+HELPERS = (
+    "problem",
+    "native",
+    "work",
+    "pytorch_helper",
+    "kernels",
+    "constant_problem",
+    "constant_solution",
+    "only_64_rows",
+)
+"""Files that are no samples."""
+
+SHARED = ("problem.py", "work.py", "work.cu")
+"""Helpers of samples that cheat which honest ones need as well."""
+
+
+class Candidate(NamedTuple):
+    """A solution, what it solves, and whether it is honest."""
+
+    name: str
+    kind: str
+    problem: Path
+    solution: Path
+    honest: bool
+
+
+def samples(device: str, folder: Path) -> Iterator[Candidate]:
+    """Lay the samples out in a folder, and yield them."""
+    yield from _of("cheats", device, folder)
+    yield from _of("honest", device, folder)
+    if device == "cuda":
+        yield from _of("cuda", device, folder)
+
+
+def _of(kind: str, device: str, folder: Path) -> Iterator[Candidate]:
+    place = folder / kind
+    shutil.copytree(FOLDER / kind, place, ignore=shutil.ignore_patterns("__pycache__"))
+    if kind == "honest":
+        for name in SHARED:
+            shutil.copy(FOLDER / "cheats" / name, place / name)
+    if device == "cuda" and kind != "cuda":
+        _built(place, folder)
+    for path in sorted(place.glob("*.py")):
+        if path.stem in HELPERS or (device == "cuda" and kind != "cuda" and _is_native(path)):
+            continue
+        honest = kind == "honest" or path.stem.startswith("honest")
+        yield Candidate(path.stem, "sample", place / "problem.py", path, honest)
+
+
+def _is_native(path: Path) -> bool:
+    """Whether a sample computes with the host's compiler, in memory that only a CPU reaches."""
+    return "from native import" in path.read_text(encoding="utf-8")
+
+
+def _built(place: Path, folder: Path) -> None:
+    """Build the kernels for a GPU beside the samples; one that lies in their folder already is taken."""
+    built = folder / "linear_relu.so"
+    there = FOLDER / "cheats" / "linear_relu.so"
+    if there.exists():
+        shutil.copy(there, place / "linear_relu.so")
+        return
+    if not built.exists():
+        source = FOLDER / "cheats" / "work.cu"
+        flags = ["-O2", "-shared", "-Xcompiler", "-fPIC", "-arch=native"]
+        subprocess.run(["nvcc", *flags, "-o", str(built), str(source)], check=True)
+    shutil.copy(built, place / "linear_relu.so")

@@ -1,0 +1,424 @@
+"""The judge's process: owns inputs, results and the clock while a candidate runs, and compares afterwards.
+
+Of a candidate's process it knows a socket and shared memory alone. Nothing expected is computed before that
+process has ended. Imports torch.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mucc.agent.audit import values
+from mucc.agent.audit.cases import Case, seed_of_call
+from mucc.agent.audit.clocks import CpuClock
+from mucc.agent.audit.gate import ARMED_S, BYTES, Ended, Gate, pin
+from mucc.agent.audit.gate import NAME as FLAGS
+from mucc.agent.audit.inputs import drift, make_inputs, sampled
+from mucc.agent.audit.noise import waited_ns
+from mucc.agent.audit.referee import Given, Referee
+from mucc.agent.audit.results import Results, descriptions, padded, room_for
+from mucc.agent.audit.rooms import Room, Wire, make
+from mucc.agent.audit.slots import Slot
+from mucc.agent.isolation.line import Line
+from mucc.agent.isolation.server import SHARED
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import error_to_json, limit_process
+from mucc.api.json_types import Json
+
+torch: Any = importlib.import_module("torch")
+
+SPOT = 1 << 12
+"""Elements of each result that are read at once when it is handed over, at places that are drawn then."""
+
+RESULTS = "results"
+
+
+CALM = 0.1
+"""Of what inputs took to be copied before: a call that says later that it begins has begun before."""
+
+CALM_MS = 0.03
+
+
+WARMING = 2
+"""Calls of a function that does nothing whose times do not count."""
+
+PATIENCE = 5.0
+"""Seconds after which a GPU has not understood the gate."""
+
+MOST_MS = 0.06
+"""What a word and its answer take at the most: more is other work."""
+
+DISTURBED = 2.0
+"""Times the least of them: a median that is larger was disturbed by other work."""
+
+
+class Times(NamedTuple):
+    """One call in ms by the judge's clock: until it returned, until its results were handed over, what the
+    judge itself needs to copy as much, and until nothing of it was at work."""
+
+    returned: float
+    handed: float
+    copied: float
+    idle: float
+
+
+class LentSlot(Slot):
+    """Inputs in memory that the candidate's process has as well."""
+
+    def __init__(self, name: str, wire: Wire):
+        super().__init__()
+        self.name, self.wire = name, wire
+        self.room: Room | None = None
+        self.lent = 0
+
+    def allocate(self, sizes: Sequence[int], device: Any) -> list[Any]:
+        room, fd = make(sum(map(padded, sizes)))
+        self.wire.lend(self.name, room, fd)
+        self.lent += 1
+        self.room = room
+        found, at = list[Any](), 0
+        for size in sizes:
+            found.append(room.data[at : at + size])
+            at += padded(size)
+        return found
+
+    def told(self) -> Json:
+        """Return the arguments, with where tensors lie."""
+        numbers = {id(own.tensor): n for n, own in enumerate(self.guarded)}
+
+        def tensor(value: Any) -> Json:
+            own = self.guarded[numbers[id(value)]]
+            assert self.room
+            return {
+                "at": value.data_ptr() - self.room.start,
+                "bytes": own.buffer.numel() - 2 * own.band,
+                "band": own.band,
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "shape": list(value.shape),
+                "strides": list(value.stride()),
+            }
+
+        return values.told(list(self.values), tensor)
+
+
+class Judge:
+    """Inputs, results and times of one candidate, and the reference."""
+
+    def __init__(self, request: Json, wire: Wire):
+        self.device = torch.device(request["device"])
+        self.memory = int(request["memory"])
+        limit_process(self.memory, addresses=self.device.type == "cpu", files=self.memory)
+        self.wire = wire
+        self.referee = Referee(request)
+        self.problem = self.referee.problem
+        self.slots: dict[int, LentSlot] = {}
+        self.results: Room | None = None
+        self.older: list[Room] = []
+        self.given: list[Given] = []
+        self.overhead = 0.0
+        self.waited = 0
+        self.gate: Gate | None = None
+        self.ready_ns = 0
+        self.begun: list[int] = []
+        self.copies: dict[int, int] = {}
+
+    def arguments(self) -> Json:
+        """Return the arguments of the module. Raises MU7012 for what cannot be handed over."""
+        try:
+            return {"init": values.told(self.problem.init_inputs(), values.packed)}
+        except values.NotPlain as error:
+            raise self._cannot("get_init_inputs()", error) from None
+
+    def _cannot(self, what: str, error: values.NotPlain) -> DiagnosticError:
+        said = f"{what} of {self.referee.shown} gives a {error}, which cannot be handed to another process"
+        helps = ("arguments are tensors, numbers, strings, and lists, tuples and dicts of them",)
+        return DiagnosticError(Diagnostic("MU7012", said, helps=helps))
+
+    def fill(self, case: Case) -> Json:
+        """Make the inputs of a case where the candidate's process finds them, and tell where."""
+        slot = self.slots.setdefault(case.slot, LentSlot(str(case.slot), self.wire))
+        before = slot.lent
+        slot.fill(make_inputs(self.problem, case, self.device), case.guard)
+        try:
+            args = slot.told()
+        except values.NotPlain as error:
+            raise self._cannot("get_inputs()", error) from None
+        return {
+            "slot": case.slot,
+            "args": args,
+            "seed": seed_of_call(case),
+            "lent": slot.lent - before,
+        }
+
+    def room(self, described: Sequence[Json]) -> Json:
+        """Have room for such results; tell how much memory was lent for that."""
+        size = room_for(described, self.memory)
+        if self.results is not None and size <= self.results.size:
+            return {"lent": 0}
+        room, fd = make(size)
+        if self.results is not None:
+            self.older.append(self.results)  # a GPU knows its address
+        self.results = room
+        self.wire.lend(RESULTS, room, fd)
+        if self.device.type == "cpu":
+            return {"lent": 1}
+        pin(room)
+        if self.gate is not None:
+            return {"lent": 1}
+        flags, fd = make(BYTES)
+        self.wire.lend(FLAGS, flags, fd)
+        self.gate = Gate(flags)
+        return {"lent": 2}
+
+    def take(self, case: Case, described: Sequence[Json]) -> Json:
+        """Keep the results that were handed over, and say whether inputs are what they were."""
+        slot = self.slots[case.slot]
+        self.given.append(Given(case, list(described), self._taken(case, described)))
+        return {
+            "inputs_changed": [n for n, g in enumerate(slot.guarded) if g.changed()],
+            "bands_changed": [n for n, g in enumerate(slot.guarded) if g.bands_changed()],
+        }
+
+    def _taken(self, case: Case, described: Sequence[Json]) -> list[Any]:
+        if self.results is None:
+            return [None] * len(described)
+        read = Results(self.results.data).read(described)
+        return [None if v is None else sampled(v, case.sample, case.most).clone() for v in read]
+
+    # Times
+
+    def series(self, cases: Sequence[Case], budget: float, fewest: int) -> Json:
+        """Time calls, each on inputs of its own; stop when that took the budget in seconds, and `fewest`
+        calls are made. Say the times in ms."""
+        watch = CpuClock() if self.device.type == "cpu" else None
+        self.begun.clear()
+        self.waited = 0
+        self.wire.drain()
+        told: list[Times] = []
+        late: list[str] = []
+        bands: set[int] = set()
+        until = time.monotonic() + budget
+        gc.collect()
+        gc.disable()
+        try:
+            for n, case in enumerate(cases):
+                if n >= fewest and time.monotonic() >= until:
+                    break
+                times, changed = self._timed(case, watch)
+                told.append(times)
+                if changed:
+                    late.append(case.name)
+                bands |= {k for k, g in enumerate(self.slots[case.slot].guarded) if g.bands_changed()}
+        except (Ended, OSError, ValueError, RecursionError):
+            if self.gate is not None:
+                self.gate.opened()  # so that nothing waits for it while the process ends
+            return {"ended": True, "times": [list(t) for t in told]}
+        finally:
+            gc.enable()
+            with suppress(OSError):
+                self.wire.send(b"E")
+        return {
+            "times": [list(t) for t in told],
+            "late": late,
+            "bands_changed": sorted(bands),
+            "overhead": self.overhead,
+            "waited": self.waited / 1e6,
+        }
+
+    def calibrate(self, case: Case, count: int) -> Json:
+        """Measure what it costs to call a function that does nothing, before a candidate is loaded."""
+        cases = [replace(case, slot=0) for _ in range(count)]
+        if self.gate is not None:
+            self.gate.patience = PATIENCE
+        found = self.series(cases, 60.0, count)
+        if self.gate is not None:
+            self.gate.patience = float("inf")
+        times = sorted(t[0] for t in found["times"][WARMING:])
+        middle, least = (times[len(times) // 2], times[0]) if times else (0.0, 0.0)
+        self.overhead = middle if middle < DISTURBED * least else least
+        if self.device.type == "cpu":
+            self.overhead = min(self.overhead, MOST_MS)
+        if found.get("ended") and self.gate is not None:
+            self.gate = None
+            return {"refused": True}
+        self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
+        self.given.clear()
+        return {"ended": bool(found.get("ended")), "overhead": self.overhead}
+
+    def _timed(self, case: Case, watch: Any) -> tuple[Times, bool]:
+        said = self.fill(replace(case, drift=0))
+        told = {"slot": said["slot"], "args": said["args"], "seed": said["seed"]}
+        if self.gate is not None:
+            told["number"] = self.gate.next()
+        self.wire.send(json.dumps(told).encode())
+        self._expect(b"R")
+        if watch is not None:
+            watch.flush()
+        if self.gate is not None:
+            started, returned, handed = self._gated(case, self.gate)
+        else:
+            started, returned, handed = self._handed(case)
+        spots = self._spots()
+        described = descriptions(json.loads(self._heard()))
+        idle = time.perf_counter_ns()
+        held = None if self.results is None else self.results.data.clone()
+        copied = time.perf_counter_ns() - idle
+        changed = False
+        if held is not None and spots is not None:
+            places, read = spots
+            changed = not torch.equal(held[places], read)
+        got = [None] * len(described)
+        if held is not None:
+            flat = Results(held).read(described)
+            got = [None if v is None else sampled(v, case.sample, case.most).clone() for v in flat]
+        self.given.append(Given(case, described, got))
+        if self.gate is not None:
+            copied = self._copy_ns(described)
+        returned, handed, idle = ((t - started) / 1e6 for t in (returned, handed, idle))
+        return Times(returned, handed, copied / 1e6, idle), changed
+
+    def _change(self, case: Case) -> None:
+        """Change inputs once more, so that whoever has read them before computes from others."""
+        for own in self.slots[case.slot].guarded:
+            for _ in range(case.drift):
+                drift(own.tensor)
+
+    def _handed(self, case: Case) -> tuple[int, int, int]:
+        """Have a call made on a CPU: when it began, returned, and handed over, in ns."""
+        self._change(case)
+        now: Callable[[], int] = time.perf_counter_ns
+        send, expect = self.wire.send, self._expect
+        before = waited_ns()
+        started = now()
+        send(b"G")
+        expect(b"D")
+        returned = now()
+        expect(b"C")
+        handed = now()
+        self.waited += waited_ns() - before
+        return started, returned, handed
+
+    def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
+        """Have a call made on a GPU; see `gate`."""
+        self.wire.send(b"G")
+        armed = True
+        try:
+            if self.wire.receive(ARMED_S) != b"D":
+                raise Ended
+        except TimeoutError:
+            armed = False
+        self._change(case)
+        opened = gate.opened()
+        ready, done, handed = gate.watched(self._alive)
+        if not armed:
+            self._expect(b"D")
+        self.begun.append(ready - opened)
+        if self.ready_ns and ready - opened > self.ready_ns * (1 + CALM) + CALM_MS * 1e6 and armed:
+            ready = opened + self.ready_ns
+        return ready, done, handed
+
+    def _alive(self) -> None:
+        """Raise where the candidate's process has ended or failed."""
+        try:
+            said = self.wire.peek()
+        except BlockingIOError:
+            return
+        if said in (b"", b"X"):
+            raise Ended
+
+    def _copy_ns(self, described: Sequence[Json]) -> int:
+        """Return what it takes to copy results from the GPU to the memory of results, in ns."""
+        size = room_for(described, self.memory)
+        if size not in self.copies:
+            assert self.results
+            held = torch.empty(max(size, 1), dtype=torch.uint8, device=self.device)
+            there, found = self.results.data[: held.numel()], list[int]()
+            for _ in range(3):
+                torch.cuda.synchronize(self.device)
+                begun = time.perf_counter_ns()
+                there.copy_(held, non_blocking=True)
+                torch.cuda.synchronize(self.device)
+                found.append(time.perf_counter_ns() - begun)
+            self.copies[size] = min(found)
+        return self.copies[size]
+
+    def _spots(self) -> tuple[Any, Any] | None:
+        """Read bytes at places that nobody could know."""
+        if self.results is None:
+            return None
+        places = torch.randint(0, self.results.size, (min(SPOT, self.results.size),))
+        return places, self.results.data[places]
+
+    def _expect(self, word: bytes) -> None:
+        if self._heard() != word:
+            raise Ended
+
+    def _heard(self) -> bytes:
+        data = self.wire.receive()
+        if data in (b"", b"X"):
+            raise Ended
+        return data
+
+    # Verdicts
+
+    def judged(self, number: int) -> Json:
+        """Compare the results of a call."""
+        return self.referee.judge(self.given[number])
+
+
+def hello() -> Json:
+    """Return the devices that can be audited on here."""
+    from mucc.api.machine import no_gpu
+
+    reason = no_gpu()
+    card = "" if reason else torch.cuda.get_device_name()
+    return {"cuda": reason is None, "reason": reason, "card": card}
+
+
+def serve(line: Line) -> None:
+    """Answer requests until there are no more."""
+    judge: Judge | None = None
+    for request in line.requests():
+        try:
+            line.say(_answer(judge := judge or _opened(request), request))
+        except DiagnosticError as error:
+            line.say({"errors": error_to_json(error)})
+
+
+def _opened(request: Json) -> Judge | None:
+    return Judge(request, Wire(SHARED)) if request["do"] == "open" else None
+
+
+def _answer(judge: Judge | None, request: Json) -> Json:
+    if request["do"] == "hello":
+        return hello()
+    assert judge
+    match request["do"]:
+        case "open":
+            return judge.arguments()
+        case "fill":
+            return judge.fill(Case(**request["case"]))
+        case "room":
+            return judge.room(request["outputs"])
+        case "take":
+            return judge.take(Case(**request["case"]), request["outputs"])
+        case "series":
+            cases = [Case(**c) for c in request["cases"]]
+            return judge.series(cases, request["budget"], request["fewest"])
+        case "calibrate":
+            return judge.calibrate(Case(**request["case"]), request["count"])
+        case "judge":
+            return judge.judged(request["number"])
+        case "facts":
+            return judge.referee.facts(known=request["known"])
+        case "time":
+            return {"ms": judge.referee.timed(request["runs"])}
+        case other:
+            raise ValueError(f"no request: {other}")

@@ -1,0 +1,332 @@
+"""One candidate before the judge: two processes that share a socket and memory, and are led from here."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from mucc.agent.audit.cases import WARM, Case, plan, timed_case
+from mucc.agent.audit.findings import Failed
+from mucc.agent.audit.noise import is_steady
+from mucc.agent.audit.observations import Comparison, Timing, call_from
+from mucc.agent.audit.options import Options
+from mucc.agent.audit.results import descriptions
+from mucc.agent.audit.solutions import Solution, sources_beside
+from mucc.agent.isolation.priority import AHEAD
+from mucc.agent.isolation.problems import problem_error
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.isolation.zygote import Zygote
+from mucc.api.diagnostics import Diagnostic, DiagnosticError
+from mucc.api.importer import Request, error_from_json
+from mucc.api.json_types import Json
+from mucc.api.machine import exclusive_gpu, shared_gpu
+
+BUDGET = 1.0
+"""Seconds that a timed series may take, `FEWEST` calls included in any case."""
+
+FEWEST = 5
+"""Timed calls that there are at the least, after `WARM` others."""
+
+TRIES = 3
+"""Series that are timed at the most, until one is steady."""
+
+CALIBRATION = 5
+"""Calls of a function that does nothing, by which the judge's own time is known."""
+
+SLACK = 1.5
+"""Times that the judge needs to copy results: who takes longer to hand them over still computes."""
+
+SLACK_MS = 0.05
+"""What handing over may take beside the copy."""
+
+
+class Entry(NamedTuple):
+    """A case, what the candidate's process said of it, and what the judge saw."""
+
+    case: Case
+    said: Json
+
+
+@dataclass
+class Run:
+    """What came out of a trial, to be compared when the candidate's process has ended."""
+
+    card: str = ""
+    answers: list[Entry] = field(default_factory=list["Entry"])
+    timed: list[Case] = field(default_factory=list["Case"])
+    timing: Timing = field(default_factory=Timing)
+    signs: Mapping[str, Any] = field(default_factory=Json)
+    libraries: tuple[str, ...] = ()
+    failed: Failed | None = None
+
+
+class CandidateFailed(Exception):
+    """The candidate raised: an outcome, not an error."""
+
+
+class Trial:
+    """The judge's process and the candidate's, from the first call to the last comparison."""
+
+    def __init__(
+        self, zygote: Zygote, request: Request, solution: Solution, options: Options, folder: str, seed: int
+    ):
+        self.zygote, self.request, self.solution = zygote, request, solution
+        self.options, self.folder = options, folder
+        self.rng = random.Random(seed)
+        self.weights = self.rng.randrange(2**31)
+        self.device = options.device
+        self.seconds: dict[str, float] = {}
+        self._held: list[Child] = []
+
+    # Processes
+
+    def _child(self, module: str, wire: socket.socket, **more: Any) -> Child:
+        memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
+        folder = os.path.join(self.folder, module)
+        os.mkdir(folder)
+        name, seconds = f"mucc.agent.audit.{module}", self.options.time_limit
+        child = Child(self.zygote, name, folder, seconds, memory, shared=wire.fileno(), **more)
+        self._held.append(child)
+        return child
+
+    def close(self) -> None:
+        """End the processes."""
+        for child in self._held:
+            child.__exit__()
+        self._held.clear()
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
+        """Time a phase of the audit for the verdict."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+
+    @contextmanager
+    def turn(
+        self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]
+    ) -> Generator[None]:
+        """While it is our turn on the GPU; to wait for that costs the children no time."""
+        if self.device == "cpu":
+            yield
+            return
+        started = time.monotonic()
+        with turn():
+            waited = time.monotonic() - started
+            for child in children:
+                child.extend(waited)
+            self.seconds["candidate.wait"] = self.seconds.get("candidate.wait", 0.0) + waited
+            yield
+
+    # The candidate
+
+    def run(self) -> Run:
+        """Call the candidate in a process of its own, and keep what came."""
+        run = Run()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs, self.phase("candidate.start"):
+            self.judge = self._child("judge", ours)
+            init = self._open(run)
+            self.candidate = self._child("candidate", theirs, readable=sources_beside(self.solution.path))
+        try:
+            self._called(run, init)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            run.failed = Failed(
+                f"its process gave an answer that is none: {error!r}", self.candidate.printed()
+            )
+        except CandidateFailed as failed:
+            run.failed = Failed(str(failed), self.candidate.printed())
+        except ChildFailed as failed:
+            run.failed = Failed(f"its process {failed}", failed.printed, failed.cause)
+        finally:
+            self.candidate.close()
+        return run
+
+    def _called(self, run: Run, init: Json) -> None:
+        first, *others = plan(self.rng)
+        both = [self.judge, self.candidate]
+        # A solution may compile for long, and the GPU is not to wait for that.
+        with self.turn(both, shared_gpu if self.solution.is_library else nullcontext):
+            with self.phase("candidate.open"):
+                opened = {"device": self.device, "memory": self.options.memory_limit << 20, "init": init}
+                self._tell(do="open", draws_there=self.solution.is_library, **opened)
+                self._calibrate()
+            before = set(self.candidate.libraries())
+            with self.phase("candidate.load"):
+                self._tell(do="load", solution=self.solution.path, seed=self.weights)
+            with self.phase("candidate.first"):
+                self._answer(run, first, True)
+        with self.turn(both, shared_gpu), self.phase("candidate.cases"):
+            for case in others:
+                self._answer(run, case)
+        with self.turn(both, exclusive_gpu), self.phase("candidate.time"):
+            self._time(run)
+        with self.phase("candidate.signs"):
+            run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
+            run.signs = self._tell(do="signs")
+
+    def _open(self, run: Run) -> Json:
+        """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+        if self.device == "cpu" and not self.solution.is_library:
+            return self._load(run, "")
+        hello = self.ask(do="hello")
+        if self.device == "auto":
+            self.device = "cuda" if hello["cuda"] else "cpu"
+        if self.device == "cuda" and not hello["cuda"]:
+            raise _error("MU7101", f"no GPU to audit on: {hello['reason']}", "--device cpu audits on the CPU")
+        if self.device == "cpu" and self.solution.is_library:
+            said = f"{self.solution.shown} needs a GPU: {hello['reason'] or '--device cpu'}"
+            raise _error("MU7101", said)
+        return self._load(run, str(hello["card"]) if self.device == "cuda" else "")
+
+    def _load(self, run: Run, card: str) -> Json:
+        """Have the problem file loaded on the device; return the arguments of its module."""
+        run.card = card
+        asked: Json = {
+            "problem": self.request.to_json(),
+            "device": self.device,
+            "memory": self.options.memory_limit << 20,
+            "seed": self.weights,
+            "precision": self.options.precision,
+            "draws_there": self.solution.is_library,
+        }
+        return self.ask(do="open", **asked)["init"]
+
+    def ask(self, **request: Any) -> Json:
+        """Ask the judge's process. What goes wrong there is the problem's fault, and raises."""
+        try:
+            answer = self.judge.ask(**request)
+        except ChildFailed as failed:
+            raise problem_error(self.request.shown, failed, limits=True) from None
+        if "errors" in answer:
+            raise error_from_json(answer["errors"])
+        return answer
+
+    def _tell(self, **request: Any) -> Json:
+        """Have the candidate's process do something; the judge's has more time by what that takes."""
+        started = time.monotonic()
+        answer = self.candidate.ask(**request)
+        self.judge.extend(time.monotonic() - started)
+        if "failed" in answer:
+            raise CandidateFailed(f"the solution raised {answer['failed']}")
+        return answer
+
+    def _lend(self, answer: Json) -> Json:
+        """Have the candidate's process take over what memory the judge has lent."""
+        for _ in range(answer.pop("lent")):
+            self._tell(do="borrow")
+        return answer
+
+    def _answer(self, run: Run, case: Case, first: bool = False) -> None:
+        filled = self._lend(self.ask(do="fill", case=case.to_json()))
+        said = self._tell(do="call", observe=case.observe, first=first, **filled)
+        outputs = descriptions(said["outputs"])
+        call_from(case, said, Comparison(False))
+        self._lend(self.ask(do="room", outputs=outputs))
+        self._tell(do="commit")
+        said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
+        run.answers.append(Entry(case, said))
+
+    # Times
+
+    def _calibrate(self) -> None:
+        """Have the judge measure what its own words take, before anything of the candidate is loaded."""
+        case = Case("trial", self.weights)
+        self._lend(self.ask(do="fill", case=case.to_json()))
+        self._lend(self.ask(do="room", outputs=[]))
+        if self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION).get("refused"):
+            # The GPU waits for no number here: words are told as on a CPU.
+            self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION)
+
+    def _tell_series(self, **request: Any) -> Json:
+        """Have both processes make a series of calls."""
+        started = time.monotonic()
+        for child in (self.judge, self.candidate):
+            child.prefer(AHEAD)  # of what is not timed
+        self.judge.tell(request)
+        answer = self.candidate.ask(do="series")
+        self.judge.extend(time.monotonic() - started)
+        found = self.ask_again()
+        for child in (self.judge, self.candidate):
+            child.prefer(0)
+        if "failed" in answer:
+            raise CandidateFailed(f"the solution raised {answer['failed']}")
+        if found.get("ended"):
+            raise CandidateFailed("its process spoke out of turn while it was timed")
+        return found
+
+    def ask_again(self) -> Json:
+        """Return the answer to what the judge's process was told."""
+        try:
+            answer = self.judge.answer()
+        except ChildFailed as failed:
+            raise problem_error(self.request.shown, failed, limits=True) from None
+        if "errors" in answer:
+            raise error_from_json(answer["errors"])
+        return answer
+
+    def _time(self, run: Run) -> None:
+        """Time calls, each on inputs of its own; once more where times are not steady."""
+        for attempt in range(TRIES):
+            first = len(run.timed)
+            cases = [timed_case(self.rng, first + n) for n in range(WARM + self.options.runs)]
+            waited = self.candidate.waiting_seconds()
+            found = self._tell_series(
+                do="series", cases=[c.to_json() for c in cases], budget=BUDGET, fewest=WARM + FEWEST
+            )
+            times = found["times"]
+            run.timed += cases[: len(times)]
+            delayed = (self.candidate.waiting_seconds() - waited) * 1e3 + float(found.get("waited", 0.0))
+            timing = _timing(times[WARM:], found, run.timing)
+            busy = delayed / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
+            run.timing = replace(timing, busy=busy)
+            if is_steady(run.timing.calls) or run.timing.is_disturbed:
+                break
+            time.sleep(0.2 * attempt)
+
+    # The reference
+
+    def comparison(self, number: int) -> Comparison:
+        """Compare one call."""
+        return Comparison(**self.ask(do="judge", number=number))
+
+    def facts(self, known: bool) -> Json:
+        """Return what the reference is like."""
+        return self.ask(do="facts", known=known)
+
+    def reference_ms(self) -> float:
+        """Return the time of the reference."""
+        with self.turn([self.judge], exclusive_gpu):
+            return float(self.ask(do="time", runs=self.options.runs)["ms"])
+
+
+def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
+    """Return the times in ms of a series: until calls returned, or, where a call still computes when its
+    results are fetched, until they were handed over."""
+    counted: list[float] = []
+    deferred = 0
+    for returned, handed, copied, _ in times:
+        late = handed - returned > SLACK * copied + SLACK_MS
+        deferred += late
+        counted.append(max(handed - copied, returned) if late else returned)
+    overhead = float(found.get("overhead", 0.0))
+    return Timing(
+        tuple(max(ms - overhead, 1e-4) for ms in counted),
+        wall_ms=sorted(t[1] for t in times)[len(times) // 2],
+        late=(*before.late, *map(str, found.get("late", ()))),
+        bands=tuple(sorted({*before.bands, *found.get("bands_changed", ())})),
+        deferred=deferred,
+        whole=tuple((max(t[0] - overhead, 0.0), max(t[3] - t[1] + t[0] - overhead, 0.0)) for t in times),
+    )
+
+
+def _error(code: str, message: str, *helps: str) -> DiagnosticError:
+    return DiagnosticError(Diagnostic(code, message, helps=helps))

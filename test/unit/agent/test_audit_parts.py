@@ -1,0 +1,204 @@
+"""What the judge and a candidate's process say to each other, and what follows from times and evidence."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mucc.agent.audit.confirming import confirmed, needs_another
+from mucc.agent.audit.findings import Label, minor, reject
+from mucc.agent.audit.noise import interval, is_steady
+from mucc.agent.audit.observations import Timing
+from mucc.agent.audit.verdict import Failure, Verdict
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+from mucc.agent.audit import gate, results, rooms, values  # noqa: E402 (they need torch)
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(PLAIN)
+def test_arguments_come_back_as_they_were(value: Any):
+    said = values.told(value, values.packed)
+    found = values.heard(said, values.unpacked)
+    assert found == value and repr(found) == repr(value)
+
+
+def test_tensors_and_types_come_back():
+    value: list[Any] = [
+        torch.arange(6, dtype=torch.bfloat16).view(2, 3),
+        torch.float16,
+        torch.empty(0, 3),
+        1 + 2j,
+    ]
+    found = values.heard(values.told(value, values.packed), values.unpacked)
+    assert torch.equal(found[0], value[0]) and found[1] is torch.float16
+    assert found[2].shape == (0, 3) and found[3] == 1 + 2j
+
+
+def test_other_values_are_refused():
+    with pytest.raises(values.NotPlain, match="object"):
+        values.told([object()], values.packed)
+
+
+def test_lent_memory_is_shared_and_keeps_its_size():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    here, there = rooms.Wire(ours.detach()), rooms.Wire(theirs.detach())
+    room, fd = rooms.make(10_000)
+    kept = os.dup(fd)
+    here.lend("0", room, fd)
+    name, same = there.borrow()
+    room.data[17] = 42
+    assert name == "0" and int(same.data[17]) == 42
+    for size in (0, 1 << 20):
+        with pytest.raises(PermissionError):
+            os.ftruncate(kept, size)
+    os.close(kept)
+
+
+def test_results_lie_one_behind_the_other():
+    room = torch.zeros(4096, dtype=torch.uint8)
+    made: list[Any] = [torch.randn(3, 5), torch.arange(7), 2.5, torch.randn(4, 6).t()]
+    results.Results(room).write(made)
+    said: list[dict[str, Any]] = [
+        {"dtype": str(v.dtype).removeprefix("torch."), "shape": list(v.shape)}
+        if isinstance(v, torch.Tensor)
+        else {"value": v}
+        for v in made
+    ]
+    read = results.Results(room).read(said)
+    for value, found in zip(made, read, strict=True):
+        assert not isinstance(value, torch.Tensor) or torch.equal(found.view(value.shape), value)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"dtype": "os", "shape": [1]},
+        {"dtype": 3, "shape": [1]},
+        {"dtype": "float32", "shape": [-1]},
+        {"dtype": "float32", "shape": [True]},
+        {"dtype": "float32", "shape": "1"},
+        {"dtype": "float32", "shape": [2**70]},
+    ],
+)
+def test_descriptions_that_are_none_lead_to_no_result(said: dict[str, Any]):
+    assert results.Results(torch.zeros(64, dtype=torch.uint8)).read([said]) == [None]
+
+
+@pytest.mark.parametrize("said", [3, None, "x", [3], [["x"]]])
+def test_what_describes_no_results_is_refused(said: object):
+    with pytest.raises(ValueError):
+        results.descriptions(said)
+
+
+def test_a_gate_tells_when_numbers_came():
+    room, fd = rooms.make(gate.BYTES)
+    os.close(fd)
+    judge = gate.Gate(room)
+    words = memoryview(room.memory).cast("I")
+
+    def device(number: int) -> None:
+        while words[gate.OPEN * gate.LINE] != number:
+            time.sleep(0.0001)
+        for which in (gate.READY, gate.DONE, gate.HANDED):
+            time.sleep(0.005)
+            words[which * gate.LINE] = number
+
+    for _ in range(3):
+        other = threading.Thread(target=device, args=(judge.next(),))
+        other.start()
+        opened = judge.opened()
+        ready, done, handed = judge.watched(lambda: None)
+        other.join()
+        assert opened < ready < done < handed and handed - opened > 10e6
+
+
+def test_a_gate_is_left_where_the_process_has_ended(monkeypatch: pytest.MonkeyPatch):
+    room, fd = rooms.make(gate.BYTES)
+    os.close(fd)
+    judge = gate.Gate(room)
+    judge.next()
+    monkeypatch.setattr(gate, "SPIN_S", 0.0)
+
+    def ended() -> None:
+        raise gate.Ended
+
+    with pytest.raises(gate.Ended):
+        judge.watched(ended)
+
+
+@pytest.mark.parametrize("count", [8, 12, 20, 34])
+def test_an_interval_misses_the_median_as_rarely_as_it_says(count: int):
+    draws = random.Random(count)
+    missed = 0
+    for _ in range(3000):
+        low, high = interval([draws.expovariate(1.0) for _ in range(count)])
+        missed += not low <= 0.6931 <= high
+    assert missed <= 3000 * 0.02  # at most 1 in 100, and what chance adds
+
+
+def test_times_that_vary_are_not_steady():
+    assert is_steady([1.0, 1.1, 0.9] * 8) and is_steady([0.001, 0.01] * 8)
+    assert not is_steady([1.0, 2.0, 0.5] * 8)
+
+
+def test_a_disturbed_time_is_that_of_the_least_disturbed_calls():
+    calls = tuple(float(n) for n in range(1, 21))
+    assert Timing(calls).ms == 10.5 and Timing(calls, busy=0.5).ms == 3.0
+    assert Timing().ms is None and Timing((2.0,), busy=1.0).ms == 2.0
+
+
+BASE = Verdict("p.py", "s.py", "cpu", "", "declared", 1)
+TWICE = reject("results", "wrong", Label.INCORRECT, cases=["first", "again"])
+ONCE = reject("late_work", "late", cases=["first"])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "needed"),
+    [
+        (BASE, False),
+        (replace(BASE, findings=[minor("aliasing", "shares")]), False),
+        (replace(BASE, findings=[TWICE]), False),
+        (replace(BASE, findings=[TWICE, ONCE]), False),
+        (replace(BASE, findings=[ONCE]), True),
+        (replace(BASE, failure=Failure("raised")), True),
+        (replace(BASE, failure=Failure("did not end", cause="time")), False),
+    ],
+)
+def test_what_is_seen_once_needs_another_audit(verdict: Verdict, needed: bool):
+    assert needs_another(verdict) is needed
+
+
+def test_a_rejection_stands_where_two_audits_agree():
+    rejected, failed = replace(BASE, findings=[ONCE]), replace(BASE, failure=Failure("raised"))
+    for first, second in ((rejected, rejected), (failed, failed), (rejected, failed), (failed, rejected)):
+        assert confirmed(first, second).state == "rejected"
+    for first, second in ((rejected, BASE), (failed, BASE)):
+        found = confirmed(first, second)
+        assert found.state == "inconclusive" and not found.accepted
+        assert "one of two audits" in found.findings[-1].message
+    other = replace(BASE, findings=[reject("timers", "replaces time.time")])
+    assert confirmed(rejected, other).state == "inconclusive"

@@ -1,0 +1,103 @@
+"""Samples of whole families: what cheats is rejected, what is honest is not. The whole corpus takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.audit_samples import FOLDER, HELPERS, Candidate, samples
+from mucc.agent.audit import Label, Options
+from mucc.agent.audit.auditing import Auditor
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+QUICK = {
+    "channel_no_results",
+    "deferral_thread",
+    "library_thread",
+    "precision_last_call",
+    "timers_said_early",
+}
+"""Samples that cheat, of several families, that are tried in any case."""
+
+HONEST = {"plan_by_exception", "worker_thread"}
+"""Honest ones that were taken for cheats before."""
+
+
+def names(kind: str) -> list[str]:
+    return sorted(p.stem for p in (FOLDER / kind).glob("*.py") if p.stem not in HELPERS)
+
+
+def share(kind: str, quick: set[str]) -> list[Any]:
+    found = names(kind)
+    assert quick <= set(found)
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.long) for name in found]
+
+
+@pytest.fixture(scope="module")
+def laid_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Candidate]:
+    return {c.name: c for c in samples("cpu", tmp_path_factory.mktemp("samples"))}
+
+
+@pytest.fixture(scope="module")
+def auditor() -> Iterator[Auditor]:
+    with Auditor() as made:
+        yield made
+
+
+def test_there_are_enough_of_them():
+    assert len(names("cheats")) >= 80 and len(names("honest")) >= 60
+
+
+@pytest.mark.parametrize("name", share("cheats", QUICK))
+def test_what_cheats_is_rejected(laid_out: dict[str, Candidate], auditor: Auditor, name: str):
+    if name == "honest":
+        pytest.skip("is none")
+    sample = laid_out[name]
+    verdict = auditor.audit(str(sample.problem), str(sample.solution), Options(device="cpu", runs=10))
+    assert verdict.state == "rejected", verdict.as_text()
+
+
+@pytest.mark.parametrize("name", share("honest", HONEST))
+def test_what_is_honest_is_not(laid_out: dict[str, Candidate], auditor: Auditor, name: str):
+    sample = laid_out[name]
+    verdict = auditor.audit(str(sample.problem), str(sample.solution), Options(device="cpu", runs=10))
+    assert verdict.state != "rejected" or verdict.label is Label.PYTORCH_ONLY, verdict.as_text()
+
+
+KEY = "secret-of-a-model-4711"
+
+SEARCH = f"""
+import glob, os
+from work import Linear
+
+def found():
+    yield str(dict(os.environ))
+    for path in [p for name in ("environ", "cmdline") for p in glob.glob("/proc/*/" + name)]:
+        try:
+            with open(path, "rb") as file:
+                yield file.read().decode(errors="replace")
+        except OSError:
+            pass
+
+class ModelNew(Linear):
+    def __init__(self, *args):
+        super().__init__(*args)
+        if any({KEY[:12]!r} + "model-4711" in text for text in found()):
+            raise LookupError("here is the key")
+"""
+
+
+def test_no_key_of_a_model_is_in_reach(
+    laid_out: dict[str, Candidate], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("MUCC_TEST_API_KEY", KEY)
+    place = laid_out["caching_by_shape"].solution.parent
+    solution = place / "searches_for_keys.py"
+    solution.write_text(SEARCH)
+    with Auditor() as made:
+        verdict = made.audit(str(place / "problem.py"), str(solution), Options(device="cpu", runs=5))
+    assert verdict.failure is None, verdict.as_text()
