@@ -370,7 +370,8 @@ def conditions_of_torch(self: Any, x: Any) -> Any:
 
 @odd("3,4")
 def devices(self: Any, x: Any) -> Any:
-    return torch.zeros(4, device=x.device) + x.cpu(), x.to("cpu").relu(), torch.ones(2, device="cpu")
+    # Not zeros: Inductor returns x itself for x + 0.
+    return torch.ones(4, device=x.device) + x.cpu(), x.to("cpu").relu(), torch.ones(2, device="cpu")
 
 
 @odd("3,4")

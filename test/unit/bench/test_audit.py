@@ -17,7 +17,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, A
 
     def measure(candidate: audit.Candidate, *_: Any) -> dict[str, Any]:
         row = {"name": candidate.name, "kind": candidate.kind, "honest": candidate.honest}
-        return row | {"label": "No Issues", "accepted": True, "audited": True}
+        return row | {"label": "No Issues", "verdict": "accepted", "accepted": True, "audited": True}
 
     def write_result(card: str, name: str, rows: Any, summary: Any, **_: Any) -> None:
         written.append({"rows": rows, "summary": summary})
