@@ -156,7 +156,7 @@ def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
 def _sdpa(node: Node) -> float:
     """Return the share of its bound that a call of PyTorch's attention reaches, 1 of other calls."""
     name = str(getattr(node.target, "overloadpacket", ""))
-    if not name.startswith("aten._scaled_dot_product") or not name.endswith(("attention", "_for_cpu")):
+    if not name.startswith("aten._scaled_dot_product") or not name.endswith(("_attention", "_for_cpu")):
         return 1.0
     names = (a.name for a in node.target._schema.arguments)
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
