@@ -74,4 +74,5 @@ def _head(name: str) -> str:
 def _text(text: str) -> str:
     """Escape a text; lines must not begin with a control character."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga")
+    escaped = "".join(c if c.isascii() else f"\\[u{ord(c):04X}]" for c in escaped)
     return "\n".join(f"\\&{line}" if line[:1] in (".", "'") else line for line in escaped.splitlines())

@@ -92,7 +92,7 @@ CASES = {
     "mucc device show h2": ["h200"],
     "mucc tune --collect s": ["sub/"],
     "mucc explain MU502": [code for code in CODES if code.startswith("MU502")],
-    "mucc k.mcu --print-ir-after form": ["form-attention", "form-stages"],
+    "mucc k.mcu --print-ir-after form-s": ["form-stages"],
     "mucc completion ": list(SHELLS),
 }
 """Lines, with the candidates for their last word."""

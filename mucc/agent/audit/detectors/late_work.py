@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.audit.findings import Finding, minor, reject
+from mucc.agent.audit.findings import Finding, minor, note, reject
 from mucc.agent.audit.observations import Observations
 
 SLACK_MS = 0.2
@@ -42,7 +42,8 @@ class LateWork:
             )
         deferred, calls = seen.timing.deferred, len(seen.timing.calls)
         if calls and deferred > calls / 2:
-            yield minor(
+            # A thread that waits for a processor between the two looks the same.
+            yield (note if seen.timing.is_disturbed else minor)(
                 self.name,
                 f"in {deferred} of {calls} calls fetching the results took longer than to copy them: counted",
                 deferred=deferred,
