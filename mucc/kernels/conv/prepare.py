@@ -16,7 +16,6 @@ from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.channel_moves import MoveChannels
 from mucc.kernels.channels import ChannelsLast
-from mucc.kernels.conv.merge import Merge
 from mucc.target import get_target
 
 
@@ -78,5 +77,7 @@ class PrepareConvolutions(Pass):
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
+            from mucc.kernels.conv.merge import Merge
+
             patterns = [_Place(), MoveChannels(is_convolution), _Keep(), Merge(get_target(self.target).facts)]
             rewrite(op, patterns)
