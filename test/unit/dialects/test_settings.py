@@ -47,6 +47,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "exchange": SWITCHES,
     "epilogue": st.builds(EpilogueTileAttr.of, SIZE, SIZE),
     "pdl": SWITCHES,
+    "reproducible": SWITCHES,
 }
 SCHEDULES = st.fixed_dictionaries({}, optional=VALUES)
 
