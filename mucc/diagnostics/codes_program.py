@@ -147,9 +147,8 @@ _PROGRAM: dict[str, CodeInfo] = {
     ),
     "MU1043": entry(
         "unknown setting",
-        "The settings are `tile`, `cluster`, `mainloop`, `stages`, `scheduler`, `exchange`, `reproducible`, `epilogue` "
-        "and "
-        "`pdl`.",
+        "The settings are `tile`, `cluster`, `mainloop`, `stages`, `scheduler`, `exchange`, "
+        "`reproducible`, `epilogue` and `pdl`.",
         schedule("tiles = 128x128x64"),
         schedule("tile = 128x128x64"),
     ),
