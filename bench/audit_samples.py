@@ -25,7 +25,7 @@ HELPERS = (
     "constant_solution",
     "only_64_rows",
 )
-"""Files that are no samples."""
+"""Helpers among the files of samples, which are not samples themselves."""
 
 SHARED = ("problem.py", "work.py", "work.cu")
 """Helpers of samples that cheat which honest ones need as well."""

@@ -79,7 +79,7 @@ class Resource:
 
 @dataclass(eq=False)
 class Gate:
-    """Opens once; who comes before waits."""
+    """An event that is set once; processes that come before it wait."""
 
     is_open: bool = False
     waiting: list[Process] = field(default_factory=list[Process])

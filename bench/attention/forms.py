@@ -103,22 +103,28 @@ def _lengths(more: dict[str, Any], x: Any) -> Any:
     return more["n"].reshape(-1, *[1] * (x.ndim - 1))
 
 
+def _causal(x: Any, i: Any, j: Any, more: dict[str, Any]) -> Any:
+    return _where(j <= i, x)
+
+
+def _until_length(x: Any, i: Any, j: Any, more: dict[str, Any]) -> Any:
+    return _where(j < _lengths(more, x), x)
+
+
 FORMS = (
     Form("full64", "bf16", (64, 64), "attention(q, k, v)"),
     Form("full128", "f16", (128, 64), "attention(q, k, v)"),
     Form("full96", "bf16", (96, 96), "attention(q, k, v)"),
     Form("added", "bf16", (64, 64), "attention(q, k, v) + x", more="x: bf16[B, H, S, 64]", adds=True),
-    Form("causal64", "bf16", (64, 64), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
-    Form(
-        "causal128", "f16", (128, 128), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)
-    ),
-    Form("causal40", "f16", (40, 24), "attention(q, k, v, causal=on)", lambda x, i, j, m: _where(j <= i, x)),
+    Form("causal64", "bf16", (64, 64), "attention(q, k, v, causal=on)", _causal),
+    Form("causal128", "f16", (128, 128), "attention(q, k, v, causal=on)", _causal),
+    Form("causal40", "f16", (40, 24), "attention(q, k, v, causal=on)", _causal),
     Form(
         "grouped256",
         "bf16",
         (256, 256),
         "attention(q, k, v, causal=on)",
-        lambda x, i, j, m: _where(j <= i, x),
+        _causal,
         lead=("B, H, G", "B, H, 1"),
     ),
     Form(
@@ -180,7 +186,7 @@ FORMS = (
         "f16",
         (128, 128),
         "attention(q, k, v, causal=on)",
-        lambda x, i, j, m: _where(j <= i, x),
+        _causal,
         gives="sums",
     ),
     Form(
@@ -188,7 +194,7 @@ FORMS = (
         "bf16",
         (64, 64),
         "attention(q, k, v, mask= j < n[:, None, None, None] )",
-        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        _until_length,
         more="n: s32[B]",
         gives="sums",
     ),
@@ -208,7 +214,7 @@ FORMS = (
         "bf16",
         (128, 128),
         "attention(q, k, v, causal=on)",
-        lambda x, i, j, m: _where(j <= i, x),
+        _causal,
         gives="gradients",
     ),
     Form(
@@ -216,7 +222,7 @@ FORMS = (
         "bf16",
         (64, 64),
         "attention(q, k, v, causal=on)",
-        lambda x, i, j, m: _where(j <= i, x),
+        _causal,
         lead=("B, H, G", "B, H, 1"),
         gives="gradients",
     ),
@@ -253,7 +259,7 @@ FORMS = (
         "bf16",
         (128, 128),
         "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        _until_length,
         more="n: s32[B]",
         lead=("B, H, 4", "B, H, 1"),
         few=True,
@@ -263,7 +269,7 @@ FORMS = (
         "bf16",
         (128, 128),
         "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        _until_length,
         more="n: s32[B]",
         lead=("B, H, 4", "B, H, 1"),
         few=True,
@@ -274,7 +280,7 @@ FORMS = (
         "bf16",
         (128, 128),
         "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        lambda x, i, j, m: _where(j < _lengths(m, x), x),
+        _until_length,
         more="n: s32[B]",
         lead=("B, H, 4", "B, H, 1"),
         few=True,

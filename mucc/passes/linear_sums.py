@@ -208,7 +208,7 @@ class LinearSum:
         return all(use.operation in ops for v in self._linear for use in v.uses)
 
     def summed(self) -> SSAValue:
-        """Return the sums, with whole axes dropped. Raises UnfitError."""
+        """Build the reduction from reduced operands, without axes reduced whole. Raises UnfitError."""
         value = self._sum(self.root.operands[0], self.windows, ())
         sizes = self.windows.sizes
         dims = [
@@ -252,7 +252,7 @@ class LinearSum:
         return as_f32(emit, result)
 
     def _terms(self, value: SSAValue, windows: Windows, factors: tuple[SSAValue, ...]) -> SSAValue:
-        """Add up the terms of a sum; those that are no products and of equal extents are added first."""
+        """Reduce each term of an addition, and add the results. Terms without the product are added first."""
         others: dict[Dims, SSAValue] = {}
         total: SSAValue | None = None
         for is_negative, term in self._taken_apart(value):

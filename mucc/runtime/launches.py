@@ -50,7 +50,7 @@ def _set_hook(library: Path, hook: Any) -> None:
 
 
 class Ranges(Protocol):
-    """Nested ranges of a thread."""
+    """Nested NVTX ranges of one thread."""
 
     def push(self, name: str) -> None:
         """Begin a range."""

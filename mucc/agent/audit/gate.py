@@ -95,7 +95,7 @@ class Gate:
         self._words = memoryview(room.memory).cast("I")
         self.number = 0
         self.patience = float("inf")
-        """Seconds that a number may take to come."""
+        """Seconds to wait for the next number before giving up."""
 
     def next(self) -> int:
         """Return the number of the next call."""

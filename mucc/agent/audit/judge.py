@@ -41,9 +41,11 @@ RESULTS = "results"
 
 
 CALM = 0.1
-"""Of what inputs took to be copied before: a call that says later that it begins has begun before."""
+"""Slack for the candidate's report that a call starts, as a share of the usual time until then. A call that
+reports later is timed from the usual time on."""
 
 CALM_MS = 0.03
+"""Further slack for that report, in ms."""
 
 
 WARMING = 2

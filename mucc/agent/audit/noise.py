@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 
 CONFIDENCE = 0.99
-"""Of an interval for a median. Two series of the same kernel whose intervals do not meet are this rare: at
-most 1 in 100 for each interval, see `interval`."""
+"""Confidence of an interval for a median, see `interval`. Intervals of two series of the same kernel are
+disjoint in at most 1 of 100 cases for each interval."""
 
 WIDEST = 0.25
-"""Of a median, to either side: an interval that is wider says that something disturbed."""
+"""The widest undisturbed interval, to either side of the median, as a share of the median."""
 
 LEAST_MS = 0.02
-"""A width that says nothing: what the system's scheduler costs."""
+"""An interval up to this width is always accepted: the operating system's scheduler causes it."""
 
 
 def interval(times: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from mucc.agent.audit.cases import Case
 from mucc.api.json_types import from_json
 
 BUSY = 0.1
-"""Of the calls' time: who waits longer for a processor is disturbed by other work."""
+"""The share of calls' time spent waiting for a processor above which other work disturbed them."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ SLOW = 2.0
 WARM = 3
 
 DISTURBED = 0.5
-"""Of the time that passes: a call on which processors spend less waits for other work."""
+"""The least share of wall time that a call spends on a processor; below it other work delayed the call."""
 
 
 class Given(NamedTuple):

@@ -94,7 +94,7 @@ class Wire:
                 os.close(fd)
 
     def send(self, data: bytes) -> None:
-        """Send a message."""
+        """Send bytes to the other process as one message."""
         self.socket.send(data)
 
     def peek(self) -> bytes:

@@ -238,7 +238,7 @@ class Trial:
     # Times
 
     def _calibrate(self) -> None:
-        """Have the judge measure what its own words take, before anything of the candidate is loaded."""
+        """Have the judge measure the cost of its own messages, before the candidate is loaded."""
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
         self._lend(self.ask(do="room", outputs=[]))

@@ -33,7 +33,7 @@ PROCESSES = re.compile(
     r"/proc/(?!(cpuinfo|meminfo|loadavg|stat|uptime|version|vmstat|filesystems|driver/.*|sys/.*"
     r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$)"
 )
-"""Files of /proc but for what honest programs read: facts of the machine, and how large they are."""
+"""Paths of /proc that show other processes. Facts of the machine and a process's own size are left out."""
 
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""

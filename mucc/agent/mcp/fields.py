@@ -74,7 +74,7 @@ class Tool:
     writes: bool = field(default=False)
 
     def schema(self) -> Json:
-        """Of its arguments."""
+        """Return the JSON schema of the tool's arguments."""
         return {
             "type": "object",
             "properties": {f.name: f.schema() for f in self.fields},

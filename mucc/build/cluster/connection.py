@@ -54,7 +54,7 @@ class Cluster:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def placement(self) -> dict[str, Any]:
-        """Return the options of a task that keep it off machines that do not fit."""
+        """Return options for a Ray task that exclude the machines which were refused."""
         with self._lock:
             if not self._refused:
                 return {}

@@ -47,7 +47,7 @@ class Objects:
         return reference
 
     def drop(self) -> None:
-        """Let go of all objects, which gives the store room: tasks that run keep theirs."""
+        """Drop all references, so that the object store can free them; running tasks keep theirs."""
         with self._lock:
             self._found.clear()
             self._bytes = 0

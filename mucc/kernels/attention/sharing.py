@@ -1,4 +1,4 @@
-"""Let operations on the same scores be recognised as such: their masks, and the order of log-sum-exps."""
+"""Bring operations on the same scores together: share equal masks, and move log-sum-exps behind attention."""
 
 from __future__ import annotations
 

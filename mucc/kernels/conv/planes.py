@@ -70,7 +70,7 @@ class PlaneTile(NamedTuple):
     places: tuple[int, int, int]
     columns: int
     deep: int
-    """Channels of a stage of x."""
+    """Channels of x in one pipeline stage."""
     box: tuple[int, int, int]
     """Elements of a channel that are staged, along three axes."""
     stages_x: int

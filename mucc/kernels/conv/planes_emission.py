@@ -62,17 +62,7 @@ class PlanesWork(TilesWork):
         return [*super().work, *multiply]
 
     def entries(self, entry: str) -> list[Entry]:
-        given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
-        maps = "__grid_constant__ mucc::conv::PlaneMaps const maps"
         bounds = "Op::Planes::kThreads, Op::Planes::kResident"
-        planes = [
-            Entry(
-                f"{entry}_planes{name}",
-                f"{given}, {maps}",
-                f"mucc::conv::planes<{lanes}>(op, problem, maps)",
-                bounds,
-            )
-            for name, lanes in (("", "1"), ("_vector", "Op::kVector"))
-        ]
+        planes = self.mapped_entries(entry, "planes", "PlaneMaps", bounds)
         single, *_ = super().entries(entry)
         return [single, *planes]

@@ -13,6 +13,9 @@ from mucc.target import get_target
 
 _FORMATS = {"bf16": "Bf16", "f16": "F16", "tf32": "Tf32", "tf32x3": "Tf32x3", "f32": "F32"}
 
+_GIVEN = "Work const op, mucc::conv::Problem<Op::Element> const problem"
+"""The parameters of a kernel, but for tensor maps."""
+
 BOUNDS = "Op::kThreads, 2"
 """Launch bounds: two blocks of a multiprocessor hide each other's waits."""
 
@@ -89,17 +92,26 @@ class TilesWork(ConvWork):
         """The members of `Op` that only a subclass has."""
         return []
 
+    def mapped_entries(self, entry: str, function: str, maps: str, bounds: str) -> list[Entry]:
+        """Return the kernels of a function of mucc::conv that takes tensor maps: by elements, by vectors."""
+        return [
+            Entry(
+                f"{entry}_{function}{name}",
+                f"{_GIVEN}, __grid_constant__ mucc::conv::{maps} const maps",
+                f"mucc::conv::{function}<{lanes}>(op, problem, maps)",
+                bounds,
+            )
+            for name, lanes in (("", "1"), ("_vector", "Op::kVector"))
+        ]
+
     def entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `launch_tiles`."""
-        given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
         fast = f"{flag(self.vector_x)}, {flag(self.vector_w)}"
         ways = [("", "false, false, 1")]
         if self.vector_x or self.vector_w:
             ways.append(("_copied", f"{fast}, 1"))
         ways.append(("_vector", f"{fast}, Op::kVector"))
         return [
-            Entry(
-                f"{entry}_tiles{name}", given, f"mucc::conv::tiles<{flags}>(op, problem)", "Op::kThreads, 2"
-            )
+            Entry(f"{entry}_tiles{name}", _GIVEN, f"mucc::conv::tiles<{flags}>(op, problem)", BOUNDS)
             for name, flags in ways
         ]

@@ -11,13 +11,13 @@ from mucc.kernels.conv.tiles import STAGE_ROW
 from mucc.target.facts import Facts
 
 SHARES = (1, 2, 4)
-"""Blocks of a cluster, of which all Hopper cards run up to eight."""
+"""Cluster sizes that may divide K; every Hopper GPU runs clusters of up to eight blocks."""
 
 MEETING = 6000
-"""Cycles in which blocks of a cluster meet and read the first sums of each other."""
+"""Cycles for a barrier of the cluster and the first reads of the partial sums of its other blocks."""
 
 SHARED_BYTES = 10
-"""Bytes that a multiprocessor reads in a cycle of the shared memory of others."""
+"""Bytes per cycle that a multiprocessor reads from the shared memory of other multiprocessors."""
 
 GROUPS = 2
 """The warpgroups of a block that multiply: as many as WideShape of mucc/conv.h has."""

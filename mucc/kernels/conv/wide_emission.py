@@ -39,16 +39,6 @@ class WideWork(TilesWork):
         return [*super().work, *multiply]
 
     def entries(self, entry: str) -> list[Entry]:
-        given = "Work const op, mucc::conv::Problem<Op::Element> const problem"
-        maps = "__grid_constant__ mucc::conv::Maps<Op::Windows::kClasses> const maps"
         bounds = "Op::Wide::kAllThreads, Op::Wide::kResident"
-        wide = [
-            Entry(
-                f"{entry}_warpgroups{name}",
-                f"{given}, {maps}",
-                f"mucc::conv::warpgroups<{lanes}>(op, problem, maps)",
-                bounds,
-            )
-            for name, lanes in (("", "1"), ("_vector", "Op::kVector"))
-        ]
+        wide = self.mapped_entries(entry, "warpgroups", "Maps<Op::Windows::kClasses>", bounds)
         return [*super().entries(entry), *wide]

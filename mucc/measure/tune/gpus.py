@@ -17,7 +17,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.measure.tune.measuring import Measurer
 
 MOST_LOSSES = 3
-"""How often a measurement may lose its measurer before it is given up: it may be what ends them."""
+"""Measurers that one measurement may lose before it is given up, since it may be what ends them."""
 
 ENDED = "the search has ended"
 
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Lost(Exception):
-    """A measurer is gone for good, with its machine or its process; another can do what it was to do."""
+    """A measurer's machine or process has ended; another measurer can take over its work."""
 
 
 class Gpus(Protocol):
@@ -200,7 +200,7 @@ def none_left() -> DiagnosticError:
 
 
 def _follow(source: Future[object], target: Future[object]) -> None:
-    """Pass the outcome of a future on to one that runs already."""
+    """Copy the outcome of one future to another."""
 
     def copy(done: Future[object]) -> None:
         if done.cancelled():

@@ -23,7 +23,7 @@ from mucc.measure.tune.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far measuring is: one record more of a plan."""
+    """Progress of measuring a plan: one further record."""
 
     kernel: Kernel
     size: Size

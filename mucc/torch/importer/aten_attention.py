@@ -123,6 +123,25 @@ def _seeds(b: Builder) -> list[SSAValue | None]:
     ]
 
 
+def _attended_with_sums(
+    b: Builder,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    *,
+    sums: bool = True,
+) -> Built:
+    """Return attention, its log-sum-exp where `sums` asks for it, and seeds, as PyTorch's backends do."""
+    _refuse_dropout(dropout)
+    given = Operands.of(b, q, k, v, mask)
+    result = _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
+    return result, _sums(b, given, causal, scale) if sums else None, *_seeds(b)
+
+
 @lowers(
     aten._scaled_dot_product_flash_attention.default, aten._scaled_dot_product_flash_attention_for_cpu.default
 )
@@ -138,10 +157,7 @@ def flash_attention(
     attn_mask: Any = None,
     scale: float | None = None,
 ) -> Built:
-    _refuse_dropout(dropout)
-    given = Operands.of(b, q, k, v, attn_mask)
-    result = _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
-    return result, _sums(b, given, causal, scale), *_seeds(b)
+    return _attended_with_sums(b, q, k, v, attn_mask, dropout, causal, scale)
 
 
 @lowers(
@@ -160,10 +176,7 @@ def biased_attention(
     *,
     scale: float | None = None,
 ) -> Built:
-    _refuse_dropout(dropout)
-    given = Operands.of(b, q, k, v, bias)
-    result = _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
-    return result, _sums(b, given, causal, scale) if logsumexp else None, *_seeds(b)
+    return _attended_with_sums(b, q, k, v, bias, dropout, causal, scale, sums=logsumexp)
 
 
 # Gradients

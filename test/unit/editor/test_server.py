@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 from pytest_lsp import LanguageClient, client_capabilities, make_test_lsp_client
 
 ROOT = Path(__file__).parents[3]
-URI = "file:///work/kernel.mcu"
+URI = "file:///programs/kernel.mcu"
 HANG = 120.0
 
 PROGRAM = """\

@@ -15,6 +15,8 @@ from mucc.diagnostics.core import DiagnosticError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
+from importerlib import agrees  # noqa: E402
+
 from mucc.library.errors import MuccError  # noqa: E402
 from mucc.torch.importer import from_torch  # noqa: E402
 from mucc.torch.importer.verify import _with_own_values  # noqa: E402  # pyright: ignore[reportPrivateUsage]
@@ -41,11 +43,6 @@ class Applied(torch.nn.Module):
 def tensors(count: int = 1) -> list[Any]:
     torch.manual_seed(3)
     return [torch.randn(8, 8) for _ in range(count)]
-
-
-def agrees(made: Any, *args: Any, **keywords: Any) -> None:
-    wrong = [d for d in made.verify(*args, **keywords) if not d.is_good]
-    assert not wrong, wrong
 
 
 # Arguments that are one tensor

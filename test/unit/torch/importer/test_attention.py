@@ -4,30 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
+from importerlib import Applied, agrees  # noqa: E402
+
 from mucc.torch.importer import from_torch  # noqa: E402
 
 aten = torch.ops.aten
-
-
-class Applied(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
-def agrees(made: Any, *args: Any) -> None:
-    wrong = [d for d in made.verify(*args) if not d.is_good]
-    assert not wrong, wrong
 
 
 def _tensors(heads: int) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
+from importerlib import Applied, agrees  # noqa: E402
 from on_host import Program, run  # noqa: E402
 
 from mucc.compiler.driver import Options, compile_text  # noqa: E402
@@ -22,20 +23,6 @@ from mucc.torch.importer import from_torch  # noqa: E402
 
 F = torch.nn.functional
 INFINITY = math.inf
-
-
-class Applied(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any) -> Any:
-        return self.function(*args)
-
-
-def agrees(made: Any, *args: Any) -> None:
-    wrong = [d for d in made.verify(*args) if not d.is_good]
-    assert not wrong, wrong
 
 
 # Masks
