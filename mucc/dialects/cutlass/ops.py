@@ -34,7 +34,7 @@ from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, StoreNode
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
-from mucc.dialects.mu.schedule_attributes import Switch, SwitchAttr
+from mucc.dialects.mu.settings import REPRODUCIBLE
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
 
@@ -138,14 +138,9 @@ class DeviceKernelOp(FormattedOp, ABC):
         return tuple(op for op in self.nodes if isinstance(op, LoadNode))
 
 
-REPRODUCIBLE = "reproducible"
-"""The attribute of a device kernel that gives the same bits in each run, for any number of rows."""
-
-
 def is_reproducible(op: Operation) -> bool:
     """Whether a device kernel has `reproducible = on`, as a setting or as an attribute."""
-    switch = op.properties.get(REPRODUCIBLE, op.attributes.get(REPRODUCIBLE))
-    return isinstance(switch, SwitchAttr) and switch.data is Switch.ON
+    return REPRODUCIBLE.is_on({**op.attributes, **op.properties})
 
 
 class SpaceKernelOp(DeviceKernelOp, ABC):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.attributes import RequirementAttr
-from mucc.dialects.cutlass.ops import REPRODUCIBLE, ProgramOp, is_reproducible
+from mucc.dialects.cutlass.ops import ProgramOp, is_reproducible
 from mucc.dialects.mu.ops.attention import AttentionBackwardOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.settings import REPRODUCIBLE
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
 from mucc.kernels.attention_backward.operands import takes_gradient
@@ -81,7 +82,7 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
                 location=op.location,
                 kernel=program.sym_name.data,
                 stage=op.stage.data,
-                setting=REPRODUCIBLE,
+                setting=REPRODUCIBLE.name,
                 notes=("each block of keys adds to the gradients of all queries that see them",),
                 helps=("write the products and the softmax of the gradients, which become several kernels",),
             )
