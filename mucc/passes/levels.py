@@ -69,7 +69,7 @@ class Level(NamedTuple):
     def verify(self, module: ModuleOp, known: Contents | None = None) -> Contents:
         """Raise LevelError at the first op that is not legal, or that does not verify.
 
-        Returns the contents, which verified. Ops are not verified again where `known`, which did too, is equal.
+        Returns the contents that verified. If they equal `known`, which did too, nothing is verified again.
         """
         for top in module.body.block.ops:
             if not isinstance(top, self.top):
