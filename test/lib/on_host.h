@@ -79,7 +79,6 @@ inline int sm_count = 0, sm_shared = 0;  // that plans are made for
 // ---- threads ----------------------------------------------------------------------------------------------
 
 constexpr int kMost = 4096, kStack = 1 << 16;
-constexpr size_t kApart = kStack + 17 * 64;  // were it a power of two, all stacks would share the same few lines of caches
 constexpr uint64_t kUntouched = 0xA5A5A5A5A5A5A5A5;  // the lowest word of a stack
 inline ucontext_t scheduler, contexts[kMost];
 inline jmp_buf scheduled, paused[kMost];  // no system call is made to switch between them
@@ -95,8 +94,8 @@ inline int arrived[kTogether], barriers[kTogether];  // threads at its barrier, 
 inline unsigned first_block = 0;
 inline int self() { return block * present + int(threadIdx.x); }
 
-inline std::unique_ptr<char[]> stacks{new char[kMost * kApart]};
-inline char* stack(int t) { return stacks.get() + size_t(t) * kApart; }
+inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
+inline char* stack(int t) { return stacks.get() + size_t(t) * kStack; }
 inline void (*body)(void**);
 inline void** given;
 
