@@ -182,15 +182,18 @@ class Body:
     text: str
     inputs: int
 
-    def marker(self, index: int) -> str:
-        """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later."""
+    def marker(self, index: int, base: str) -> str:
+        """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later.
+
+        Kernels know it by its C++ type `base`.
+        """
         names = [f"x{i}" for i in range(self.inputs)]
         operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
         taken = ", ".join(f'"f"({n})' for n in names)
         parameters = ", ".join(f"float {n}" for n in names)
         return "\n".join(
             [
-                f"struct {self.name} : mucc::gemm::Marker {{",
+                f"struct {self.name} : {base} {{",
                 f"  static MUCC_DEVICE float apply({parameters}) {{",
                 "    float y = 0.0f;",
                 "#if defined(__CUDA_ARCH__)",

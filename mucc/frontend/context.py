@@ -33,16 +33,20 @@ class Context:
         self.errors = 0
         self._name = StringAttr(self.source.name)
         self._calls: list[tuple[Span, str]] = []  # the calls being inlined, and the functions that they call
+        self._callers: list[LocationAttr] = []  # the locations of these calls
+        self._places: dict[int, FileLineColLoc] = {}
         self._inlined: set[tuple[str, str, Span]] = set()
 
     @contextmanager
     def called(self, span: Span, function: str) -> Generator[None]:
         """Report errors, and locate operations, as those of a function that is called at `span`."""
+        self._callers.append(self.location(span))
         self._calls.append((span, function))
         try:
             yield
         finally:
             self._calls.pop()
+            self._callers.pop()
 
     @property
     def is_inlined(self) -> bool:
@@ -55,14 +59,10 @@ class Context:
 
     def location(self, span: Span) -> LocationAttr:
         """Convert the start of a span to the location of an operation, with the calls that lead there."""
-        place: LocationAttr = self._place(self._calls[0][0]) if self._calls else self._place(span)
-        for inner in (*(call for call, _ in self._calls[1:]), *([span] if self._calls else [])):
-            place = CallSiteLoc(self._place(inner), place)
-        return place
-
-    def _place(self, span: Span) -> FileLineColLoc:
-        line, column = self.source.line_col(span.start)
-        return FileLineColLoc(self._name, IntAttr(line), IntAttr(column))
+        if (place := self._places.get(span.start)) is None:
+            line, column = self.source.line_col(span.start)
+            place = self._places[span.start] = FileLineColLoc(self._name, IntAttr(line), IntAttr(column))
+        return CallSiteLoc(place, self._callers[-1]) if self._callers else place
 
     def error(
         self,

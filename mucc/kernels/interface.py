@@ -124,6 +124,9 @@ class Kind(ABC, Generic[Op]):
     attributes: ClassVar[tuple[type[Attribute], ...]] = ()
     """Attributes that only kernels of this kind have."""
 
+    host_headers: ClassVar[tuple[str, ...]] = ()
+    """Headers that the host code of its skeletons includes: they are precompiled."""
+
     # Stages: which operations such a kernel computes
 
     @abstractmethod

@@ -11,12 +11,18 @@ HANG = 300.0
 """Seconds after which something counts as hanging, on a machine however slow or busy."""
 
 
-def lives(pid: int) -> bool:
-    """Whether a process has not ended; init may be slow to bury it."""
+def began(pid: int) -> int | None:
+    """When a process began, in clock ticks since the system did; None where it has ended, buried or not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return None
+    return None if state in "ZX" else int(fields[18])
+
+
+def lives(pid: int) -> bool:
+    """Whether a process has not ended."""
+    return began(pid) is not None
 
 
 def descendants(pid: int) -> list[int]:
@@ -34,9 +40,9 @@ def descendants(pid: int) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends before that counts as hanging."""
-    until = time.monotonic() + HANG
-    while lives(pid):
+    """Whether a process ends before that counts as hanging; another one may get its number meanwhile."""
+    first, until = began(pid), time.monotonic() + HANG
+    while first is not None and began(pid) == first:
         if time.monotonic() >= until:
             return False
         time.sleep(0.01)

@@ -204,12 +204,26 @@ def installing(cell: Cell, files: dict[str, Path]) -> Iterator[list[str]]:
         yield [*uv, "pip", "install", "-q", "--python", "env/bin/python", *wanted]
 
 
+NO_SOURCES = (".git", ".venv", ".hypothesis", ".*_cache", "__pycache__", "*.egg-info", "node_modules")
+"""What a checkout has that is made there, beside `build` and `dist` at its root."""
+
+
+def sources(folder: Path) -> Path:
+    """Copy the checkout, in which nothing is built: tests may be at work there."""
+
+    def ignored(path: str, names: list[str]) -> set[str]:
+        made = {"build", "dist"} if Path(path) == ROOT else set[str]()
+        return made.intersection(names) | shutil.ignore_patterns(*NO_SOURCES)(path, names)
+
+    return shutil.copytree(ROOT, folder / "checkout", symlinks=True, ignore=ignored)
+
+
 def distributions(folder: Path) -> dict[str, Path]:
     """A wheel and an sdist of the checkout, built by uv."""
+    checkout = sources(folder)
     for kind in ("wheel", "sdist"):
-        command = [sys.executable, "-m", "uv", "build", "-q", f"--{kind}", "-o", str(folder), str(ROOT)]
+        command = [sys.executable, "-m", "uv", "build", "-q", f"--{kind}", "-o", str(folder), str(checkout)]
         subprocess.run(command, check=True, timeout=PATIENCE)
-    shutil.rmtree(ROOT / "build/lib", ignore_errors=True)
     return {"wheel": next(folder.glob("*.whl")), "sdist": next(folder.glob("*.tar.gz"))}
 
 

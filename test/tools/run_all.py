@@ -28,7 +28,7 @@ BESIDE = {
     "imports": ["lint-imports"],
     "pyright": ["pyright"],
 }
-"""What runs beside the rest, one after another. The first builds in the checkout; so do some unit tests."""
+"""What runs beside the rest, one after another."""
 
 
 class Result(NamedTuple):
@@ -75,7 +75,6 @@ def main() -> int:
             beside.submit(run, name, command, keep=True) for name, command in BESIDE.items()
         ]
         results = [announced("lit", ["lit", "-sv", "test"], MUCC_TEST_FORKS=str(int(not whole)))]
-        others[0].result()
         results.append(announced("pytest", [*PYTEST, *share]))
     for other in others:
         found = other.result()

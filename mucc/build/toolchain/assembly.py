@@ -297,8 +297,11 @@ class Assembly:
             return
 
         def make(path: str) -> None:
+            from mucc.kernels.registry import kinds
+
             command = ("{cxx}", *self._host_flags, "-x", "c++-header", PRELUDE, "-o", f"{PRELUDE}.gch")
-            text = b"#include <mucc_shim.h>\n#include <mucc/gemm_launch.h>\n"
+            headers = ("mucc_shim.h", *(header for kind in kinds() for header in kind.host_headers))
+            text = "".join(f"#include <{header}>\n" for header in headers).encode()
             job = Job(
                 self.program,
                 "header for host code",

@@ -49,6 +49,7 @@ class GemmKind(Kind[GemmOp]):
     op = GemmOp
     nodes = NODES
     attributes = (GemmShapeAttr,)
+    host_headers = ("mucc/gemm_launch.h",)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, ContractionOp)

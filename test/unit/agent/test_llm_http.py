@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from installed import needs
 from modellib import PROGRAM, TILES, good, scheduled, view
 from modelserver import (
     CHUNKED,
@@ -32,8 +33,8 @@ from mucc.agent.propose.llm.proposer import ModelProposer
 from mucc.agent.propose.llm.retrying import Retrying
 from mucc.diagnostics.core import DiagnosticError
 
-pytest.importorskip("openai", reason="the client openai is not installed: pip install 'mucc[agent]'")
-pytest.importorskip("anthropic", reason="the client anthropic is not installed: pip install 'mucc[agent]'")
+needs("openai", reason="the client openai is not installed: pip install 'mucc[agent]'")
+needs("anthropic", reason="the client anthropic is not installed: pip install 'mucc[agent]'")
 
 KEYS = {"openai": "sk-local-0123456789abcdef", "anthropic": "sk-ant-local-0123456789abcdef"}
 PATHS = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import scripted
+from installed import needs
 from modellib import PROGRAM
 from modelserver import ModelServer, Reply, Request, chat_events, status, streamed
 from scripted import ScriptedEvaluator, parts
@@ -24,7 +25,7 @@ from mucc.agent.propose.llm.proposer import ModelProposer
 from mucc.agent.propose.llm.retrying import Retrying
 from mucc.agent.store import TaskState
 
-pytest.importorskip("openai", reason="the client openai is not installed: pip install 'mucc[agent]'")
+needs("openai", reason="the client openai is not installed: pip install 'mucc[agent]'")
 
 KEY = "sk-local-0123456789abcdef"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from installed import needs
 from modellib import PROGRAM, scheduled
 from processes import HANG
 
@@ -139,7 +140,7 @@ def test_every_option_of_a_tool_is_one_of_its_command(tool: Any, tmp_path: Path)
 
 # Over stdio
 
-mcp = pytest.importorskip("mcp", reason="the package mcp is not installed: pip install 'mucc[agent]'")
+needs("mcp", reason="the package mcp is not installed: pip install 'mucc[agent]'")
 
 
 def talk(root: Path, work: Callable[[Any], Awaitable[None]], *options: str) -> None:
@@ -165,6 +166,8 @@ def codes(result: Any) -> list[str]:
 
 
 async def tools_and_resources(client: Any, tmp_path: Path) -> None:
+    from mcp import MCPError
+
     listed = (await client.list_tools()).tools
     assert tuple(tool.name for tool in listed) == NAMES
     assert all(tool.input_schema["type"] == "object" and tool.description for tool in listed)
@@ -205,7 +208,7 @@ async def tools_and_resources(client: Any, tmp_path: Path) -> None:
     found = await client.call_tool("audit", {"problem": "p.py", "solution": "none.py"})
     assert found.is_error and codes(found) == ["MU5010"]
 
-    with pytest.raises(mcp.MCPError, match="no tool 'build'"):
+    with pytest.raises(MCPError, match="no tool 'build'"):
         await client.call_tool("build", {})
     resources = (await client.list_resources()).resources
     assert [str(r.uri) for r in resources] == ["mucc://card", "mucc://guide", "mucc://grammar"]
@@ -213,7 +216,7 @@ async def tools_and_resources(client: Any, tmp_path: Path) -> None:
     assert "reference card" in card.contents[0].text
     guide = await client.read_resource("mucc://guide")
     assert "mucc-agent audit" in guide.contents[0].text
-    with pytest.raises(mcp.MCPError, match="no resource"):
+    with pytest.raises(MCPError, match="no resource"):
         await client.read_resource("mucc://none")
 
 

@@ -345,8 +345,15 @@ def test_what_is_called_off_before_it_begins(tmp_path: Path):
 
 
 PROGRAM = """
-import sys
+import pathlib, sys
 from mucc.build.jobs import Job, Kind, run
+from mucc.process import reaper
+
+def watch(group, tell=reaper.watch):
+    tell(group)
+    pathlib.Path(sys.argv[2]).touch()
+
+reaper.watch = watch
 try:
     run(Job("p", "s", Kind.LINK, ("sh", "-c", sys.argv[1])), {})
 except KeyboardInterrupt:
@@ -355,13 +362,17 @@ except KeyboardInterrupt:
 
 
 def interrupted(tmp_path: Path, temporary: Path, number: signal.Signals) -> int:
-    """Send a signal to a process that runs a family, outside its folder; its status."""
+    """Send a signal to a process that runs a family, outside its folder; its status.
+
+    The guard has been told of the family by then: before, it knows processes by their folder only.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, f"cd /; {FAMILY.format(tmp_path)}"],
+        [sys.executable, "-c", PROGRAM, f"cd /; {FAMILY.format(tmp_path)}", str(tmp_path / "told")],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary)},
     )
     child(tmp_path)
+    wait_for((tmp_path / "told").exists)
     assert len(os.listdir(temporary)) == 1
     process.send_signal(number)
     return process.wait(HANG)

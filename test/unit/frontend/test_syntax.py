@@ -336,13 +336,6 @@ def test_examples_are_in_canonical_layout(path: Path) -> None:
     assert path.read_text().startswith("// ")
 
 
-@SLOW
-@given(programs())
-def test_code_fits_into_100_columns(text: str) -> None:
-    # What cannot be broken: one parameter, one name, one number.
-    assert all(len(line) <= 100 for line in fmt(text).splitlines())
-
-
 def test_layout() -> None:
     text = """// head
 kernel   f [M,N,K = 064](x:bf16[M,K], // the x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator
 from pathlib import Path
 
@@ -165,5 +166,19 @@ def test_nothing_outside_the_folder_of_kernels_branches_on_the_name_of_a_kind() 
         for path in sorted(package.rglob("*.py"))
         if FOLDER not in path.parents
         for line in branches_on(ast.parse(path.read_text(encoding="utf-8")), names)
+    ]
+    assert not found
+
+
+def test_nothing_outside_the_folder_of_kernels_names_the_cpp_of_a_kind() -> None:
+    package = FOLDER.parent
+    headers = "|".join(re.escape(p.name) for p in FOLDER.glob("*/include/mucc/*"))
+    assert "gemm_launch" in headers
+    named = re.compile(rf"\bmucc::(?:{'|'.join(registry.KINDS)})\b|\bmucc/(?:{headers})")
+    found = [
+        f"{path.relative_to(package)}: {match[0]}"
+        for path in sorted(package.rglob("*"))
+        if path.suffix in (".py", ".h", ".cuh", ".cpp", ".cmake") and FOLDER not in path.parents
+        for match in named.finditer(path.read_text(encoding="utf-8"))
     ]
     assert not found

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from builders import context, lowered, parsed
-from xdsl.dialects.builtin import ArrayAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Attribute, Block, Operation
+from xdsl.parser import Parser
+from xdsl.rewriter import Rewriter
 
 from mucc.passes import get_all_passes, levels
 from mucc.passes.levels import Level, LevelError
@@ -136,6 +141,59 @@ def test_a_module_that_does_not_verify_is_at_no_level() -> None:
     kernel.attributes["dims"] = ArrayAttr([])
     with pytest.raises(LevelError, match=r"not legal at level 'mu': undeclared dim 'M'"):
         levels.MU.verify(module)
+
+
+def _type(text: str) -> Attribute:
+    return Parser(context(), text).parse_type()
+
+
+OTHER = _type("!mu.tensor<[M], bf16>")
+
+
+def _operand(exp: Operation, block: Block) -> None:
+    exp.operands[0] = block.args[1]
+
+
+def _attribute(exp: Operation, block: Block) -> None:
+    del block.parent_op().attributes["dims"]  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def _property(exp: Operation, block: Block) -> None:
+    exp.properties["more"] = OTHER
+
+
+def _result(exp: Operation, block: Block) -> None:
+    Rewriter.replace_value_with_new_type(exp.results[0], OTHER)
+
+
+def _argument(exp: Operation, block: Block) -> None:
+    Rewriter.replace_value_with_new_type(block.args[0], OTHER)
+
+
+def _removed(exp: Operation, block: Block) -> None:
+    block.erase_op(block.last_op)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("change", [_operand, _attribute, _property, _result, _argument, _removed])
+def test_what_changed_since_it_verified_is_verified_again(
+    change: Callable[[Operation, Block], None],
+) -> None:
+    module = parsed(in_kernel(EXP))
+    known = levels.MU.verify(module)
+    block = module.body.block.first_op.regions[0].block  # pyright: ignore[reportOptionalMemberAccess]
+    assert block.first_op is not None
+    change(block.first_op, block)
+    with pytest.raises(LevelError):
+        levels.MU.verify(module, known)
+
+
+def test_what_is_as_it_was_when_it_verified_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = parsed(in_kernel(EXP))
+    known = levels.MU.verify(module)
+    monkeypatch.setattr(ModuleOp, "verify", lambda self: pytest.fail("verified again"))
+    assert levels.PRIMITIVE.verify(module, known) == known
+    with pytest.raises(LevelError, match=r"not an op of mu\.kernel"):  # what is legal is asked at each level
+        levels.STAGED.verify(module, known)
 
 
 def test_every_pass_is_in_the_pipeline_and_can_be_loaded_by_name() -> None:

@@ -221,7 +221,7 @@ class Gemm(SkeletonCode):
     def skeleton(self) -> Skeleton:
         """All that needs CUTLASS, for any program that it fits."""
         assert self.canonical
-        markers = [body.marker(i) for i, body in enumerate(self.bodies)]
+        markers = [body.marker(i, "mucc::gemm::Marker") for i, body in enumerate(self.bodies)]
         types = "\n".join([*(f"{m}\n" for m in markers), *self.types()])
         return skeleton_of(self.headers, types, "\n".join(self.arguments()))
 

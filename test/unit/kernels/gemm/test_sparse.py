@@ -219,7 +219,11 @@ def compressor(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.nvcc
-@pytest.mark.parametrize(("element", "dtype", "tile", "rows", "columns"), CUTLASS)
+@pytest.mark.parametrize(
+    ("element", "dtype", "tile", "rows", "columns"),
+    # Without `::`, at which `--dist loadscope` divides: the compressor would be built for each scope.
+    [pytest.param(*case, id="-".join(map(str, case[1:]))) for case in CUTLASS],
+)
 def test_memory_is_what_cutlass_packs(
     element: str, dtype: str, tile: int, rows: int, columns: int, compressor: Path
 ) -> None:
