@@ -17,12 +17,13 @@ import json
 import re
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.common import at_least_one, run_main, versions, write_result
-from bench.models.forms import MODELS
+from bench.models.ahead import built_ahead
+from bench.models.forms import MODELS, Model
 from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
 from bench.models.summary import HEAD, figures, lines
 from bench.timing import card, gpu_versions
@@ -52,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--gate", type=Path, metavar="DIR", help="wait there between compiling and timing")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
+    parser.add_argument(
+        "--ahead", metavar="CARD", help="build the kernels of mucc into its cache, without a GPU"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
     parser.add_argument("--no-record", action="store_true", help="write no result file")
     return parser
@@ -86,7 +90,10 @@ def main() -> int:
         args.cache,
         args.gate,
         args.first_calls,
+        args.limit_seconds,
     )
+    if args.ahead:
+        return _ahead(torch, models, setting, args.ahead)
     begin(torch, setting)
     print(HEAD, flush=True)
     rows: list[dict[str, Any]] = []
@@ -95,7 +102,7 @@ def main() -> int:
             print(f"{model.key}: no time is left")
             continue
         try:
-            with _limit(args.limit_seconds):
+            with _limit(setting.limit):
                 row = measure(torch, model, setting)
         except Exception as error:
             row = {"name": model.key, "error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
@@ -116,6 +123,22 @@ def main() -> int:
     if not args.no_record:
         print(write_result(card(torch), "models", rows, summary, extra_versions=_versions(torch)))
     return int(any("gpu_ms" not in r or not r["good"] for r in rows))
+
+
+def _ahead(torch: Any, models: Sequence[Model], setting: Setting, card: str) -> int:
+    """Build kernels for a card into the cache of MUCC_CACHE_DIR; returns 1 if a model cannot be traced."""
+    failed = 0
+    for model in models:
+        started = time.monotonic()
+        try:
+            with _limit(setting.limit):
+                kernels = built_ahead(torch, model, setting, card)
+            print(f"{model.key:26} {kernels:3} kernels, {time.monotonic() - started:.1f} s", flush=True)
+        except Exception as error:
+            failed = 1
+            print(f"{model.key:26} {type(error).__name__}: {error}".splitlines()[0][:300], flush=True)
+        torch._dynamo.reset()
+    return failed
 
 
 def _versions(torch: Any) -> dict[str, str]:

@@ -41,7 +41,7 @@ class Setting:
     `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
     `cache` is mucc's cache for all of them, in the place of empty ones. With `gate`, a folder, a model
     that is compiled waits there until it may be timed (`pass_gate`). With `first_calls`, these alone are
-    timed.
+    timed. `limit` is the most seconds of a model, 0 for any.
     """
 
     modes: Sequence[str]
@@ -53,6 +53,7 @@ class Setting:
     cache: Path | None = None
     gate: Path | None = None
     first_calls: bool = False
+    limit: int = 0
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -64,7 +65,7 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
     with torch.device("cuda"):
         case = model.make(torch)
     row: Values = {"name": model.key, "first_s": {}, "gpu_ms": {}, "wall_ms": {}, "error": {}, "failed": {}}
-    call = _call(torch, on_gpu(torch, case, torch.bfloat16), model.trains)
+    call = call_of(torch, on_gpu(torch, case, torch.bfloat16), model.trains)
     exact, calls = None if setting.first_calls else _exact(torch, case, model), {"eager": call}
     row["error"]["eager"] = _error(torch, call(), exact)
     for name, compiler, mode in contenders(setting):
@@ -143,7 +144,7 @@ def on_gpu(torch: Any, case: Case, dtype: Any) -> Case:
     return Case(module, tuple(map(moved, case.args)), {k: moved(v) for k, v in case.keywords.items()})
 
 
-def _call(torch: Any, case: Case, trains: bool, module: Any = None) -> Call:
+def call_of(torch: Any, case: Case, trains: bool, module: Any = None) -> Call:
     """Return a function that runs the model: forward, or forward and backward."""
     run = module if module is not None else case.module
 
@@ -179,7 +180,7 @@ def _exact(torch: Any, case: Case, model: Model) -> Any:
     for dtype in (torch.float64, torch.float32)[is_vision:]:  # some operations have no float64
         try:
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-                return _call(torch, on_gpu(torch, rounded, dtype), model.trains)()
+                return call_of(torch, on_gpu(torch, rounded, dtype), model.trains)()
         except torch.AcceleratorError:
             raise
         except RuntimeError:
@@ -212,9 +213,9 @@ def _compiled(
         gpu = on_gpu(torch, case, torch.bfloat16)
         options = _options(compiler, mode, setting)
         module = torch.compile(gpu.module, dynamic=False, **options)
-        made = _call(torch, gpu, model.trains, module)
+        made = call_of(torch, gpu, model.trains, module)
         if not model.trains and hasattr(gpu.module, "cache"):
-            _call(torch, gpu, False)()  # makes the cache of keys
+            call_of(torch, gpu, False)()  # makes the cache of keys
         torch.cuda.synchronize()
         start = time.perf_counter()
         with warnings.catch_warnings():

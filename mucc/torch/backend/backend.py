@@ -108,6 +108,12 @@ class Backend:
             settings[PASS] = made.behind(PASS, settings.get(PASS))
             masks = MasksPass(self._dropped, partial(failed, options=options))
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
+        return self.compile_fx(options, module, inputs, settings)
+
+    def compile_fx(
+        self, options: Options, module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
+    ) -> Any:
+        """Compile a graph by Inductor with its settings, or have PyTorch call what is not mucc's."""
         if options.rest == "inductor":
             return _inductor.compile_fx(module, inputs, config_patches=settings)
         return _inductor.compile_fx(module, inputs, inner_compile=_called, config_patches=settings)
@@ -116,12 +122,13 @@ class Backend:
         """Make the pass over the graphs that AOTAutograd makes of one of dynamo's."""
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else None
         card = card_of(target, device)
-        return RegionsPass(options, card, is_inference, options.interpret, self._report)
+        return RegionsPass(options, card, is_inference, options.interpret, self.report)
 
     def _dropped(self, masks: int) -> None:
         self.masks += masks
 
-    def _report(self, divided: Divided) -> None:
+    def report(self, divided: Divided) -> None:
+        """Note how a graph was divided; warn of the first that mucc leaves alone."""
         self.divided.append(divided)
         if not divided.program.kernels and not self.programs:
             graph = f"{divided.name} graph of {len(divided.program.graph.nodes)} operations"

@@ -137,6 +137,17 @@ class Builds:
             if not request.interpret and request not in _loaded:
                 self._programs.begin(request.program, dict(request.dims), request.target)
 
+    def build(self, requests: Iterable[Request]) -> dict[Request, CompileError]:
+        """Build kernels into the cache, and load none; returns those that do not compile.
+
+        Raises what is no error of a program.
+        """
+        wanted = [r for r in dict.fromkeys(requests) if not r.interpret]
+        for request in wanted:
+            self._programs.begin(request.program, dict(request.dims), request.target)
+        built = ((r, self._programs.built(r.program, dict(r.dims), r.target)) for r in wanted)
+        return {request: found for request, found in built if isinstance(found, CompileError)}
+
     def finish(self, requests: Iterable[Request]) -> dict[Request, CompileError]:
         """Build and load kernels; returns those that do not compile.
 

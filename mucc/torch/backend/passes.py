@@ -12,7 +12,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.names import Names
 from mucc.frontend.source import kernel_text
 from mucc.library.errors import MuccError
-from mucc.runtime.build import MuccWarning
+from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
 from mucc.torch.backend.background import Background, Postponed
@@ -154,7 +154,11 @@ class RegionsPass(GraphPass):
         refused.update(problems)
         for each in wanted:
             if each.request.program not in problems:
-                self.regions.measure(each, graph)
+                self.measure(each, graph)
+
+    def measure(self, wanted: Wanted, graph: Graph) -> None:
+        """Measure a region whose kernel is built."""
+        self.regions.measure(wanted, graph)
 
     def begin(self, builds: Builds, request: Request) -> None:
         """Begin to build a kernel, while others are chosen."""
@@ -167,8 +171,12 @@ class RegionsPass(GraphPass):
             self.background.finish(builds, requests)
         return self._build(requests, builds)
 
+    def finished(self, requests: list[Request], builds: Builds) -> dict[Request, CompileError]:
+        """Wait for kernels; returns those that do not compile."""
+        return builds.finish(requests)
+
     def _build(self, requests: list[Request], builds: Builds) -> dict[str, str]:
-        problems = builds.finish(requests)
+        problems = self.finished(requests, builds)
         if problems and self.options.fallback == "error":
             raise next(iter(problems.values()))
         found = {r.program: f"{e.code}: {e.message}" for r, e in problems.items()}

@@ -1,0 +1,120 @@
+"""Build the kernels of a model ahead of its first call: as torch.compile would choose them, without a GPU.
+
+A model with fake tensors is traced by dynamo, AOTAutograd and Inductor up to mucc's pass, which chooses regions
+and builds their kernels into the cache. Inductor then goes no further.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mucc.runtime.build import CompileError
+from mucc.target.devices import Card
+from mucc.torch.backend.backend import Backend
+from mucc.torch.backend.measured import Wanted
+from mucc.torch.backend.operator import Builds, Request
+from mucc.torch.backend.options import Options
+from mucc.torch.backend.passes import RegionsPass
+from mucc.torch.importer.capture import torch
+from mucc.torch.importer.partition import Graph
+
+_inductor: Any = importlib.import_module("torch._inductor.compile_fx")
+_aot: Any = importlib.import_module("functorch.compile")
+_fake_tensor: Any = importlib.import_module("torch._subclasses.fake_tensor")
+_functorch_config: Any = importlib.import_module("torch._functorch.config")
+
+SETTINGS: Mapping[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": False}
+"""Inductor's settings while graphs are traced: a graph from its cache would not be divided."""
+
+
+def faked(value: Any, mode: Any, device: Any = None) -> Any:
+    """Return a module, or tensors in any structure, on fake tensors of `mode` on a device; a module is changed.
+
+    Values do not matter, so a module may be on the device "meta", where it takes no memory. `device` is by
+    default CUDA's, or the CPU on a machine without one, where PyTorch could not choose kernels of attention.
+    """
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    known: dict[int, tuple[Any, Any]] = {}  # with the tensor, whose id must not be used again
+
+    def tensor(t: Any) -> Any:
+        if not isinstance(t, torch.Tensor):
+            return t
+        if id(t) not in known:
+            laid = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+            made = _fake_tensor.FakeTensor(mode, laid, place)
+            if isinstance(t, torch.nn.Parameter):
+                made = torch.nn.Parameter(made, requires_grad=t.requires_grad)
+            known[id(t)] = t, made
+        return known[id(t)][1]
+
+    if not isinstance(value, torch.nn.Module):
+        return torch.utils._pytree.tree_map(tensor, value)
+    for part in value.modules():
+        for own in (part._parameters, part._buffers):
+            own.update({name: tensor(t) for name, t in own.items()})
+    return value
+
+
+class _Chosen(BaseException):
+    """The regions of a graph are chosen. No `Exception`, which Inductor would take for an error of its own."""
+
+
+class Ahead(Backend):
+    """A backend that builds kernels for a card into mucc's cache, and lets PyTorch run the graphs.
+
+    `requests` are the kernels of all graphs; those that a compilation would measure (`Options.measures`) are
+    among them, whether they are taken or not. Tensors may be fake (`faked`).
+    """
+
+    def __init__(self, options: Options, card: Card):
+        super().__init__(options)
+        self.card = card
+        self.requests: dict[Request, None] = {}
+        self.graphs: set[Any] = set()
+
+    def target(self, inputs: Sequence[Any]) -> str:
+        return self.card.target.name
+
+    def graph_pass(self, options: Options, target: str, is_inference: bool) -> RegionsPass:
+        return _AheadPass(self, options, is_inference)
+
+    def compile_fx(
+        self, options: Options, module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
+    ) -> Any:
+        with _functorch_config.patch(enable_autograd_cache=False):
+            return _inductor.compile_fx(
+                module, inputs, inner_compile=self._traced, config_patches={**settings, **SETTINGS}
+            )
+
+    def _traced(self, module: Any, inputs: Sequence[Any], **options: Any) -> Any:
+        """Divide a graph of AOTAutograd; returns the graph as it was, for PyTorch to run."""
+        as_it_is = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        self.graphs.add(module.graph)
+        with contextlib.suppress(_Chosen):
+            _inductor.compile_fx_inner(module, inputs, **options)
+        return _aot.make_boxed_func(as_it_is.forward)
+
+
+class _AheadPass(RegionsPass):
+    """The pass that builds the kernels of a graph, and ends its compilation."""
+
+    def __init__(self, ahead: Ahead, options: Options, is_inference: bool):
+        anywhere = not torch.cuda.is_available()
+        super().__init__(options, ahead.card, is_inference, anywhere, ahead.report)
+        self.ahead = ahead
+
+    def run(self, graph: Any) -> None:
+        super().run(graph)
+        if graph in self.ahead.graphs:  # not the body of a control flow operation
+            raise _Chosen
+
+    def measure(self, wanted: Wanted, graph: Graph) -> None:
+        self.regions.known[self.regions.key(wanted)] = None
+
+    def finished(self, requests: list[Request], builds: Builds) -> dict[Request, CompileError]:
+        self.ahead.requests.update(dict.fromkeys(requests))
+        return builds.build(requests)
