@@ -16,6 +16,7 @@ import importlib
 import json
 import re
 import signal
+import sys
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from bench.models.ahead import built_ahead
 from bench.models.forms import MODELS, Model
 from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
 from bench.models.summary import HEAD, figures, lines
+from bench.models.together import measured_together
 from bench.timing import card, gpu_versions
 
 
@@ -52,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
         "--cache", type=Path, metavar="DIR", help="mucc's cache: first calls are not cold then"
     )
     parser.add_argument("--gate", type=Path, metavar="DIR", help="wait there between compiling and timing")
+    parser.add_argument(
+        "--together", type=float, metavar="S", help="compile models at once, time one at a time, within S"
+    )
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
     parser.add_argument(
         "--ahead", metavar="CARD", help="build the kernels of mucc into its cache, without a GPU"
@@ -74,6 +79,8 @@ def main() -> int:
     modes, compilers = args.modes.split(","), args.compilers.split(",")
     if unknown := [*(m for m in modes if m not in MODES), *(c for c in compilers if c not in COMPILERS)]:
         raise SystemExit(f"no mode or compiler '{unknown[0]}'")
+    if args.together:
+        return _together(args.together, [m.key for m in models])
     torch: Any = importlib.import_module("torch")
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
@@ -123,6 +130,30 @@ def main() -> int:
     if not args.no_record:
         print(write_result(card(torch), "models", rows, summary, extra_versions=_versions(torch)))
     return int(any("gpu_ms" not in r or not r["good"] for r in rows))
+
+
+def _together(seconds: float, keys: Sequence[str]) -> int:
+    """Run this command for each model, with all other options; returns 1 if a model was not measured."""
+    given = without(sys.argv[1:], "--together", "--only")
+
+    def command(key: str, gate: Path) -> list[str]:
+        only = ["--only", f"^{re.escape(key)}$", "--gate", str(gate), "--no-record"]
+        return [sys.executable, "-m", "bench.models", *given, *only]
+
+    return int(len(measured_together(command, keys, seconds)) < len(keys))
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """Drop options with their values from a command line."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name not in options:
+            kept.append(word)
+        elif not value:
+            next(rest, None)
+    return kept
 
 
 def _ahead(torch: Any, models: Sequence[Model], setting: Setting, card: str) -> int:

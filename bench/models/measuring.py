@@ -19,6 +19,7 @@ from typing import Any, cast
 from bench.gemm.measure import captured, timed
 from bench.layers.measuring import error_of
 from bench.models.forms import Case, Model
+from bench.models.gate import pass_gate
 
 Values = dict[str, Any]
 Call = Callable[[], Any]
@@ -88,13 +89,6 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
         for name, c in calls.items():
             _profile(torch, c, setting.profiles / f"{model.key}.{name.replace('/', '.')}.txt")
     return row | judged(row)
-
-
-def pass_gate(folder: Path, key: str) -> None:
-    """Write `<key>.ready`, and wait for `<key>.go`: many processes compile at once, and are timed alone."""
-    (folder / f"{key}.ready").touch()
-    while not (folder / f"{key}.go").exists():
-        time.sleep(0.05)
 
 
 def begin(torch: Any, setting: Setting) -> None:

@@ -1,7 +1,7 @@
 """Build the kernels of a model ahead of its first call: as torch.compile would choose them, without a GPU.
 
-A model with fake tensors is traced by dynamo, AOTAutograd and Inductor up to mucc's pass, which chooses regions
-and builds their kernels into the cache. Inductor then goes no further.
+dynamo, AOTAutograd and Inductor trace a model with fake tensors up to mucc's pass, which chooses regions and
+builds their kernels into the cache. Inductor then goes no further.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ SETTINGS: Mapping[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": Fal
 
 
 def faked(value: Any, mode: Any, device: Any = None) -> Any:
-    """Return a module, or tensors in any structure, on fake tensors of `mode` on a device; a module is changed.
+    """Return a module, or tensors in a structure, with fake tensors of `mode`; a module is changed.
 
-    Values do not matter, so a module may be on the device "meta", where it takes no memory. `device` is by
-    default CUDA's, or the CPU on a machine without one, where PyTorch could not choose kernels of attention.
+    Values do not matter, so the module may be on the device "meta", where it takes no memory. The fake tensors
+    are on `device`, by default on CUDA's, or on the CPU of a machine without a GPU, where PyTorch chooses no
+    kernels of attention for CUDA.
     """
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     known: dict[int, tuple[Any, Any]] = {}  # with the tensor, whose id must not be used again
@@ -60,7 +61,7 @@ def faked(value: Any, mode: Any, device: Any = None) -> Any:
 
 
 class _Chosen(BaseException):
-    """The regions of a graph are chosen. No `Exception`, which Inductor would take for an error of its own."""
+    """The regions of a graph are chosen. No `Exception`, since Inductor wraps those."""
 
 
 class Ahead(Backend):
