@@ -25,6 +25,7 @@ from typing import Any
 from bench.common import at_least_one, run_main, versions, write_result
 from bench.models.ahead import built_ahead
 from bench.models.forms import MODELS, Model
+from bench.models.level3 import LEVEL3
 from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
 from bench.models.summary import HEAD, figures, lines
 from bench.models.together import measured_together
@@ -38,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", default="", metavar="REGEX", help="models such as gpt2 that match")
+    parser.add_argument("--level3", action="store_true", help="networks like KernelBench's level 3")
     parser.add_argument("--list", action="store_true", help="print the models")
     parser.add_argument("--modes", default=",".join(MODES), help="modes of torch.compile, with commas")
     parser.add_argument("--compilers", default=",".join(COMPILERS), help="inductor, mucc, or both")
@@ -68,9 +70,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     args, started = _parser().parse_args(), time.monotonic()
+    suite = "level3" if args.level3 else "models"
     if args.record:
-        return _record(args.record)
-    models = [m for m in MODELS if re.search(args.only, m.key)]
+        return _record(args.record, suite)
+    models = [m for m in (LEVEL3 if args.level3 else MODELS) if re.search(args.only, m.key)]
     if not models:
         raise SystemExit(f"no model matches '{args.only}'")
     if args.list:
@@ -125,10 +128,10 @@ def main() -> int:
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()
-    summary = figures(rows)
+    summary = figures(rows, suite)
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
-        print(write_result(card(torch), "models", rows, summary, extra_versions=_versions(torch)))
+        print(write_result(card(torch), suite, rows, summary, extra_versions=_versions(torch)))
     return int(any("gpu_ms" not in r or not r["good"] for r in rows))
 
 
@@ -176,17 +179,17 @@ def _versions(torch: Any) -> dict[str, str]:
     return {**gpu_versions(torch), **versions("triton", "transformers", "torchvision")}
 
 
-def _record(path: Path) -> int:
+def _record(path: Path, suite: str) -> int:
     """Write the result file of rows that were measured on a card; a later row of a model replaces others."""
     found = [json.loads(line) for line in path.read_text().splitlines()]
     (name, *others), extra = {c for c, _, _ in found}, found[-1][1]
     if others:
         raise SystemExit(f"rows are of several cards: {name} and {others[0]}")
     rows = list({row["name"]: row for _, _, row in found}.values())
-    summary = figures(rows)
+    summary = figures(rows, suite)
     print(HEAD, *map(lines, rows), sep="\n")
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
-    print(write_result(name, "models", rows, summary, extra_versions=extra))
+    print(write_result(name, suite, rows, summary, extra_versions=extra))
     return 0
 
 

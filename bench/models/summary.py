@@ -17,26 +17,29 @@ HEAD = (
 )
 
 
-def figures(rows: Sequence[Row]) -> dict[str, float]:
-    """Geometric means and the least of Inductor's times over mucc's, by mode and over all modes."""
-    found: dict[str, float] = {"models.measured": sum("gpu_ms" in r for r in rows)}
-    found["models.wrong"] = sum("gpu_ms" in r and not r["good"] for r in rows)
+def figures(rows: Sequence[Row], suite: str = "models") -> dict[str, float]:
+    """Geometric means and the least of Inductor's times over mucc's, by mode and over all modes.
+
+    Names of figures begin with `suite`.
+    """
+    found: dict[str, float] = {f"{suite}.measured": sum("gpu_ms" in r for r in rows)}
+    found[f"{suite}.wrong"] = sum("gpu_ms" in r and not r["good"] for r in rows)
     for kind, name in (("gpu", "over_inductor"), ("wall", "wall_over_inductor")):
         column = f"over_inductor_{kind}"
         ratios = {m: [r[column][m] for r in rows if m in r.get(column, {})] for m in MODES}
         for mode, values in ratios.items():
             if values:
-                key = f"models.{name}.{mode.replace('-', '_')}"
+                key = f"{suite}.{name}.{mode.replace('-', '_')}"
                 found[f"{key}_geomean"] = round(geomean(values), 4)
                 found[f"{key}_min"] = round(min(values), 4)
     best = [v for r in rows for v in r.get("over_inductor_gpu", {}).values()]
     if best:
-        found["models.over_best_inductor_geomean"] = round(geomean(best), 4)
-        found["models.over_best_inductor_min"] = round(min(best), 4)
+        found[f"{suite}.over_best_inductor_geomean"] = round(geomean(best), 4)
+        found[f"{suite}.over_best_inductor_min"] = round(min(best), 4)
     for column, name in (("first", "first_call_cold"), ("warm", "first_call_warm")):
         values = [1 / v for r in rows for v in r.get(f"over_inductor_{column}", {}).values()]
         if values:
-            found[f"models.{name}_over_inductor"] = round(geomean(values), 4)
+            found[f"{suite}.{name}_over_inductor"] = round(geomean(values), 4)
     return found
 
 

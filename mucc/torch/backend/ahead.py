@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mucc.runtime.build import CompileError
-from mucc.target.devices import Card
+from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
 from mucc.torch.backend.measured import Wanted
 from mucc.torch.backend.operator import Builds, Request
@@ -21,6 +21,7 @@ from mucc.torch.backend.options import Options
 from mucc.torch.backend.passes import RegionsPass
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.partition import Graph
+from mucc.torch.importer.request import KernelProgram, Tracing
 
 _inductor: Any = importlib.import_module("torch._inductor.compile_fx")
 _aot: Any = importlib.import_module("functorch.compile")
@@ -34,8 +35,8 @@ SETTINGS: Mapping[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": Fal
 def faked(value: Any, mode: Any, device: Any = None) -> Any:
     """Return a module, or tensors in a structure, with fake tensors of `mode`; a module is changed.
 
-    Values do not matter, so the module may be on the device "meta", where it takes no memory. The fake tensors
-    are on `device`, by default on CUDA's, or on the CPU of a machine without a GPU, where PyTorch chooses no
+    Values do not matter, so the module may be on the device "meta", where it takes no memory. Fake tensors
+    are on `device`: by default on CUDA's, or on the CPU of a machine without a GPU, where PyTorch chooses no
     kernels of attention for CUDA.
     """
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -68,12 +69,13 @@ class Ahead(Backend):
     """A backend that builds kernels for a card into mucc's cache, and lets PyTorch run the graphs.
 
     `requests` are the kernels of all graphs; those that a compilation would measure (`Options.measures`) are
-    among them, whether they are taken or not. Tensors may be fake (`faked`).
+    among them, whether they are taken or not. Tensors may be fake (`faked`). Without `builds`, kernels are only
+    listed.
     """
 
-    def __init__(self, options: Options, card: Card):
+    def __init__(self, options: Options, card: Card, builds: bool = True):
         super().__init__(options)
-        self.card = card
+        self.card, self.builds = card, builds
         self.requests: dict[Request, None] = {}
         self.graphs: set[Any] = set()
 
@@ -116,6 +118,27 @@ class _AheadPass(RegionsPass):
     def measure(self, wanted: Wanted, graph: Graph) -> None:
         self.regions.known[self.regions.key(wanted)] = None
 
+    def begin(self, builds: Builds, request: Request) -> None:
+        if self.ahead.builds:
+            super().begin(builds, request)
+
     def finished(self, requests: list[Request], builds: Builds) -> dict[Request, CompileError]:
         self.ahead.requests.update(dict.fromkeys(requests))
-        return builds.build(requests)
+        return builds.build(requests) if self.ahead.builds else {}
+
+
+def traced(module: Any, inputs: Sequence[Any], tracing: Tracing) -> list[KernelProgram]:
+    """Return the kernels that torch.compile asks for, of a module and inputs on fake tensors.
+
+    Raises MU5401 for an unknown card, MU7062 for an unknown mode, and what the module raises.
+    """
+    card = get_card(tracing.card)
+    options = Options.of({"target": card.target.name, "mode": tracing.mode, "fallback": "error"})
+    leaves = torch.utils._pytree.tree_leaves((inputs, [*module.parameters(), *module.buffers()]))
+    mode = next((t.fake_mode for t in leaves if isinstance(t, _fake_tensor.FakeTensor)), None)
+    mode = mode or _fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+    ahead = Ahead(options, card, builds=False)
+    compiled = torch.compile(faked(module, mode), backend=ahead, dynamic=False)
+    with mode, torch.set_grad_enabled(tracing.trains):
+        compiled(*faked(inputs, mode))
+    return [KernelProgram(r.program, r.target, dict(r.dims)) for r in ahead.requests]

@@ -11,6 +11,7 @@ from typing import Any
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
 from mucc.torch.backend.background import Background, served
+from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -70,7 +71,7 @@ class Backend:
         options = self.options if mode is None else Options.of({**vars(self.options), "mode": mode})
         target = self.target(inputs)
         if target is not None:
-            self._lay_out(module, options)
+            self._lay_out(module, options, _needs_gradient(module, inputs))
         is_open = any(isinstance(i, torch.SymInt) for i in inputs)
         if target is None or not options.background or options.measures or is_open:
             return self._compiled(options, target, None, module, inputs)
@@ -83,9 +84,11 @@ class Backend:
 
         return served(module, inputs, background, make)
 
-    def _lay_out(self, module: Any, options: Options) -> None:
+    def _lay_out(self, module: Any, options: Options, trains: bool) -> None:
         try:
             lay_out_masks(module)
+            if not trains:
+                lay_out_convolutions(module)
         except Exception as error:  # nothing of the graph is changed by what fails
             failed(error, options)
 
