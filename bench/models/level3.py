@@ -1,6 +1,6 @@
 """Networks of the kinds of KernelBench's level 3, by its published names and sizes.
 
-MLPs, convolutional networks, transformers and recurrent networks; those that torchvision has are torchvision's.
+MLPs, convolutional networks, transformers and recurrent networks; those of torchvision are taken from it.
 """
 
 from __future__ import annotations

@@ -69,8 +69,7 @@ class Ahead(Backend):
     """A backend that builds kernels for a card into mucc's cache, and lets PyTorch run the graphs.
 
     `requests` are the kernels of all graphs; those that a compilation would measure (`Options.measures`) are
-    among them, whether they are taken or not. Tensors may be fake (`faked`). Without `builds`, kernels are only
-    listed.
+    among them, whether they are taken or not. Without `builds`, none is built. Tensors may be fake (`faked`).
     """
 
     def __init__(self, options: Options, card: Card, builds: bool = True):

@@ -44,11 +44,11 @@ class Bundle:
 
 
 def bundle(request: Request, folder: str | None, *, jobs: int | None = None, time_limit: float) -> Bundle:
-    """Build the kernels of a problem file (`request.tracing`) into the cache, and into a folder if one is named.
+    """Build the kernels of a problem file (`request.tracing`) into the cache, and into a folder if given.
 
     Kernels that do not compile are reported, since torch.compile leaves them to Inductor. Raises
-    DiagnosticError: those of `sandbox.run`, MU5401 for an unknown card, MU51xx for a missing toolchain, MU5203
-    for a folder that cannot be written.
+    DiagnosticError: those of `sandbox.run`, MU5401 for an unknown card, MU5203 for a folder that cannot be
+    written.
     """
     assert request.tracing is not None
     card = get_card(request.tracing.card)

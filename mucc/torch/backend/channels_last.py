@@ -1,4 +1,4 @@
-"""Lay out the activations of convolutions channels last in graphs of dynamo, as Inductor does when it lowers them.
+"""Lay out activations of convolutions channels last in graphs of dynamo, as Inductor does in lowering them.
 
 mucc's pass runs before that, and has to see the order of axes in which tensors will lie: convolutions of both
 compilers take them so, and regions that read them copy nothing.
@@ -21,8 +21,8 @@ Node = Any
 def lay_out_convolutions(module: Any) -> int:
     """Copy inputs of convolutions to channels last, results of the graph back; returns the copies before.
 
-    Graphs stay as they are that have convolutions in groups of several channels, for which PyTorch's kernels are
-    slower so, and graphs with views that need the first order.
+    Graphs stay as they are that have convolutions in groups of several channels, which PyTorch computes more
+    slowly so, and graphs with views that need the order before.
     """
     calls = [n for n in module.graph.nodes if n.op == "call_function" and n.target in _CONVOLUTIONS]
     values = [n.meta.get("example_value") for n in module.graph.nodes if n.op == "placeholder"]

@@ -83,7 +83,7 @@ def answered(shown: str, work: Callable[[], Any]) -> Result:
 
 def serve(request: Request) -> Answer:
     """Import a problem file. Raises DiagnosticError."""
-    from mucc.torch.importer.problem import load_problem, shapes_of
+    from mucc.torch.importer.problem import load_problem, load_shapes, shapes_of
     from mucc.torch.importer.sizes import smaller
 
     answer = Answer()
@@ -91,7 +91,7 @@ def serve(request: Request) -> Answer:
     if request.scale_down:
         tree = smaller(request, tree, steady=request.verify)
     mark, cpu = time.monotonic(), time.process_time()
-    problem = load_problem(request, tree)
+    problem = (load_problem if request.tracing is None else load_shapes)(request, tree)
     answer.inputs = shapes_of(problem.inputs)
     answer.seconds["problem"] = time.monotonic() - mark
     if request.tracing is not None:

@@ -17,7 +17,7 @@ from mucc.frontend.lexer import KEYWORDS
 
 @dataclass(frozen=True)
 class Tracing:
-    """A compilation by torch.compile to be traced: for a card, in a mode, and also backward if it `trains`."""
+    """How torch.compile is to be traced: for which card, in which mode, and with `trains` backward too."""
 
     card: str
     mode: str = "default"
@@ -38,9 +38,9 @@ class Request:
     """One import of a problem file, which messages call `shown`.
 
     `whole` keeps everything that `mu` says in kernels, compiled or not. `scale_down` imports the file at
-    small sizes. `structure` looks at values of inputs. With `tracing`, kernels of torch.compile are the answer,
-    in the place of a program. `dynamic` has `auto`, or open axes such as `x:0=M`.
-    `memory` is in bytes, beyond what torch itself takes.
+    small sizes. `structure` looks at values of inputs. `dynamic` has `auto`, or open axes such as `x:0=M`.
+    `memory` is in bytes, beyond what torch itself takes. With `tracing`, the kernels that torch.compile asks
+    for are the answer, in the place of a program.
     """
 
     path: str
