@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +25,8 @@ def measured_together(
     """Run `command(key, gate)` for each model; returns the models that were measured.
 
     Models that are ready when `share` of the seconds is over, or all are, are timed; later ones when those
-    are, while time is left. What is not done at the end is ended.
+    are, while time is left. Those that still compile are stopped meanwhile. What is not done at the end is
+    ended.
     """
     began = time.monotonic()
     done: list[str] = []
@@ -38,16 +41,27 @@ def measured_together(
                 if not ready or (len(ready) < len(running) and spent < share * seconds):
                     time.sleep(POLL)
                     continue
-                let_go(gate, ready[0])
                 process = running.pop(ready[0])
+                compiling = [p for key, p in running.items() if key not in ready]
                 try:
+                    _signal(compiling, signal.SIGSTOP)
+                    let_go(gate, ready[0])
                     process.wait(timeout=seconds - spent)
                     done.append(ready[0])
                 except subprocess.TimeoutExpired:
                     running[ready[0]] = process
+                finally:
+                    _signal(compiling, signal.SIGCONT)
         finally:
             for key, process in running.items():
                 print(f"{key}: not measured within {seconds:g} s", file=sys.stderr, flush=True)
                 process.kill()
                 process.wait()
     return done
+
+
+def _signal(processes: Sequence[subprocess.Popen[bytes]], number: int) -> None:
+    """Send a signal to processes that have not ended."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)

@@ -91,6 +91,11 @@ class Programs:
         if self._pool is not None:
             self._pool.__exit__(*error)
 
+    @property
+    def compiles(self) -> bool:
+        """Whether something is not in the cache, and is being compiled."""
+        return self._pool is not None and self._pool.compiles
+
     def begin(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> None:
         """Begin to compile a program for typical values of its dims, once.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mucc.runtime.build import CompileError
@@ -85,12 +85,10 @@ class Ahead(Backend):
         return _AheadPass(self, options, is_inference)
 
     def compile_fx(
-        self, options: Options, module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
+        self, compile: Callable[..., Any], module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
     ) -> Any:
         with _functorch_config.patch(enable_autograd_cache=False):
-            return _inductor.compile_fx(
-                module, inputs, inner_compile=self._traced, config_patches={**settings, **SETTINGS}
-            )
+            return super().compile_fx(self._traced, module, inputs, {**settings, **SETTINGS})
 
     def _traced(self, module: Any, inputs: Sequence[Any], **options: Any) -> Any:
         """Divide a graph of AOTAutograd; returns the graph as it was, for PyTorch to run."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
-from mucc.torch.backend.background import Background, served
+from mucc.torch.backend.background import Background, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
@@ -105,21 +105,22 @@ class Backend:
         inputs: Sequence[Any],
     ) -> Any:
         settings = dict(options.config)
+        compile = _inductor.compile_fx_inner if options.rest == "inductor" else _called
         if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
             made.background = background
             settings[PASS] = made.behind(PASS, settings.get(PASS))
             masks = MasksPass(self._dropped, partial(failed, options=options))
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
-        return self.compile_fx(options, module, inputs, settings)
+            if background is not None:
+                compile = compiled_anyhow(compile, PASS, made.first)
+        return self.compile_fx(compile, module, inputs, settings)
 
     def compile_fx(
-        self, options: Options, module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
+        self, compile: Callable[..., Any], module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
     ) -> Any:
-        """Compile a graph by Inductor with its settings, or have PyTorch call what is not mucc's."""
-        if options.rest == "inductor":
-            return _inductor.compile_fx(module, inputs, config_patches=settings)
-        return _inductor.compile_fx(module, inputs, inner_compile=_called, config_patches=settings)
+        """Compile a graph of dynamo with settings of Inductor; `compile` gets the graphs of AOTAutograd."""
+        return _inductor.compile_fx(module, inputs, inner_compile=compile, config_patches=settings)
 
     def graph_pass(self, options: Options, target: str, is_inference: bool) -> RegionsPass:
         """Make the pass over the graphs that AOTAutograd makes of one of dynamo's."""

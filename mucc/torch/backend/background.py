@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.importer.capture import torch
+
+_config: Any = importlib.import_module("torch._inductor.config")
+_aot: Any = importlib.import_module("functorch.compile")
 
 log = logging.getLogger("mucc.torch")
 
 PATIENCE = 2.0
-"""Seconds to wait for kernels before calls are served without them: enough to load cached ones."""
+"""Seconds to wait for kernels before calls are served without them: enough to load cached ones. No longer than
+it takes to know that a kernel is not in the cache.
+"""
+POLL = 0.02
 
 
-class Postponed(Exception):
-    """Kernels of a graph are not built yet."""
+class Postponed(BaseException):
+    """Kernels of a graph are not built yet. No `Exception`, since Inductor wraps those."""
 
 
 class Background:
@@ -55,7 +63,9 @@ class Background:
 
         thread = threading.Thread(target=work, name="mucc builds kernels", daemon=True)
         thread.start()
-        thread.join(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while thread.is_alive() and time.monotonic() < until and not going_on.compiles:
+            thread.join(POLL)
         if thread.is_alive():
             self._threads.append(thread)
             raise Postponed
@@ -68,6 +78,41 @@ class Background:
         for thread in self._threads:
             thread.join(None if end is None else max(0.0, end - time.monotonic()))
         return not self.is_pending
+
+
+class WithoutKernels(GraphPass):
+    """Stands in the place of mucc's pass where a graph is compiled without its kernels.
+
+    Inductor's cache keeps such graphs apart, and later processes get those with kernels.
+    """
+
+    def __init__(self, first: tuple[Any, ...]):
+        self.first = first
+
+    def key(self) -> str:
+        return "without kernels"
+
+    def run(self, graph: Any) -> None:
+        pass
+
+
+def compiled_anyhow(compile: Callable[..., Any], setting: str, first: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return a compiler of Inductor's graphs that leaves out kernels which are not built.
+
+    `compile` compiles a graph, and raises Postponed from mucc's pass, which `setting` names in Inductor's
+    configuration; `first` are the passes before it. AOTAutograd caches no such graph.
+    """
+
+    def inner(module: Any, inputs: Sequence[Any], **options: Any) -> Any:
+        before = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        try:
+            return compile(module, inputs, **options)
+        except Postponed:
+            with _config.patch({setting: WithoutKernels(first)}):
+                made = compile(before, inputs, **options)
+            return _aot.make_boxed_func(lambda *arguments: made([*arguments]))
+
+    return inner
 
 
 def served(

@@ -131,6 +131,11 @@ class Builds:
         other._programs, self._programs = self._programs, other._programs
         return other
 
+    @property
+    def compiles(self) -> bool:
+        """Whether a kernel is not in the cache, and is being compiled."""
+        return self._programs.compiles
+
     def begin(self, requests: Iterable[Request]) -> None:
         """Begin to build the kernels that this process does not have yet."""
         for request in requests:

@@ -15,7 +15,7 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.background import Background, Postponed
+from mucc.torch.backend.background import Background
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
@@ -83,8 +83,6 @@ class RegionsPass(GraphPass):
             return  # the body of a control flow operation, which Inductor traces later
         try:
             divided = self.divided(graph, self.apply)
-        except Postponed:
-            return
         except Exception as error:
             failed(error, self.options)
             return

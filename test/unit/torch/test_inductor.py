@@ -543,6 +543,37 @@ def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch
     assert calls(made) and made.wait(0)
 
 
+def test_a_graph_without_its_kernels_is_kept_apart_in_caches():
+    from mucc.torch.backend.background import Postponed, WithoutKernels, compiled_anyhow
+    from mucc.torch.backend.backend import PASS
+    from mucc.torch.backend.passes import RegionsPass
+
+    config = torch._inductor.config
+    waiting = backend(background=True).graph_pass(backend().options, "sm_90a", True)
+    assert isinstance(waiting, RegionsPass)
+    seen: list[Any] = []
+
+    class Compiled:
+        _fx_graph_cache_key = "key"
+
+        def __call__(self, arguments: list[Any]) -> list[Any]:
+            return [sum(arguments)]
+
+    def compile(module: Any, inputs: Any) -> Any:
+        seen.append(getattr(config, PASS))
+        if seen[-1] is waiting:
+            raise Postponed
+        return Compiled()
+
+    module = torch.fx.symbolic_trace(lambda x, y: x + y)
+    with config.patch({PASS: waiting}):
+        made = compiled_anyhow(compile, PASS, waiting.first)(module, ())
+        assert getattr(config, PASS) is waiting
+    first, second = seen
+    assert first is waiting and isinstance(second, WithoutKernels) and first.uuid() != second.uuid()
+    assert made([1, 2]) == [3] and not hasattr(made, "_fx_graph_cache_key")
+
+
 def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.MonkeyPatch):
     from mucc.runtime.build import MuccWarning
 
