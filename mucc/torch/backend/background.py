@@ -20,9 +20,9 @@ _aot: Any = importlib.import_module("functorch.compile")
 log = logging.getLogger("mucc.torch")
 
 PATIENCE = 2.0
-"""Seconds to wait for kernels before calls are served without them: enough to load cached ones. No longer than
-it takes to know that a kernel is not in the cache.
-"""
+"""Seconds to wait for kernels before calls are served without them: enough to load cached ones.
+
+Once it is known that a kernel is not in the cache, waiting ends."""
 POLL = 0.02
 
 

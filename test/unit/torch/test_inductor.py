@@ -544,8 +544,8 @@ def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_graph_without_its_kernels_is_kept_apart_in_caches():
-    from mucc.torch.backend.background import Postponed, WithoutKernels, compiled_anyhow
     from mucc.torch.backend.backend import PASS
+    from mucc.torch.backend.background import Postponed, WithoutKernels, compiled_anyhow
     from mucc.torch.backend.passes import RegionsPass
 
     config = torch._inductor.config
