@@ -113,7 +113,7 @@ class Backend:
             masks = MasksPass(self._dropped, partial(failed, options=options))
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
             if background is not None:
-                compile = compiled_anyhow(compile, PASS, made.first)
+                compile = compiled_anyhow(compile, PASS, made.first, background)
         return self.compile_fx(compile, module, inputs, settings)
 
     def compile_fx(

@@ -125,12 +125,6 @@ class Builds:
     def __exit__(self, *error: Any) -> None:
         self._programs.__exit__(*error)
 
-    def handed_over(self) -> Builds:
-        """Return what goes on with these builds, which are no longer this context's."""
-        other = Builds()
-        other._programs, self._programs = self._programs, other._programs
-        return other
-
     @property
     def compiles(self) -> bool:
         """Whether a kernel is not in the cache, and is being compiled."""

@@ -95,14 +95,21 @@ class RegionsPass(GraphPass):
         meta, dims = graph_of(
             copy.graph, graph.owning_module, formats(options.compute, options.round), self.anywhere
         )
-        refused: dict[str, str] = {}
-        with Builds() as builds:
+
+        def chosen(builds: Builds) -> Choice:
+            refused: dict[str, str] = {}
             while True:
                 choice = self._choice(copy, meta, dims, refused, builds)
                 problems = self.built(choice, dims, builds)
                 if not problems:
-                    break
+                    return choice
                 refused.update(problems)
+
+        if self.background is not None:
+            choice = self.background.result(chosen)
+        else:
+            with Builds() as builds:
+                choice = chosen(builds)
         kernels = apply(graph, copy, meta, dims, choice)
         name = _name(graph, self.is_inference)
         log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
@@ -116,6 +123,8 @@ class RegionsPass(GraphPass):
         lies = lies_in(graph)
 
         def emit(piece: Piece) -> Kernel:
+            if self.background is not None:
+                self.background.hold()
             return emit_piece(graph, piece, name_of(piece), leaving, plain=True, lies=lies)
 
         if self.options.regions == "expected":
@@ -164,10 +173,7 @@ class RegionsPass(GraphPass):
 
     def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
-        requests = [self.request(k, dims) for k in choice.kernels]
-        if self.background is not None:
-            self.background.finish(builds, requests)
-        return self._build(requests, builds)
+        return self._build([self.request(k, dims) for k in choice.kernels], builds)
 
     def finished(self, requests: list[Request], builds: Builds) -> dict[Request, CompileError]:
         """Wait for kernels; returns those that do not compile."""

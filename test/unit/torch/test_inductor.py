@@ -543,9 +543,29 @@ def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch
     assert calls(made) and made.wait(0)
 
 
+def test_choosing_is_held_while_inductor_compiles():
+    from mucc.torch.backend import background as module
+
+    background, chosen, may_choose = module.Background(), list[str](), threading.Event()
+
+    def choose(builds: Any) -> str:
+        assert may_choose.wait(30)
+        background.hold()
+        chosen.append("a region")
+        return "all"
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(module.Postponed):
+        patch.setattr(module, "PATIENCE", 0.05)
+        background.result(choose)
+    may_choose.set()
+    assert background.was_needed and not background.wait(0.1) and not chosen
+    background.go_on()
+    assert background.wait(30) and chosen
+
+
 def test_a_graph_without_its_kernels_is_kept_apart_in_caches():
     from mucc.torch.backend.backend import PASS
-    from mucc.torch.backend.background import Postponed, WithoutKernels, compiled_anyhow
+    from mucc.torch.backend.background import Background, Postponed, WithoutKernels, compiled_anyhow
     from mucc.torch.backend.passes import RegionsPass
 
     config = torch._inductor.config
@@ -567,7 +587,7 @@ def test_a_graph_without_its_kernels_is_kept_apart_in_caches():
 
     module = torch.fx.symbolic_trace(lambda x, y: x + y)
     with config.patch({PASS: waiting}):
-        made = compiled_anyhow(compile, PASS, waiting.first)(module, ())
+        made = compiled_anyhow(compile, PASS, waiting.first, Background())(module, ())
         assert getattr(config, PASS) is waiting
     first, second = seen
     assert first is waiting and isinstance(second, WithoutKernels) and first.uuid() != second.uuid()
