@@ -538,6 +538,7 @@ def test_calls_are_served_while_kernels_are_built(trains: bool, monkeypatch: pyt
 def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
     slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True)
     slow.may_end.set()
+    monkeypatch.setattr("mucc.torch.backend.background.PATIENCE", 30)
     with torch.no_grad():
         torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
     assert calls(made) and made.wait(0)
