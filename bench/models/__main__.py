@@ -27,7 +27,7 @@ from bench.models.ahead import built_ahead
 from bench.models.forms import MODELS, Model
 from bench.models.level3 import LEVEL3
 from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
-from bench.models.summary import HEAD, figures, lines
+from bench.models.summary import HEAD, figures, is_wrong, lines
 from bench.models.together import measured_together
 from bench.timing import card, gpu_versions
 
@@ -132,7 +132,7 @@ def main() -> int:
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
         print(write_result(card(torch), suite, rows, summary, extra_versions=_versions(torch)))
-    return int(any("gpu_ms" not in r or not r["good"] for r in rows))
+    return int(any("gpu_ms" not in r or is_wrong(r) for r in rows))
 
 
 def _together(seconds: float, keys: Sequence[str]) -> int:
