@@ -27,7 +27,7 @@ from bench.models.ahead import built_ahead
 from bench.models.forms import MODELS, Model
 from bench.models.level3 import LEVEL3
 from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
-from bench.models.summary import HEAD, figures, is_wrong, lines
+from bench.models.summary import HEAD, figures, is_wrong, lines, merged
 from bench.models.together import measured_together
 from bench.timing import card, gpu_versions
 
@@ -180,12 +180,15 @@ def _versions(torch: Any) -> dict[str, str]:
 
 
 def _record(path: Path, suite: str) -> int:
-    """Write the result file of rows that were measured on a card; a later row of a model replaces others."""
+    """Write the result file of rows measured on a card; later rows add their modes to earlier ones."""
     found = [json.loads(line) for line in path.read_text().splitlines()]
     (name, *others), extra = {c for c, _, _ in found}, found[-1][1]
     if others:
         raise SystemExit(f"rows are of several cards: {name} and {others[0]}")
-    rows = list({row["name"]: row for _, _, row in found}.values())
+    by_name: dict[str, dict[str, Any]] = {}
+    for _, _, row in found:
+        by_name[row["name"]] = merged(by_name.get(row["name"], {}), row)
+    rows = list(by_name.values())
     summary = figures(rows, suite)
     print(HEAD, *map(lines, rows), sep="\n")
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")

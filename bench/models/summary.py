@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.models.measuring import MODES
+from bench.models.measuring import MODES, judged
 from mucc.agent.report.figures import geomean
 
 Row = Mapping[str, Any]
@@ -41,6 +41,17 @@ def figures(rows: Sequence[Row], suite: str = "models") -> dict[str, float]:
         if values:
             found[f"{suite}.{name}_over_inductor"] = round(geomean(values), 4)
     return found
+
+
+def merged(before: Row, row: Row) -> dict[str, Any]:
+    """Join two rows of a model; the later one counts where both have a mode, or the earlier has no times."""
+    if "gpu_ms" not in before or "gpu_ms" not in row:
+        return dict(before if "gpu_ms" in before else row)
+    found = {**before, **row}
+    for key, value in row.items():
+        if isinstance(value, dict) and isinstance(before.get(key), dict):
+            found[key] = {**before[key], **value}
+    return {k: v for k, v in found.items() if not k.startswith("over_inductor")} | judged(found)
 
 
 def is_wrong(row: Row) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from bench.models.__main__ import without
 from bench.models.forms import MODELS
 from bench.models.measuring import Setting, contenders, judged
-from bench.models.summary import figures, lines
+from bench.models.summary import figures, lines, merged
 from bench.models.together import measured_together
 
 torch: Any = pytest.importorskip("torch")
@@ -49,6 +49,16 @@ def test_errors_are_judged_by_eager_pytorchs():
 
 def test_a_model_without_times_says_why():
     assert "no memory" in lines({"name": "other", "error": "no memory"})
+
+
+def test_rows_of_several_runs_are_joined():
+    other = row(1.0)
+    for key in ("gpu_ms", "wall_ms", "error"):
+        other[key] = {k.replace("default", "max-autotune"): v for k, v in other[key].items()}
+    found = merged(row(4.0), other)
+    assert found["over_inductor_gpu"] == {"default": 0.5, "max-autotune": 2.0} and found["good"]
+    assert merged(found, {"name": "gpt2", "error": "no memory"}) == found
+    assert merged(row(4.0), row(1.0))["over_inductor_gpu"] == {"default": 2.0}
 
 
 def test_contenders_are_in_the_same_modes():
