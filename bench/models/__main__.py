@@ -16,15 +16,19 @@ import importlib
 import json
 import re
 import signal
+import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.common import at_least_one, run_main, versions, write_result
-from bench.models.forms import MODELS
+from bench.models.ahead import built_ahead
+from bench.models.forms import MODELS, Model
+from bench.models.level3 import LEVEL3
 from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
-from bench.models.summary import HEAD, figures, lines
+from bench.models.summary import HEAD, figures, is_wrong, lines, merged
+from bench.models.together import measured_together
 from bench.timing import card, gpu_versions
 
 
@@ -35,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", default="", metavar="REGEX", help="models such as gpt2 that match")
+    parser.add_argument("--level3", action="store_true", help="networks like KernelBench's level 3")
     parser.add_argument("--list", action="store_true", help="print the models")
     parser.add_argument("--modes", default=",".join(MODES), help="modes of torch.compile, with commas")
     parser.add_argument("--compilers", default=",".join(COMPILERS), help="inductor, mucc, or both")
@@ -51,7 +56,13 @@ def _parser() -> argparse.ArgumentParser:
         "--cache", type=Path, metavar="DIR", help="mucc's cache: first calls are not cold then"
     )
     parser.add_argument("--gate", type=Path, metavar="DIR", help="wait there between compiling and timing")
+    parser.add_argument(
+        "--together", type=float, metavar="S", help="compile models at once, time one at a time, within S"
+    )
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
+    parser.add_argument(
+        "--ahead", metavar="CARD", help="build the kernels of mucc into its cache, without a GPU"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
     parser.add_argument("--no-record", action="store_true", help="write no result file")
     return parser
@@ -59,9 +70,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     args, started = _parser().parse_args(), time.monotonic()
+    suite = "level3" if args.level3 else "models"
     if args.record:
-        return _record(args.record)
-    models = [m for m in MODELS if re.search(args.only, m.key)]
+        return _record(args.record, suite)
+    models = [m for m in (LEVEL3 if args.level3 else MODELS) if re.search(args.only, m.key)]
     if not models:
         raise SystemExit(f"no model matches '{args.only}'")
     if args.list:
@@ -70,6 +82,8 @@ def main() -> int:
     modes, compilers = args.modes.split(","), args.compilers.split(",")
     if unknown := [*(m for m in modes if m not in MODES), *(c for c in compilers if c not in COMPILERS)]:
         raise SystemExit(f"no mode or compiler '{unknown[0]}'")
+    if args.together:
+        return _together(args.together, [m.key for m in models])
     torch: Any = importlib.import_module("torch")
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
@@ -86,7 +100,10 @@ def main() -> int:
         args.cache,
         args.gate,
         args.first_calls,
+        args.limit_seconds,
     )
+    if args.ahead:
+        return _ahead(torch, models, setting, args.ahead)
     begin(torch, setting)
     print(HEAD, flush=True)
     rows: list[dict[str, Any]] = []
@@ -95,7 +112,7 @@ def main() -> int:
             print(f"{model.key}: no time is left")
             continue
         try:
-            with _limit(args.limit_seconds):
+            with _limit(setting.limit):
                 row = measure(torch, model, setting)
         except Exception as error:
             row = {"name": model.key, "error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
@@ -111,28 +128,71 @@ def main() -> int:
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()
-    summary = figures(rows)
+    summary = figures(rows, suite)
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
-        print(write_result(card(torch), "models", rows, summary, extra_versions=_versions(torch)))
-    return int(any("gpu_ms" not in r or not r["good"] for r in rows))
+        print(write_result(card(torch), suite, rows, summary, extra_versions=_versions(torch)))
+    return int(any("gpu_ms" not in r or is_wrong(r) for r in rows))
+
+
+def _together(seconds: float, keys: Sequence[str]) -> int:
+    """Run this command for each model, with all other options; returns 1 if a model was not measured."""
+    given = without(sys.argv[1:], "--together", "--only")
+
+    def command(key: str, gate: Path) -> list[str]:
+        only = ["--only", f"^{re.escape(key)}$", "--gate", str(gate), "--no-record"]
+        return [sys.executable, "-m", "bench.models", *given, *only]
+
+    return int(len(measured_together(command, keys, seconds)) < len(keys))
+
+
+def without(words: Sequence[str], *options: str) -> list[str]:
+    """Drop options with their values from a command line."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name not in options:
+            kept.append(word)
+        elif not value:
+            next(rest, None)
+    return kept
+
+
+def _ahead(torch: Any, models: Sequence[Model], setting: Setting, card: str) -> int:
+    """Build kernels for a card into the cache of MUCC_CACHE_DIR; returns 1 if a model cannot be traced."""
+    failed = 0
+    for model in models:
+        started = time.monotonic()
+        try:
+            with _limit(setting.limit):
+                kernels = built_ahead(torch, model, setting, card)
+            print(f"{model.key:26} {kernels:3} kernels, {time.monotonic() - started:.1f} s", flush=True)
+        except Exception as error:
+            failed = 1
+            print(f"{model.key:26} {type(error).__name__}: {error}".splitlines()[0][:300], flush=True)
+        torch._dynamo.reset()
+    return failed
 
 
 def _versions(torch: Any) -> dict[str, str]:
     return {**gpu_versions(torch), **versions("triton", "transformers", "torchvision")}
 
 
-def _record(path: Path) -> int:
-    """Write the result file of rows that were measured on a card; a later row of a model replaces others."""
+def _record(path: Path, suite: str) -> int:
+    """Write the result file of rows measured on a card; later rows add their modes to earlier ones."""
     found = [json.loads(line) for line in path.read_text().splitlines()]
     (name, *others), extra = {c for c, _, _ in found}, found[-1][1]
     if others:
         raise SystemExit(f"rows are of several cards: {name} and {others[0]}")
-    rows = list({row["name"]: row for _, _, row in found}.values())
-    summary = figures(rows)
+    by_name: dict[str, dict[str, Any]] = {}
+    for _, _, row in found:
+        by_name[row["name"]] = merged(by_name.get(row["name"], {}), row)
+    rows = list(by_name.values())
+    summary = figures(rows, suite)
     print(HEAD, *map(lines, rows), sep="\n")
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
-    print(write_result(name, "models", rows, summary, extra_versions=extra))
+    print(write_result(name, suite, rows, summary, extra_versions=extra))
     return 0
 
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 from bench.gemm.measure import captured, timed
 from bench.layers.measuring import error_of
 from bench.models.forms import Case, Model
+from bench.models.gate import pass_gate
 
 Values = dict[str, Any]
 Call = Callable[[], Any]
@@ -41,7 +42,7 @@ class Setting:
     `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
     `cache` is mucc's cache for all of them, in the place of empty ones. With `gate`, a folder, a model
     that is compiled waits there until it may be timed (`pass_gate`). With `first_calls`, these alone are
-    timed.
+    timed. `limit` is the most seconds of a model, 0 for any.
     """
 
     modes: Sequence[str]
@@ -53,6 +54,7 @@ class Setting:
     cache: Path | None = None
     gate: Path | None = None
     first_calls: bool = False
+    limit: int = 0
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -64,7 +66,7 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
     with torch.device("cuda"):
         case = model.make(torch)
     row: Values = {"name": model.key, "first_s": {}, "gpu_ms": {}, "wall_ms": {}, "error": {}, "failed": {}}
-    call = _call(torch, on_gpu(torch, case, torch.bfloat16), model.trains)
+    call = call_of(torch, on_gpu(torch, case, torch.bfloat16), model.trains)
     exact, calls = None if setting.first_calls else _exact(torch, case, model), {"eager": call}
     row["error"]["eager"] = _error(torch, call(), exact)
     for name, compiler, mode in contenders(setting):
@@ -76,9 +78,11 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
             calls.pop(name, None)
     del exact
     gc.collect()
+    torch.cuda.empty_cache()  # for the processes beside this one
     if setting.first_calls:
         return row | judged(row) | {"good": True}
     if setting.gate is not None:
+        row["first_s"] = {}  # models that compile at once hold each other up
         pass_gate(setting.gate, model.key)
     graphs = {name: _captured(torch, name, c, model, row) for name, c in calls.items()}
     row["gpu_ms"] = {n: round(ms, 6) for n, ms in timed(torch, graphs, setting.rounds).items()}
@@ -87,13 +91,6 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
         for name, c in calls.items():
             _profile(torch, c, setting.profiles / f"{model.key}.{name.replace('/', '.')}.txt")
     return row | judged(row)
-
-
-def pass_gate(folder: Path, key: str) -> None:
-    """Write `<key>.ready`, and wait for `<key>.go`: many processes compile at once, and are timed alone."""
-    (folder / f"{key}.ready").touch()
-    while not (folder / f"{key}.go").exists():
-        time.sleep(0.05)
 
 
 def begin(torch: Any, setting: Setting) -> None:
@@ -143,7 +140,7 @@ def on_gpu(torch: Any, case: Case, dtype: Any) -> Case:
     return Case(module, tuple(map(moved, case.args)), {k: moved(v) for k, v in case.keywords.items()})
 
 
-def _call(torch: Any, case: Case, trains: bool, module: Any = None) -> Call:
+def call_of(torch: Any, case: Case, trains: bool, module: Any = None) -> Call:
     """Return a function that runs the model: forward, or forward and backward."""
     run = module if module is not None else case.module
 
@@ -179,7 +176,7 @@ def _exact(torch: Any, case: Case, model: Model) -> Any:
     for dtype in (torch.float64, torch.float32)[is_vision:]:  # some operations have no float64
         try:
             with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-                return _call(torch, on_gpu(torch, rounded, dtype), model.trains)()
+                return call_of(torch, on_gpu(torch, rounded, dtype), model.trains)()
         except torch.AcceleratorError:
             raise
         except RuntimeError:
@@ -212,9 +209,9 @@ def _compiled(
         gpu = on_gpu(torch, case, torch.bfloat16)
         options = _options(compiler, mode, setting)
         module = torch.compile(gpu.module, dynamic=False, **options)
-        made = _call(torch, gpu, model.trains, module)
+        made = call_of(torch, gpu, model.trains, module)
         if not model.trains and hasattr(gpu.module, "cache"):
-            _call(torch, gpu, False)()  # makes the cache of keys
+            call_of(torch, gpu, False)()  # makes the cache of keys
         torch.cuda.synchronize()
         start = time.perf_counter()
         with warnings.catch_warnings():
@@ -222,7 +219,7 @@ def _compiled(
             made()
             torch.cuda.synchronize()
         row.setdefault(key, {})[name] = round(time.perf_counter() - start, 3)
-        if compiler == "mucc" and not setting.first_calls:
+        if compiler == "mucc":
             options["backend"].wait()
             made()
         if compiler == "mucc" and key == "first_s":

@@ -133,6 +133,26 @@ def build(
     return Artefact(made.data, (*warnings, *(cache.problems if cache else ())), cached=made.cached)
 
 
+def build_into(request: Request, directory: str, pool: Pool) -> Artefact:
+    """Build a program, or find it in the cache, and store it in another cache too, as `build` finds it there.
+
+    On a machine that lacks parts of the toolchain, `build` takes it from that cache (`MUCC_CACHE_SHARED`).
+    Raises DiagnosticError, also MU5203 where the other cache cannot be written.
+    """
+    toolchain = find_toolchain(request.nvcc)
+    source = decode(request.data, request.name)
+    compilation = compile_source(source, request.target, dims=request.dims, tuned=request.tuned)
+    builder = _Builder(request, compilation, toolchain, Cache(), lambda text: None, pool)
+    made, key = builder.artefact()
+    other = Cache(directory, shared=())
+    other.store("artefacts", key, Entry(made.data, made.warnings))
+    texts = _decisive_texts(request, compilation, None if request.whole else compilation.parts())
+    other.add_maker(makers_key(*texts, HEADERS), toolchain.versions(), key)
+    if other.problems:
+        raise DiagnosticError(other.problems)
+    return made
+
+
 def _measurements(request: Request) -> tuple[str, ...]:
     """Return a fingerprint of the tuning database; empty without measurements."""
     from mucc.database.home import fingerprint

@@ -31,6 +31,9 @@ __all__ = ["Cancelled", "Outcome", "Pool", "awaited", "default_memory"]
 MAX_PASSED = 8
 """The most later jobs that may start before a job that waits for memory; after that, the job is next."""
 
+COMPILERS = frozenset((Kind.NVCC, Kind.DEVICE, Kind.HOST, Kind.HEADER))
+"""Kinds of jobs that compile C++."""
+
 THREAD_GRACE = 0.5
 """The seconds that a cancelled pool waits for threads of builds, which cannot be interrupted."""
 
@@ -181,6 +184,12 @@ class Pool:
             self._queue.append(task)
         self._dispatch()
         return task.future
+
+    @property
+    def compiles(self) -> bool:
+        """Whether a compiler of C++ waits or runs, which takes seconds to a minute."""
+        with self._changed:
+            return any(task.job.kind in COMPILERS for task in (*self._queue, *self._running))
 
     def cached(self, program: str, stage: str) -> None:
         """Report to the display that a step was found in the cache."""

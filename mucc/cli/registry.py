@@ -55,6 +55,9 @@ COMMANDS: dict[str, Entry] = {
     "run": Entry("mucc.cli.run", "compile, run, compare with the interpreter, and time"),
     "bench": Entry("mucc.cli.bench", "time a kernel beside PyTorch, Inductor and others"),
     "import": Entry("mucc.cli.imports", "make a program of a PyTorch module (a KernelBench problem file)"),
+    "bundle": Entry(
+        "mucc.cli.bundle", "build the kernels of a PyTorch model, for machines without a compiler"
+    ),
     "tune": Entry("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
     "sol": Entry("mucc.cli.sol", "the speed of light: what no implementation is faster than"),
     "device": Entry("mucc.cli.device", "list known cards, or measure the ceilings of the one at hand"),

@@ -81,6 +81,7 @@ class Programs:
     def __init__(self) -> None:
         self._pool: Pool | None = None
         self._begun: dict[_Key, Iterator[Outcome[Artefact]]] = {}
+        self._built: dict[_Key, Artefact | CompileError] = {}
         self._made: dict[_Key, Module | CompileError] = {}
 
     def __enter__(self) -> Self:
@@ -89,6 +90,11 @@ class Programs:
     def __exit__(self, *error: Any) -> None:
         if self._pool is not None:
             self._pool.__exit__(*error)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether something is not in the cache, and is being compiled."""
+        return self._pool is not None and self._pool.compiles
 
     def begin(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> None:
         """Begin to compile a program for typical values of its dims, once.
@@ -117,18 +123,28 @@ class Programs:
         self._begun[key] = pool.map(make, [request])
 
     def get(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> Module | CompileError:
-        """Wait for a program; returns its library, or what is wrong with it.
+        """Wait for a program; returns its library, loaded, or what is wrong with it.
 
         Raises what is no error of a program, such as `load` raises.
         """
-        self.begin(text, dims, target)
         key = text, tuple(sorted(dims.items())), target
         if key not in self._made:
-            try:
-                self._made[key] = _loaded(next(self._begun[key]).get().data)
-            except DiagnosticError as error:
-                self._made[key] = CompileError(error.diagnostics)
+            built = self.built(text, dims, target)
+            self._made[key] = built if isinstance(built, CompileError) else _loaded(built.data)
         return self._made[key]
+
+    def built(
+        self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET
+    ) -> Artefact | CompileError:
+        """Wait for a program; returns its library as a file, or what is wrong with it."""
+        self.begin(text, dims, target)
+        key = text, tuple(sorted(dims.items())), target
+        if key not in self._built:
+            try:
+                self._built[key] = next(self._begun[key]).get()
+            except DiagnosticError as error:
+                self._built[key] = CompileError(error.diagnostics)
+        return self._built[key]
 
 
 def compile_programs(

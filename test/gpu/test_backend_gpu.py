@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -174,3 +175,56 @@ def test_a_second_process_compiles_nothing(tmp_path: Any):
         printed.append(done.stdout.split("\n"))
     assert printed[0][0] == printed[1][0]
     assert printed[0][1] != "jobs: 0" and printed[1][1] == "jobs: 0"
+
+
+MODEL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.to(torch.bfloat16)
+
+    def forward(self, x):
+        return self.down(nn.functional.gelu(self.up(x)))
+
+def get_inputs():
+    return [torch.rand(8192, 1024, dtype=torch.bfloat16)]
+
+def get_init_inputs():
+    return [1024]
+"""
+
+SERVE = """
+import sys, torch
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.diagnostics.core import DiagnosticError
+from mucc.torch.backend import torch_backend
+try:
+    sys.exit(f"there is a compiler: {find_toolchain(None)}")
+except DiagnosticError:
+    pass
+names = {}
+exec(open(sys.argv[1]).read(), names)
+backend = torch_backend(fallback="error")
+with torch.no_grad():
+    model, x = names["Model"](1024).cuda(), names["get_inputs"]()[0].cuda()
+    torch.testing.assert_close(torch.compile(model, backend=backend)(x), model(x), rtol=2e-2, atol=2e-2)
+print(sum(len(p.kernels) for p in backend.programs), "kernels")
+"""
+
+
+def test_a_bundle_serves_without_a_compiler(tmp_path: Any):
+    (tmp_path / "model.py").write_text(MODEL)
+    card = torch.cuda.get_device_name()
+    packed, own = str(tmp_path / "packed"), str(tmp_path / "own")
+    words = ["bundle", str(tmp_path / "model.py"), "-o", packed, "--device", card]
+    made = subprocess.run([sys.executable, "-m", "mucc", *words], capture_output=True, text=True, timeout=500)
+    assert made.returncode == 0 and "1 kernel" in made.stderr, made.stderr
+    # Triton needs a C compiler of its own; mucc finds no C++ compiler in a PATH of nothing.
+    given = {"PATH": own, "MUCC_CACHE_SHARED": packed, "MUCC_CACHE_DIR": own, "CC": shutil.which("gcc") or ""}
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "model.py")]
+    served = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True, timeout=300)
+    assert served.returncode == 0 and served.stdout == "1 kernels\n", served.stdout + served.stderr

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
-from mucc.torch.backend.background import Background, served
+from mucc.torch.backend.background import Background, compiled_anyhow, served
+from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -70,7 +71,7 @@ class Backend:
         options = self.options if mode is None else Options.of({**vars(self.options), "mode": mode})
         target = self.target(inputs)
         if target is not None:
-            self._lay_out(module, options)
+            self._lay_out(module, options, _needs_gradient(module, inputs))
         is_open = any(isinstance(i, torch.SymInt) for i in inputs)
         if target is None or not options.background or options.measures or is_open:
             return self._compiled(options, target, None, module, inputs)
@@ -83,9 +84,11 @@ class Backend:
 
         return served(module, inputs, background, make)
 
-    def _lay_out(self, module: Any, options: Options) -> None:
+    def _lay_out(self, module: Any, options: Options, trains: bool) -> None:
         try:
             lay_out_masks(module)
+            if not trains:
+                lay_out_convolutions(module)
         except Exception as error:  # nothing of the graph is changed by what fails
             failed(error, options)
 
@@ -102,26 +105,34 @@ class Backend:
         inputs: Sequence[Any],
     ) -> Any:
         settings = dict(options.config)
+        compile = _inductor.compile_fx_inner if options.rest == "inductor" else _called
         if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
             made.background = background
             settings[PASS] = made.behind(PASS, settings.get(PASS))
             masks = MasksPass(self._dropped, partial(failed, options=options))
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
-        if options.rest == "inductor":
-            return _inductor.compile_fx(module, inputs, config_patches=settings)
-        return _inductor.compile_fx(module, inputs, inner_compile=_called, config_patches=settings)
+            if background is not None:
+                compile = compiled_anyhow(compile, PASS, made.first, background)
+        return self.compile_fx(compile, module, inputs, settings)
+
+    def compile_fx(
+        self, compile: Callable[..., Any], module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]
+    ) -> Any:
+        """Compile a graph of dynamo with settings of Inductor; `compile` gets the graphs of AOTAutograd."""
+        return _inductor.compile_fx(module, inputs, inner_compile=compile, config_patches=settings)
 
     def graph_pass(self, options: Options, target: str, is_inference: bool) -> RegionsPass:
         """Make the pass over the graphs that AOTAutograd makes of one of dynamo's."""
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else None
         card = card_of(target, device)
-        return RegionsPass(options, card, is_inference, options.interpret, self._report)
+        return RegionsPass(options, card, is_inference, options.interpret, self.report)
 
     def _dropped(self, masks: int) -> None:
         self.masks += masks
 
-    def _report(self, divided: Divided) -> None:
+    def report(self, divided: Divided) -> None:
+        """Note how a graph was divided; warn of the first that mucc leaves alone."""
         self.divided.append(divided)
         if not divided.program.kernels and not self.programs:
             graph = f"{divided.name} graph of {len(divided.program.graph.nodes)} operations"

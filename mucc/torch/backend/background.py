@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from mucc.torch.backend.operator import Builds, Request
+from mucc.torch.backend.joined import GraphPass
+from mucc.torch.backend.operator import Builds
 from mucc.torch.importer.capture import torch
+
+_config: Any = importlib.import_module("torch._inductor.config")
+_aot: Any = importlib.import_module("functorch.compile")
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("mucc.torch")
 
 PATIENCE = 2.0
-"""Seconds to wait for kernels before calls are served without them: enough to load cached ones."""
+"""Seconds to wait for kernels before calls are served without them: enough to load cached ones.
+
+Once it is known that a kernel is not in the cache, waiting ends."""
+POLL = 0.02
 
 
-class Postponed(Exception):
-    """Kernels of a graph are not built yet."""
+class Postponed(BaseException):
+    """Kernels of a graph are not built yet. No `Exception`, since Inductor wraps those."""
 
 
 class Background:
-    """Builds of kernels that go on in threads while a graph runs without them."""
+    """Work on kernels in threads while a graph runs without them: choosing, building, loading."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
         self.problem: Exception | None = None
 
     @property
@@ -39,28 +51,41 @@ class Background:
         """Whether a graph was compiled without its kernels."""
         return bool(self._threads)
 
-    def finish(self, builds: Builds, requests: Sequence[Request]) -> None:
-        """Wait for kernels a short time. Raises Postponed where that is not enough; building goes on then.
+    def result(self, work: Callable[[Builds], Result]) -> Result:
+        """Do work with builds in a thread, and wait for it a short time; returns its result.
 
-        Programs that do not compile are found, and named, when the graph is compiled anew.
+        Raises Postponed where that is not enough, and the work is held (`hold`) until `go_on`. Programs that
+        do not compile are found, and named, when the graph is compiled anew.
         """
-        going_on = builds.handed_over()
+        builds, found = Builds(), list[Result]()
 
-        def work() -> None:
+        def run() -> None:
             try:
-                with going_on:
-                    going_on.finish(requests)
+                with builds:
+                    found.append(work(builds))
             except Exception as error:
                 self.problem = error
 
-        thread = threading.Thread(target=work, name="mucc builds kernels", daemon=True)
+        thread = threading.Thread(target=run, name="mucc builds kernels", daemon=True)
         thread.start()
-        thread.join(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while thread.is_alive() and time.monotonic() < until and not builds.compiles:
+            thread.join(POLL)
         if thread.is_alive():
+            self._may_go_on.clear()
             self._threads.append(thread)
             raise Postponed
         if self.problem is not None:
             raise self.problem
+        return found[0]
+
+    def hold(self) -> None:
+        """Wait while Inductor compiles the graph without kernels, since one thread runs Python at a time."""
+        self._may_go_on.wait()
+
+    def go_on(self) -> None:
+        """Let work that is held go on."""
+        self._may_go_on.set()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until nothing is being built; returns whether that is so."""
@@ -68,6 +93,50 @@ class Background:
         for thread in self._threads:
             thread.join(None if end is None else max(0.0, end - time.monotonic()))
         return not self.is_pending
+
+
+class WithoutKernels(GraphPass):
+    """Stands in the place of mucc's pass where a graph is compiled without its kernels.
+
+    Inductor's cache keeps such graphs apart, and later processes get those with kernels.
+    """
+
+    def __init__(self, first: tuple[Any, ...]):
+        self.first = first
+
+    def key(self) -> str:
+        return "without kernels"
+
+    def run(self, graph: Any) -> None:
+        pass
+
+
+def compiled_anyhow(
+    compile: Callable[..., Any], setting: str, first: tuple[Any, ...], background: Background
+) -> Callable[..., Any]:
+    """Return a compiler of Inductor's graphs that leaves out kernels which are not built.
+
+    `compile` compiles a graph, and raises Postponed from mucc's pass, which `setting` names in Inductor's
+    configuration; `first` are the passes before it. AOTAutograd caches no such graph.
+    """
+
+    def inner(module: Any, inputs: Sequence[Any], **options: Any) -> Any:
+        before = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        try:
+            return compile(module, inputs, **options)
+        except Postponed:
+            try:
+                with _config.patch({setting: WithoutKernels(first)}):
+                    made = compile(before, inputs, **options)
+            finally:
+                background.go_on()
+
+            def run(*arguments: Any) -> Any:
+                return made([*arguments])
+
+            return _aot.make_boxed_func(run)
+
+    return inner
 
 
 def served(

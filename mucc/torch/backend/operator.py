@@ -125,17 +125,27 @@ class Builds:
     def __exit__(self, *error: Any) -> None:
         self._programs.__exit__(*error)
 
-    def handed_over(self) -> Builds:
-        """Return what goes on with these builds, which are no longer this context's."""
-        other = Builds()
-        other._programs, self._programs = self._programs, other._programs
-        return other
+    @property
+    def compiles(self) -> bool:
+        """Whether a kernel is not in the cache, and is being compiled."""
+        return self._programs.compiles
 
     def begin(self, requests: Iterable[Request]) -> None:
         """Begin to build the kernels that this process does not have yet."""
         for request in requests:
             if not request.interpret and request not in _loaded:
                 self._programs.begin(request.program, dict(request.dims), request.target)
+
+    def build(self, requests: Iterable[Request]) -> dict[Request, CompileError]:
+        """Build kernels into the cache, and load none; returns those that do not compile.
+
+        Raises what is no error of a program.
+        """
+        wanted = [r for r in dict.fromkeys(requests) if not r.interpret]
+        for request in wanted:
+            self._programs.begin(request.program, dict(request.dims), request.target)
+        built = ((r, self._programs.built(r.program, dict(r.dims), r.target)) for r in wanted)
+        return {request: found for request, found in built if isinstance(found, CompileError)}
 
     def finish(self, requests: Iterable[Request]) -> dict[Request, CompileError]:
         """Build and load kernels; returns those that do not compile.

@@ -12,10 +12,10 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.names import Names
 from mucc.frontend.source import kernel_text
 from mucc.library.errors import MuccError
-from mucc.runtime.build import MuccWarning
+from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.background import Background, Postponed
+from mucc.torch.backend.background import Background
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
@@ -83,8 +83,6 @@ class RegionsPass(GraphPass):
             return  # the body of a control flow operation, which Inductor traces later
         try:
             divided = self.divided(graph, self.apply)
-        except Postponed:
-            return
         except Exception as error:
             failed(error, self.options)
             return
@@ -97,14 +95,21 @@ class RegionsPass(GraphPass):
         meta, dims = graph_of(
             copy.graph, graph.owning_module, formats(options.compute, options.round), self.anywhere
         )
-        refused: dict[str, str] = {}
-        with Builds() as builds:
+
+        def chosen(builds: Builds) -> Choice:
+            refused: dict[str, str] = {}
             while True:
                 choice = self._choice(copy, meta, dims, refused, builds)
                 problems = self.built(choice, dims, builds)
                 if not problems:
-                    break
+                    return choice
                 refused.update(problems)
+
+        if self.background is not None:
+            choice = self.background.result(chosen)
+        else:
+            with Builds() as builds:
+                choice = chosen(builds)
         kernels = apply(graph, copy, meta, dims, choice)
         name = _name(graph, self.is_inference)
         log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
@@ -118,6 +123,8 @@ class RegionsPass(GraphPass):
         lies = lies_in(graph)
 
         def emit(piece: Piece) -> Kernel:
+            if self.background is not None:
+                self.background.hold()
             return emit_piece(graph, piece, name_of(piece), leaving, plain=True, lies=lies)
 
         if self.options.regions == "expected":
@@ -154,7 +161,11 @@ class RegionsPass(GraphPass):
         refused.update(problems)
         for each in wanted:
             if each.request.program not in problems:
-                self.regions.measure(each, graph)
+                self.measure(each, graph)
+
+    def measure(self, wanted: Wanted, graph: Graph) -> None:
+        """Measure a region whose kernel is built."""
+        self.regions.measure(wanted, graph)
 
     def begin(self, builds: Builds, request: Request) -> None:
         """Begin to build a kernel, while others are chosen."""
@@ -162,13 +173,14 @@ class RegionsPass(GraphPass):
 
     def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
-        requests = [self.request(k, dims) for k in choice.kernels]
-        if self.background is not None:
-            self.background.finish(builds, requests)
-        return self._build(requests, builds)
+        return self._build([self.request(k, dims) for k in choice.kernels], builds)
+
+    def finished(self, requests: list[Request], builds: Builds) -> dict[Request, CompileError]:
+        """Wait for kernels; returns those that do not compile."""
+        return builds.finish(requests)
 
     def _build(self, requests: list[Request], builds: Builds) -> dict[str, str]:
-        problems = builds.finish(requests)
+        problems = self.finished(requests, builds)
         if problems and self.options.fallback == "error":
             raise next(iter(problems.values()))
         found = {r.program: f"{e.code}: {e.message}" for r, e in problems.items()}

@@ -20,6 +20,7 @@ from mucc.torch.importer.request import (
     Answer,
     Check,
     InputStructure,
+    KernelProgram,
     OperationRow,
     Request,
     Result,
@@ -82,7 +83,7 @@ def answered(shown: str, work: Callable[[], Any]) -> Result:
 
 def serve(request: Request) -> Answer:
     """Import a problem file. Raises DiagnosticError."""
-    from mucc.torch.importer.problem import load_problem, shapes_of
+    from mucc.torch.importer.problem import load_problem, load_shapes, shapes_of
     from mucc.torch.importer.sizes import smaller
 
     answer = Answer()
@@ -90,9 +91,12 @@ def serve(request: Request) -> Answer:
     if request.scale_down:
         tree = smaller(request, tree, steady=request.verify)
     mark, cpu = time.monotonic(), time.process_time()
-    problem = load_problem(request, tree)
+    problem = (load_problem if request.tracing is None else load_shapes)(request, tree)
     answer.inputs = shapes_of(problem.inputs)
     answer.seconds["problem"] = time.monotonic() - mark
+    if request.tracing is not None:
+        answer.kernels = _traced(request, problem)
+        return answer
     program = _program(request, problem, answer)
     answer.text = program.text(_comment(request))
     answer.driver = program.driver(_origin(request))
@@ -114,6 +118,17 @@ def serve(request: Request) -> Answer:
     if request.verify:
         _verify(request, tree, answer)
     return answer
+
+
+def _traced(request: Request, problem: Any) -> list[KernelProgram]:
+    """Trace the compilation of a problem. Raises MU7012 for what the module raises."""
+    from mucc.torch.backend.ahead import traced
+    from mucc.torch.importer.problem import guarded
+
+    assert request.tracing is not None
+    tracing = request.tracing
+    what = "torch.compile of the module"
+    return guarded(request.shown, what, lambda: traced(problem.module, problem.inputs, tracing))
 
 
 def _comment(request: Request) -> str:

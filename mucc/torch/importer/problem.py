@@ -56,6 +56,18 @@ def load_problem(request: Request, tree: ast.Module, *, fake: bool = True, seed:
     return Problem(real.module, torch.utils._pytree.tree_map(made_fake, real.inputs))
 
 
+def load_shapes(request: Request, tree: ast.Module) -> Problem:
+    """Run a problem file on the device "meta", where modules can be converted; on fake tensors if it cannot.
+
+    Raises what `load_problem` raises.
+    """
+    try:
+        with torch.device("meta"):
+            return _load(request, tree, SEED)
+    except DiagnosticError:
+        return load_problem(request, tree)
+
+
 def _load(request: Request, tree: ast.Module, seed: int) -> Problem:
     opened = OpenedProblem(request, tree)
     torch.manual_seed(seed)

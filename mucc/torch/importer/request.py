@@ -16,12 +16,31 @@ from mucc.frontend.lexer import KEYWORDS
 
 
 @dataclass(frozen=True)
+class Tracing:
+    """How torch.compile is to be traced: for which card, in which mode, and with `trains` backward too."""
+
+    card: str
+    mode: str = "default"
+    trains: bool = False
+
+
+@dataclass(frozen=True)
+class KernelProgram:
+    """A kernel that torch.compile asks mucc for: its program, its target, typical values of open dims."""
+
+    text: str
+    target: str
+    dims: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Request:
     """One import of a problem file, which messages call `shown`.
 
     `whole` keeps everything that `mu` says in kernels, compiled or not. `scale_down` imports the file at
     small sizes. `structure` looks at values of inputs. `dynamic` has `auto`, or open axes such as `x:0=M`.
-    `memory` is in bytes, beyond what torch itself takes.
+    `memory` is in bytes, beyond what torch itself takes. With `tracing`, the kernels that torch.compile asks
+    for are the answer, in the place of a program.
     """
 
     path: str
@@ -40,6 +59,7 @@ class Request:
     dynamic: tuple[str, ...] = ()
     memory: int = 8 << 30
     seed: int = 42
+    tracing: Tracing | None = None
 
     @staticmethod
     def of(
@@ -137,7 +157,8 @@ class Answer:
 
     `seconds` holds the time of each step. `checked` says at which shapes `checks` were made. `inner` has, by
     kernel, the parameters and results that the module as a whole need not move through memory; `structure`,
-    by argument, what its values have in common, where the request asks for it.
+    by argument, what its values have in common, and `kernels` what torch.compile asks for, where the request
+    asks for it.
     """
 
     text: str = ""
@@ -151,6 +172,7 @@ class Answer:
     notes: list[str] = field(default_factory=list[str])
     """Open extents that were fixed, and why."""
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    kernels: list[KernelProgram] = field(default_factory=list[KernelProgram])
 
     def to_json(self) -> Json:
         return dataclasses.asdict(self)

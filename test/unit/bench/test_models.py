@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.models.__main__ import without
 from bench.models.forms import MODELS
 from bench.models.measuring import Setting, contenders, judged
-from bench.models.summary import figures, lines
+from bench.models.summary import figures, lines, merged
+from bench.models.together import measured_together
 
 torch: Any = pytest.importorskip("torch")
 
@@ -47,6 +51,16 @@ def test_a_model_without_times_says_why():
     assert "no memory" in lines({"name": "other", "error": "no memory"})
 
 
+def test_rows_of_several_runs_are_joined():
+    other = row(1.0)
+    for key in ("gpu_ms", "wall_ms", "error"):
+        other[key] = {k.replace("default", "max-autotune"): v for k, v in other[key].items()}
+    found = merged(row(4.0), other)
+    assert found["over_inductor_gpu"] == {"default": 0.5, "max-autotune": 2.0} and found["good"]
+    assert merged(found, {"name": "gpt2", "error": "no memory"}) == found
+    assert merged(row(4.0), row(1.0))["over_inductor_gpu"] == {"default": 2.0}
+
+
 def test_contenders_are_in_the_same_modes():
     names = [n for n, _, _ in contenders(Setting(("default", "max-autotune"), ("inductor", "mucc"), 3))]
     assert names == ["inductor/default", "mucc/default", "inductor/max-autotune", "mucc/max-autotune"]
@@ -65,3 +79,32 @@ def test_the_u_net_runs():
     from bench.models import networks
 
     assert networks.unet(torch).eval()(torch.randn(1, 3, 32, 32)).shape == (1, 2, 32, 32)
+
+
+STAND_IN = """
+import sys, time
+from pathlib import Path
+from bench.models.gate import pass_gate
+gate, key = Path(sys.argv[1]), sys.argv[2]
+if key == "never":
+    time.sleep(60)
+pass_gate(gate, key)
+assert not list(gate.glob("timed")), "another is timed"
+(gate / "timed").touch()
+time.sleep(0.03)
+(gate / "timed").unlink()
+"""
+
+
+def test_models_are_compiled_at_once_and_timed_apart(capfd: pytest.CaptureFixture[str]):
+    def command(key: str, gate: Path) -> list[str]:
+        return [sys.executable, "-c", STAND_IN, str(gate), key]
+
+    keys = ["one", "never", "two"]
+    assert sorted(measured_together(command, keys, seconds=1.6, share=0.6)) == ["one", "two"]
+    assert "never: not measured" in capfd.readouterr().err
+
+
+def test_a_model_in_a_process_of_its_own_has_the_same_options():
+    words = ["--only", "gpt", "--together=9", "--modes", "default", "--warm"]
+    assert without(words, "--together", "--only") == ["--modes", "default", "--warm"]

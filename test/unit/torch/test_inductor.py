@@ -538,9 +538,61 @@ def test_calls_are_served_while_kernels_are_built(trains: bool, monkeypatch: pyt
 def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
     slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True)
     slow.may_end.set()
+    monkeypatch.setattr("mucc.torch.backend.background.PATIENCE", 30)
     with torch.no_grad():
         torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
     assert calls(made) and made.wait(0)
+
+
+def test_choosing_is_held_while_inductor_compiles():
+    from mucc.torch.backend import background as module
+
+    background, chosen, may_choose = module.Background(), list[str](), threading.Event()
+
+    def choose(builds: Any) -> str:
+        assert may_choose.wait(30)
+        background.hold()
+        chosen.append("a region")
+        return "all"
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(module.Postponed):
+        patch.setattr(module, "PATIENCE", 0.05)
+        background.result(choose)
+    may_choose.set()
+    assert background.was_needed and not background.wait(0.1) and not chosen
+    background.go_on()
+    assert background.wait(30) and chosen
+
+
+def test_a_graph_without_its_kernels_is_kept_apart_in_caches():
+    from mucc.torch.backend.backend import PASS
+    from mucc.torch.backend.background import Background, Postponed, WithoutKernels, compiled_anyhow
+    from mucc.torch.backend.passes import RegionsPass
+
+    config = torch._inductor.config
+    waiting = backend(background=True).graph_pass(backend().options, "sm_90a", True)
+    assert isinstance(waiting, RegionsPass)
+    seen: list[Any] = []
+
+    class Compiled:
+        _fx_graph_cache_key = "key"
+
+        def __call__(self, arguments: list[Any]) -> list[Any]:
+            return [sum(arguments)]
+
+    def compile(module: Any, inputs: Any) -> Any:
+        seen.append(getattr(config, PASS))
+        if seen[-1] is waiting:
+            raise Postponed
+        return Compiled()
+
+    module = torch.fx.symbolic_trace(lambda x, y: x + y)
+    with config.patch({PASS: waiting}):
+        made = compiled_anyhow(compile, PASS, waiting.first, Background())(module, ())
+        assert getattr(config, PASS) is waiting
+    first, second = seen
+    assert first is waiting and isinstance(second, WithoutKernels) and first.uuid() != second.uuid()
+    assert made([1, 2]) == [3] and not hasattr(made, "_fx_graph_cache_key")
 
 
 def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.MonkeyPatch):

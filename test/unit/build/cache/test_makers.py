@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mucc.build.artefact import Artefact, Request, build
+from mucc.build.artefact import Artefact, Request, build, build_into
 from mucc.build.cache import Cache, Entry, makers_key
 from mucc.build.pool import Pool
 from mucc.build.toolchain import discover, nvcc
@@ -76,6 +76,24 @@ def test_a_machine_without_any_compiler_takes_what_the_latest_toolchain_made(mac
         made()
     machine.nvcc = machine.cutlass = machine.host = None
     assert made().data.startswith(b"13.0.88")
+
+
+def test_a_shared_cache_with_one_artefact_serves_a_machine_without_any_compiler(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with Pool() as pool:
+        packed = build_into(Request(PROGRAM, "k.mcu", plain=True), str(tmp_path / "bundle"), pool)
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "elsewhere"))
+    machine.nvcc = machine.cutlass = machine.host = None
+    assert set(missing()) == {"MU5101", "MU5102", "MU5103"}
+    monkeypatch.setenv("MUCC_CACHE_SHARED", str(tmp_path / "bundle"))
+    assert made().data == packed.data
+
+
+def test_a_cache_to_pack_into_that_cannot_be_written(machine: Machine, tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with Pool() as pool, pytest.raises(DiagnosticError, match="MU5203"):
+        build_into(Request(PROGRAM, "k.mcu", plain=True), str(tmp_path / "file"), pool)
 
 
 def test_another_tool_is_never_answered_with_what_an_older_one_made(machine: Machine):

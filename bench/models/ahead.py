@@ -1,0 +1,39 @@
+"""Build the kernels that mucc takes of a model, on a machine without a GPU, ahead of measuring it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from bench.models.forms import Case, Model
+from bench.models.measuring import Setting, call_of
+
+
+def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
+    """Build the kernels of a model in all modes of a setting; returns how many there are."""
+    from mucc.target.devices import get_card
+    from mucc.torch.backend.ahead import Ahead, faked
+    from mucc.torch.backend.options import Options
+
+    fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.device("meta"):
+        case = model.make(torch)
+
+    def halved(value: Any) -> Any:
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(torch.bfloat16) if is_float else value
+
+    module = faked(case.module.to(torch.bfloat16).eval(), fake)
+    args, keywords = faked(torch.utils._pytree.tree_map(halved, (case.args, dict(case.keywords))), fake)
+    case = Case(module, args, keywords)
+    found: set[Any] = set()
+    for mode in setting.modes:
+        torch._dynamo.reset()
+        options = {"target": get_card(card).target.name, "mode": mode, **(setting.options or {})}
+        ahead = Ahead(Options.of(options), get_card(card))
+        with fake:
+            if hasattr(module, "cache"):
+                call_of(torch, case, False)()  # makes the cache of keys
+            call_of(torch, case, model.trains, torch.compile(module, backend=ahead, dynamic=False))()
+        found |= set(ahead.requests)
+    return len(found)

@@ -1,0 +1,95 @@
+"""Bundles: the kernels of a model in a cache of their own, for machines without a compiler.
+
+The model is traced in a child process, on fake tensors. What torch.compile would ask for is built, or taken
+from mucc's cache, and stored in a folder that MUCC_CACHE_SHARED names where the model runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mucc.build.artefact import Request as Build
+from mucc.build.artefact import build, build_into
+from mucc.build.pool import Pool
+from mucc.database.home import database_path
+from mucc.database.store import Store
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
+from mucc.files.atomic import replace_file
+from mucc.target.devices import get_card
+from mucc.torch.importer import sandbox
+from mucc.torch.importer.request import KernelProgram, Request, Tracing
+from mucc.version import __version__
+
+if TYPE_CHECKING:
+    from mucc.build.artefact import Artefact
+
+TUNING = "tuning.db"
+"""The file of a bundle with the measurements by which its schedules were chosen."""
+
+CONTENTS = "bundle.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was built: kernels, how many of them were built anew, and what is wrong with others."""
+
+    kernels: tuple[KernelProgram, ...]
+    built: int
+    problems: tuple[Diagnostic, ...]
+    is_tuned: bool = False
+
+
+def bundle(request: Request, folder: str | None, *, jobs: int | None = None, time_limit: float) -> Bundle:
+    """Build the kernels of a problem file (`request.tracing`) into the cache, and into a folder if given.
+
+    Kernels that do not compile are reported, since torch.compile leaves them to Inductor. Raises
+    DiagnosticError: those of `sandbox.run`, MU5401 for an unknown card, MU5203 for a folder that cannot be
+    written.
+    """
+    assert request.tracing is not None
+    card = get_card(request.tracing.card)
+    kernels = sandbox.run(request, time_limit).kernels
+    built, problems = 0, list[Diagnostic]()
+    with Pool(jobs) as pool:
+
+        def make(kernel: KernelProgram) -> Artefact:
+            asked = Build(kernel.text.encode(), "<torch.compile>", "so", kernel.target, dims=kernel.dims)
+            return build(asked, pool=pool) if folder is None else build_into(asked, folder, pool)
+
+        for outcome in pool.map(make, kernels):
+            try:
+                built += not outcome.get().cached
+            except DiagnosticError as error:
+                problems += [d for d in error.diagnostics if d.severity is Severity.ERROR]
+    tuned = folder is not None and _measurements(folder, card.target.name, card.device.name)
+    if folder is not None:
+        _contents(folder, request.tracing, kernels)
+    return Bundle(tuple(kernels), built, tuple(problems), tuned)
+
+
+def _measurements(folder: str, target: str, card: str) -> bool:
+    """Copy what was measured on a card into a folder; returns whether there is anything."""
+    if not os.path.exists(database_path()):
+        return False
+    with Store() as store:
+        records = [r for r in store.all() if r.target == target and r.card == card]
+    if records:
+        with Store(os.path.join(folder, TUNING)) as store:
+            store.merge(records)
+    return bool(records)
+
+
+def _contents(folder: str, tracing: Tracing, kernels: Sequence[KernelProgram]) -> None:
+    found = {
+        "mucc": __version__,
+        "card": tracing.card,
+        "mode": tracing.mode,
+        "trains": tracing.trains,
+        "kernels": [k.text for k in kernels],
+    }
+    os.makedirs(folder, exist_ok=True)
+    replace_file(os.path.join(folder, CONTENTS), (json.dumps(found, indent=1) + "\n").encode())
