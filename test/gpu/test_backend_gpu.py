@@ -223,8 +223,12 @@ def test_a_bundle_serves_without_a_compiler(tmp_path: Any):
     words = ["bundle", str(tmp_path / "model.py"), "-o", packed, "--device", card]
     made = subprocess.run([sys.executable, "-m", "mucc", *words], capture_output=True, text=True, timeout=500)
     assert made.returncode == 0 and "1 kernel" in made.stderr, made.stderr
-    # Triton needs a C compiler of its own; mucc finds no C++ compiler in a PATH of nothing.
-    given = {"PATH": own, "MUCC_CACHE_SHARED": packed, "MUCC_CACHE_DIR": own, "CC": shutil.which("gcc") or ""}
+    # Triton needs a C compiler, its assembler and its linker; mucc finds no C++ compiler among them.
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("gcc", "as", "ld"):
+        (tools / tool).symlink_to(shutil.which(tool) or pytest.skip(f"no {tool}"))
+    given = {"PATH": str(tools), "MUCC_CACHE_SHARED": packed, "MUCC_CACHE_DIR": own, "CC": str(tools / "gcc")}
     command = [sys.executable, "-c", SERVE, str(tmp_path / "model.py")]
     served = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True, timeout=300)
     assert served.returncode == 0 and served.stdout == "1 kernels\n", served.stdout + served.stderr
