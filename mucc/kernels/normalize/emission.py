@@ -15,7 +15,7 @@ from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import PACKED, Shaped, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
@@ -30,7 +30,8 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kTeams kShifted kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce Results
+        kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce
+        kTeam Results prefetch step is_first
         """
     )
 
@@ -92,11 +93,33 @@ class NormalizeWork(AcrossWork):
             and sum(op in need for need in needs) > 1
         ]
 
-    @property
-    def _late(self) -> int:
-        """The number of loads that only the stores of all elements need."""
+    @cached_property
+    def _late(self) -> list[Operation]:
+        """The loads that only the stores of all elements need."""
         is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
-        return sum(op not in self.kept and op not in self.of_rows for op in is_load)
+        return [op for op in is_load if op not in self.kept and op not in self.of_rows]
+
+    @cached_property
+    def _late_operands(self) -> list[Operand]:
+        """What the late loads read of plain tensors, by vectors where the kernel has these."""
+        operands = (self._plain(op) for op in self._late)
+        return [operand for operand in operands if operand is not None]
+
+    def _plain(self, op: Operation) -> Operand | None:
+        """Return the tensor that a load reads, unless an index or bounds say which of its elements."""
+        read = self.read.get(op, [])
+        if not isinstance(op, LoadOp) or len(read) != 1 or not isinstance(op.source.type, TensorType):
+            return None
+        (operand,) = read
+        is_plain = not (
+            operand.rows or operand.bounds or operand.member in {*self.pairs, *self.pairs.values()}
+        )
+        return operand if is_plain and operand.memory.type.dtype not in PACKED else None
+
+    def _varies_by_row(self, operand: Operand) -> bool:
+        """Whether rows have elements of their own of an operand."""
+        kept = (axis for axis in range(len(self.space)) if axis not in self.axes)
+        return any(not operand.strides[axis].is_zero for axis in kept)
 
     def _moments(self) -> int:
         """Return which value of the first phase the second one sums the squared distances from the mean of.
@@ -137,7 +160,7 @@ class NormalizeWork(AcrossWork):
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
-        late = self._late
+        late = len(self._late)
         many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
         short = max(vector, 16 // loads)
@@ -162,6 +185,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                     f"static constexpr bool kShifted = {_bool(is_shifted)};",
+                    f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
                 ],
                 work=self._work(),
                 entries=_inner(entry, has_teams) if inner else _columns(entry),
@@ -178,7 +202,21 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
+            *_function(
+                "load",
+                "P const& p, Loads<V>& loads",
+                self._loading(self.kept, "loads", "kOnce ? mucc::Use::kOnce : mucc::Use::kUsual"),
+                "int V, bool kOnce = false, class P",
+            ),
+            *_function(
+                "prefetch",
+                "P const& p, uint32_t step, bool is_first",
+                [
+                    f"    {'' if self._varies_by_row(operand) else 'if (is_first) '}"
+                    f"mucc::prefetch<V>({operand.member}, p, step);"
+                    for operand in self._late_operands
+                ],
+            ),
         ]
         given = "P const& p, Row<V> const& row, Loads<V> const& loads"
         for k, (phase, wanted) in enumerate(zip(self.phases, self.wanted, strict=False)):
@@ -203,24 +241,37 @@ class NormalizeWork(AcrossWork):
             for node, result in zip(self.op.stores, self.results, strict=True)
             if not isinstance(node, RowStoreOp)
         )
-        lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
-        text += _function("results", given, lines, returns="Results<V>")
+        lines = [*self._computing(self.wanted[-1], "kTeam"), f"    return {{{returned}}};"]
+        text += _function("results", given, lines, "int V, bool kTeam = false, class P", returns="Results<V>")
         given = "P const& p, Results<V> const& results, bool is_inside"
         text += _function("store", given, full, "bool kOnce = false, int V, class P")
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
 
-    def _loading(self, ops: Sequence[Operation], to: str) -> list[str]:
-        """Return the statements that load what a struct keeps."""
+    def _loading(self, ops: Sequence[Operation], to: str, use: str = "") -> list[str]:
+        """Return the statements that load what a struct keeps; `use` is the `mucc::Use` of plain tensors."""
         lines: list[str] = []
         for op in ops:
             name = self.lanes[op.results[0]]
-            lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
+            lines.append(f"    {to}.{name} = {self._hinted(op, use).partition(' = ')[2]}")
         return lines
 
-    def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:
-        """Return the statements that compute values from what the structs keep, and from further loads."""
+    def _hinted(self, op: Operation, use: str) -> str:
+        """Return the statement of a load, with a hint for L2 where it reads a plain tensor."""
+        line = self.lines[op]
+        return (
+            line.replace("mucc::load<V>(", f"mucc::load_hinted<{use}, V>(")
+            if use and self._plain(op)
+            else line
+        )
+
+    def _computing(self, wanted: Sequence[SSAValue], team: str = "") -> list[str]:
+        """Return the statements that compute values from what the structs keep, and from further loads.
+
+        Where `team` holds, a constant, other blocks load what all rows have in common as well, row after row.
+        """
+        often = f"{team} ? mucc::Use::kOften : mucc::Use::kUsual"
         lines: list[str] = []
         for op in self.nodes_for(wanted):
             name = self.lanes[op.results[0]]
@@ -229,7 +280,9 @@ class NormalizeWork(AcrossWork):
             elif op in self.kept:
                 lines.append(f"    auto const& {name} = loads.{name};")
             elif self.lines[op]:
-                lines.append(f"    {self.lines[op]}")
+                operand = self._plain(op) if team and op in self._late else None
+                is_common = operand is not None and not self._varies_by_row(operand)
+                lines.append(f"    {self._hinted(op, often if is_common else '')}")
         return lines
 
     def _stores(self) -> list[str]:

@@ -306,6 +306,9 @@ struct ColumnFirst {
   }
 };
 
+// The blocks that have L2 fetch what all rows have in common.
+constexpr uint32_t kFetchers = 16;
+
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
 // loaded again in each phase, in turn from the first one and from the last one, these are all there are. Behind the end of the row the last step is loaded and computed
 // with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
@@ -331,6 +334,20 @@ struct RowThread {
       uint32_t const step = base + first + i * stride;
       place.move(step < last ? step : last, extents);
       work.template load<V>(place.p, to[i]);
+    }
+  }
+
+  // What only the stores load is on its way to L2 while the row is reduced. Of what all rows have in common the first blocks
+  // fetch it for all.
+  MUCC_DEVICE void prefetch() {
+    if constexpr (Work::kPrefetches) {
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        uint32_t const step = first + i * stride;
+        if (step > last) break;
+        place.move(step, extents);
+        work.template prefetch<V>(place.p, step, blockIdx.x < kFetchers);
+      }
     }
   }
 
@@ -420,7 +437,10 @@ struct RowThread {
   MUCC_DEVICE void run(bool is_first, Sharing& sharing) {
     place.move(0, extents);
     work.template begin<V>(place.p, row);
-    if constexpr (!kAgain) load(kept, 0);
+    if constexpr (!kAgain) {
+      load(kept, 0);
+      prefetch();
+    }
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
       for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, Inner const& inside) {
@@ -708,11 +728,12 @@ struct TeamThread {
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
+  template <bool kOnce>
   MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(from, step_of(base, i));
-      work.template load<V>(from.p, to[i]);
+      work.template load<V, kOnce>(from.p, to[i]);
     }
   }
 
@@ -741,7 +762,7 @@ struct TeamThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         go(place, step_of(base, i));
-        results[i] = work.template results<V>(place.p, row, loads[i]);
+        results[i] = work.template results<V, true>(place.p, row, loads[i]);
       }
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
@@ -759,7 +780,7 @@ struct TeamThread {
     for (uint32_t r = 0; r < rounds; ++r) {
       uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
       Loads loads[kItems];
-      load(place, base, loads);
+      load<false>(place, base, loads);
       each(base, loads);
     }
   }
@@ -822,7 +843,7 @@ struct TeamThread {
 #pragma unroll 1
     for (uint32_t base = 0; base < kept; base += kRound) {
       Loads fresh[kItems];
-      if constexpr (kNext) load(next, base, fresh);
+      if constexpr (kNext) load<true>(next, base, fresh);
       if constexpr (kThis && Work::kFills) {
         Loads loads[kItems];
         get(base, loads);
