@@ -327,8 +327,13 @@ def _function(
 _GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
 
 
+def _taken(code: int) -> str:
+    """Return whether a launch may take the kernel of a code, as C++."""
+    return f"mucc::may_take<Op>({code})"
+
+
 def _inner(entry: str, has_teams: bool) -> list[Entry]:
-    """Return the kernels in the order of `plan_rows`."""
+    """Return the kernels in the order of `row_code`."""
     most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
@@ -340,21 +345,23 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
         ("lane_vector", "warp<Op::kVector, 1>", "Op::kThreads"),
     )
     entries = [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds)
-        for name, function, bounds in kernels
+        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds, _taken(code))
+        for code, (name, function, bounds) in enumerate(kernels)
     ]
     if not has_teams:
         return entries
     given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
     teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
     return entries + [
-        Entry(f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds)
-        for name, sizes in teams
+        Entry(
+            f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds, _taken(code)
+        )
+        for code, (name, sizes) in enumerate(teams, len(kernels))
     ]
 
 
 def _columns(entry: str) -> list[Entry]:
-    """Return the kernels in the order of `plan_columns`."""
+    """Return the kernels in the order of `column_code`."""
     once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
     kernels = (
         ("columns", "1, 16, false", once),
@@ -363,8 +370,14 @@ def _columns(entry: str) -> list[Entry]:
         ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
     )
     return [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", bounds)
-        for name, given, bounds in kernels
+        Entry(
+            f"{entry}_{name}",
+            _GIVEN,
+            f"mucc::rows_columns<{given}>(op, extents, shape)",
+            bounds,
+            _taken(code),
+        )
+        for code, (name, given, bounds) in enumerate(kernels)
     ]
 
 
