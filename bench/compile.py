@@ -5,9 +5,9 @@
 Every figure is a median of wall-clock seconds. What is compiled is a linear layer with bias and activation.
 Cold means an empty cache; a new body is another activation with a constant that was never there, on a
 skeleton that the cache holds; a new skeleton is another tile, where the cache holds all else; plain is
-`--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Of kernels without a skeleton a layer
-norm is compiled, with known extents and with open ones, and such activations; new in all respects is one of
-other extents too. Where there is a GPU the linear layer is given to other compilers too.
+`--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Of light kernels, which have no
+skeleton, a layer norm with such activations is compiled, for known extents and for open ones; new in all
+respects is one of other extents. Where there is a GPU the linear layer is given to other compilers too.
 """
 
 from __future__ import annotations
