@@ -88,7 +88,8 @@ template <class Op>
 MUCC_BOTH constexpr bool may_take(int code) {
   int64_t const length = known_product<Op>(Op::kKept, Op::kRank);
   if (length == 0) return true;
-  for (int v : {1, Op::kVector}) {
+  for (int is_vector = 0; is_vector < 2; ++is_vector) {
+    int const v = is_vector ? Op::kVector : 1;
     bool const fits = !Op::kInner || Op::kShifted || length % v == 0;
     int64_t const steps = steps_of<Op>(length, v);
     if (fits && code == (Op::kInner ? row_code<Op>(steps, v) : column_code<Op>(steps, v))) return true;
