@@ -157,9 +157,8 @@ class _Scale(RewritePattern):
             if (found := _scaled(emit, op.operands[index], axis)) is None:
                 emit.discard()
                 continue
-            operands = [op.lhs, op.rhs]
-            operands[index] = found.matrix
-            value = emit(MatmulOp(*operands, op.compute, op.acc))
+            lhs, rhs = (found.matrix, op.rhs) if index == 0 else (op.lhs, found.matrix)
+            value = emit(MatmulOp(lhs, rhs, op.compute, op.acc))
             if _element(value) != f32:
                 value = emit(e.CastOp(value, f32))
             for factor in reversed(found.factors):

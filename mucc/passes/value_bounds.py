@@ -38,8 +38,10 @@ def bounds_of(value: SSAValue) -> Bounds:
 
     Values that are rounded may pass a bound by as much as rounding changes the bound.
     """
-    operands = value.owner.operands if isinstance(value.owner, Operation) else ()
-    match value.owner:
+    if not isinstance(owner := value.owner, Operation):
+        return _ANY
+    operands = owner.operands
+    match owner:
         case e.ConstantOp(value=constant):
             number = constant.value.data
             return Bounds(number, number) if math.isfinite(number) else _ANY

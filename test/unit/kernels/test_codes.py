@@ -57,7 +57,7 @@ static_assert(may_reduce<Sum<8, 64>>(false, 1, false) && !may_reduce<Sum<8, 64>>
 static_assert(may_reduce<Sum<8, 128>>(false, 1, false) && may_reduce<Sum<8, 128>>(true, 1, false), "by rows");
 static_assert(!may_reduce<Sum<8, 2048>>(false, 1, false) && may_reduce<Sum<8, 2048>>(true, 4, false));
 static_assert(!may_reduce<Sum<8, 2047>>(true, 4, false), "no whole vectors");
-static_assert(!may_reduce<Sum<8, 2048>>(true, 1, true) && may_reduce<Sum<0, 2048>>(true, 1, true), "many rows");
+static_assert(!may_reduce<Sum<8, 2048>>(true, 1, true) && may_reduce<Sum<0, 2048>>(true, 1, true), "many");
 using Many = Sum<3000000000u, 8>;
 static_assert(may_reduce<Many>(false, 1, true) && !may_reduce<Many>(false, 1, false));
 
