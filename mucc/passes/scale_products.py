@@ -13,7 +13,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.views import TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.dialects.walk import postorder
@@ -39,12 +39,15 @@ class Factor(NamedTuple):
         dims = dims_of(self.value)
         return len(dims) < -axis or dims[axis] == 1
 
-    def turned(self, emit: Emit) -> Factor | None:
-        """Return the factor of the transposed matrix; None for a vector, which has no axis to exchange."""
-        dims = dims_of(self.value)
-        if len(dims) >= 2:
-            return self._replace(value=emit(TransposeOp(self.value)))
-        return self if dims in ((), (1,)) else None
+    def turned(self, emit: Emit) -> Factor:
+        """Return the factor of the transposed matrix."""
+        match len(dims_of(self.value)):
+            case 0:
+                return self
+            case 1:
+                return self._replace(value=emit(ExpandOp(self.value, [1])))
+            case _:
+                return self._replace(value=emit(TransposeOp(self.value)))
 
 
 class Scaled(NamedTuple):
@@ -59,8 +62,11 @@ class Scaled(NamedTuple):
     factors: list[Factor]
 
     @staticmethod
-    def of(emit: Emit, value: SSAValue, axis: int) -> Scaled | None:
-        """Find such factors of a value; `axis`, -1 or -2, is the summed one."""
+    def of(emit: Emit, value: SSAValue, axis: int, made: dict[SSAValue, SSAValue]) -> Scaled | None:
+        """Find such factors of a value; `axis`, -1 or -2, is the summed one.
+
+        `made` are matrices that were multiplied by other factors, by value: all products read the same one.
+        """
         base, factors = _factors(value)
         moved = [f for f in factors if f.is_constant(axis)]
         stays = [f for f in factors if f not in moved]
@@ -68,6 +74,8 @@ class Scaled(NamedTuple):
             return None
         if not stays:
             return Scaled(base, moved) if _element(base) == _element(value) and _is_stored(base) else None
+        if (known := made.get(value)) is not None:
+            return Scaled(known, moved)
         if not _is_in_flight(base):
             return None
         matrix = base if _element(base) == f32 else emit(e.CastOp(base, f32))
@@ -75,6 +83,7 @@ class Scaled(NamedTuple):
             matrix = factor.applied(emit, matrix)
         if _element(matrix) != _element(value):
             matrix = emit(e.RetypeOp(matrix, _element(value)))
+        made[value] = matrix
         return Scaled(matrix, moved)
 
 
@@ -128,7 +137,7 @@ def _is_for_products(value: SSAValue) -> bool:
     )
 
 
-def _scaled(emit: Emit, value: SSAValue, axis: int) -> Scaled | None:
+def _scaled(emit: Emit, value: SSAValue, axis: int, made: dict[SSAValue, SSAValue]) -> Scaled | None:
     """Return an operand's matrix and factors, turned where the operand is."""
     view = value.owner
     is_turned = isinstance(view, TransposeOp)
@@ -138,23 +147,25 @@ def _scaled(emit: Emit, value: SSAValue, axis: int) -> Scaled | None:
         product = cast.operand
     if not isinstance(product.owner, e.MulOp | e.DivOp) or not _is_for_products(product):
         return None
-    found = Scaled.of(emit, inner, -3 - axis if is_turned else axis)
+    found = Scaled.of(emit, inner, -3 - axis if is_turned else axis, made)
     if found is None or not is_turned:
         return found
-    turned = [factor.turned(emit) for factor in found.factors]
-    factors = [factor for factor in turned if factor is not None]
-    return Scaled(emit(TransposeOp(found.matrix)), factors) if len(factors) == len(turned) else None
+    factors = [factor.turned(emit) for factor in found.factors]
+    return Scaled(emit(TransposeOp(found.matrix)), factors)
 
 
 class _Scale(RewritePattern):
     """`(a * s) @ w` -> `(a @ w) * s`, and so for the columns of w, and for quotients."""
+
+    def __init__(self) -> None:
+        self.made: dict[SSAValue, SSAValue] = {}
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, MatmulOp) or not is_plain(op):
             return
         for index, axis in enumerate((-1, -2)):
             emit = Emit()
-            if (found := _scaled(emit, op.operands[index], axis)) is None:
+            if (found := _scaled(emit, op.operands[index], axis, self.made)) is None:
                 emit.discard()
                 continue
             lhs, rhs = (found.matrix, op.rhs) if index == 0 else (op.lhs, found.matrix)

@@ -17,6 +17,7 @@ PARAMETERS = {
     "v": "f32[K, N]",
     "u": "f32[K, K]",
     "z": "f32[B, M, K]",
+    "t": "f32[K, M]",
     "r": "f32[M]",
     "c": "f32[N]",
     "g": "f32[K]",
@@ -59,6 +60,12 @@ def test_products_of_scaled_matrices(data: st.DataObject, seed: int) -> None:
     lhs = data.draw(chains(base, ROWS))
     rhs = f"{data.draw(chains('w', COLUMNS))}.T"
     computed("f32[B, M, N]" if base == "z" else "f32[M, N]", f"{lhs} @ {rhs}", seed)
+
+
+@settings(max_examples=10, deadline=None)
+@given(chains("t", ("r", "s", "r[None, :]")), st.integers(0, 99))
+def test_products_of_turned_and_scaled_matrices(lhs: str, seed: int) -> None:
+    computed("f32[M, N]", f"{lhs.replace('g', 'g[:, None]')}.T @ v", seed)
 
 
 def test_factors_of_rows_leave_parameters_as_they_are() -> None:
