@@ -31,7 +31,7 @@ class NormalizeWork(AcrossWork):
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce
-        kTeam Results prefetch step is_first
+        Results prefetch step is_first
         """
     )
 
@@ -202,12 +202,7 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function(
-                "load",
-                "P const& p, Loads<V>& loads",
-                self._loading(self.kept, "loads", "kOnce ? mucc::Use::kOnce : mucc::Use::kUsual"),
-                "int V, bool kOnce = false, class P",
-            ),
+            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
             *_function(
                 "prefetch",
                 "P const& p, uint32_t step, bool is_first",
@@ -241,37 +236,24 @@ class NormalizeWork(AcrossWork):
             for node, result in zip(self.op.stores, self.results, strict=True)
             if not isinstance(node, RowStoreOp)
         )
-        lines = [*self._computing(self.wanted[-1], "kTeam"), f"    return {{{returned}}};"]
-        text += _function("results", given, lines, "int V, bool kTeam = false, class P", returns="Results<V>")
+        lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
+        text += _function("results", given, lines, returns="Results<V>")
         given = "P const& p, Results<V> const& results, bool is_inside"
         text += _function("store", given, full, "bool kOnce = false, int V, class P")
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
 
-    def _loading(self, ops: Sequence[Operation], to: str, use: str = "") -> list[str]:
-        """Return the statements that load what a struct keeps; `use` is the `mucc::Use` of plain tensors."""
+    def _loading(self, ops: Sequence[Operation], to: str) -> list[str]:
+        """Return the statements that load what a struct keeps."""
         lines: list[str] = []
         for op in ops:
             name = self.lanes[op.results[0]]
-            lines.append(f"    {to}.{name} = {self._hinted(op, use).partition(' = ')[2]}")
+            lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
         return lines
 
-    def _hinted(self, op: Operation, use: str) -> str:
-        """Return the statement of a load, with a hint for L2 where it reads a plain tensor."""
-        line = self.lines[op]
-        return (
-            line.replace("mucc::load<V>(", f"mucc::load_hinted<{use}, V>(")
-            if use and self._plain(op)
-            else line
-        )
-
-    def _computing(self, wanted: Sequence[SSAValue], team: str = "") -> list[str]:
-        """Return the statements that compute values from what the structs keep, and from further loads.
-
-        Where `team` holds, a constant, other blocks load what all rows have in common as well, row after row.
-        """
-        often = f"{team} ? mucc::Use::kOften : mucc::Use::kUsual"
+    def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """Return the statements that compute values from what the structs keep, and from further loads."""
         lines: list[str] = []
         for op in self.nodes_for(wanted):
             name = self.lanes[op.results[0]]
@@ -280,9 +262,7 @@ class NormalizeWork(AcrossWork):
             elif op in self.kept:
                 lines.append(f"    auto const& {name} = loads.{name};")
             elif self.lines[op]:
-                operand = self._plain(op) if team and op in self._late else None
-                is_common = operand is not None and not self._varies_by_row(operand)
-                lines.append(f"    {self._hinted(op, often if is_common else '')}")
+                lines.append(f"    {self.lines[op]}")
         return lines
 
     def _stores(self) -> list[str]:

@@ -239,42 +239,6 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     return load_whole<V>(view, p);
 }
 
-// What L2 should know of an element that is read: it is not read again soon, or other blocks read it too, one after the
-// other, with much else in between.
-enum class Use { kUsual, kOnce, kOften };
-
-// Reads 16 bytes, and says what L2 should do with their line.
-template <Use kUse, class T>
-MUCC_DEVICE T read_hinted(T const* from) {
-  static_assert(sizeof(T) == 16);
-#if defined(__CUDA_ARCH__)
-  uint64_t policy;
-  if constexpr (kUse == Use::kOnce)
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  else
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-  uint4 words;
-  asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-               : "l"(from), "l"(policy));
-  return reinterpret_cast<T const&>(words);
-#else
-  return *from;
-#endif
-}
-
-// A load of a plain tensor whose elements are read as `kUse` says.
-template <Use kUse, int V, class View, class P>
-MUCC_DEVICE Lanes<V> load_hinted(View const& view, P const& p) {
-  using T = typename View::Element;
-  if constexpr (kUse != Use::kUsual && V > 1 && View::kAlong == Along::kUnit && sizeof(Pack<T, V>) == 16) {
-    Pack<T, V> const pack = read_hinted<kUse>(reinterpret_cast<Pack<T, V> const*>(place(view, p)));
-    return load_pack<V>(pack.of);
-  } else {
-    return load<V>(view, p);
-  }
-}
-
 // Has L2 fetch what step `step` of a row will load, V neighbouring elements a step. The first step of each line does that.
 template <int V, class View, class P>
 MUCC_DEVICE void prefetch(View const& view, P const& p, uint32_t step) {

@@ -728,12 +728,11 @@ struct TeamThread {
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
-  template <bool kOnce>
   MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(from, step_of(base, i));
-      work.template load<V, kOnce>(from.p, to[i]);
+      work.template load<V>(from.p, to[i]);
     }
   }
 
@@ -762,7 +761,7 @@ struct TeamThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         go(place, step_of(base, i));
-        results[i] = work.template results<V, true>(place.p, row, loads[i]);
+        results[i] = work.template results<V>(place.p, row, loads[i]);
       }
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
@@ -780,7 +779,7 @@ struct TeamThread {
     for (uint32_t r = 0; r < rounds; ++r) {
       uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
       Loads loads[kItems];
-      load<false>(place, base, loads);
+      load(place, base, loads);
       each(base, loads);
     }
   }
@@ -843,7 +842,7 @@ struct TeamThread {
 #pragma unroll 1
     for (uint32_t base = 0; base < kept; base += kRound) {
       Loads fresh[kItems];
-      if constexpr (kNext) load<true>(next, base, fresh);
+      if constexpr (kNext) load(next, base, fresh);
       if constexpr (kThis && Work::kFills) {
         Loads loads[kItems];
         get(base, loads);
