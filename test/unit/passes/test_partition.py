@@ -240,6 +240,8 @@ def test_stages_formed_again_join_the_same() -> None:
         ("return softmax(x @ x)", 0),
         ("return layer_norm(x @ x)", 0),
         ("return logsumexp(x @ x, axis=0) + x", 0),
+        # Nothing holds all elements until both reductions of them are done.
+        ("y = x @ x return y - var(y)", 1),
         # A further reduction that needs no result of the first one, and one along other axes.
         ("y = x @ x return y * sum(y, axis=1)[:, None] * max(y, axis=1)[:, None]", 2),
         ("y = x @ x z = y - sum(y, axis=1)[:, None] return z - min(z, axis=0)", 1),
