@@ -1,12 +1,13 @@
 """How long compiling takes: whole processes and in process, cold, warm and cached, and against others.
 
-    python -m bench.compile [--runs N] [--cold-runs N] [--only command-line|builds] [--rivals | --no-rivals]
+    python -m bench.compile [--runs N] [--cold-runs N] [--only PART] [--rivals | --no-rivals]
 
 Every figure is a median of wall-clock seconds. What is compiled is a linear layer with bias and activation.
 Cold means an empty cache; a new body is another activation with a constant that was never there, on a
 skeleton that the cache holds; a new skeleton is another tile, where the cache holds all else; plain is
-`--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Where there is a GPU the same layer
-is given to other compilers too.
+`--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Of light kernels, which have no
+skeleton, a layer norm with such activations is compiled, for known extents and for open ones; new in all
+respects is one of other extents. Where there is a GPU the linear layer is given to other compilers too.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ kernel linear_{i}[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, 
     return {value}
 }}
 """
+LIGHT = """\
+kernel norm{dims}(x: f32[{shape}], g: f32[{columns}], c: f32[{columns}]) -> f32[{shape}] {{
+    y = layer_norm(x) * g + c
+    return {value}
+}}
+"""
 FUNCTIONS = ("silu", "gelu", "relu", "tanh", "sigmoid", "mish", "softplus", "elu")
 
 SCHEDULE = """
@@ -63,6 +70,14 @@ def new_body(index: int) -> str:
     """A program whose pointwise work was never compiled before."""
     function = FUNCTIONS[index % len(FUNCTIONS)]
     return KERNEL.format(i=0, value=f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}")
+
+
+def new_norm(index: int, columns: int | None = 4096) -> str:
+    """A layer norm of rows of so many columns, or of any number, with pointwise work that is new."""
+    dims, shape = ("[M, N]", "M, N") if columns is None else ("", f"16384, {columns}")
+    function = FUNCTIONS[index % len(FUNCTIONS)]
+    value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
+    return LIGHT.format(dims=dims, shape=shape, columns=shape.rpartition(", ")[2], value=value)
 
 
 @dataclass(slots=True)
@@ -172,19 +187,30 @@ class Bench:
         bodies = [self.build(new_body(i), "cold0") for i in range(runs + 1)][1:]
         shown = "mucc other_body.mcu -o k.so"
         add("compile.body_process_s", shown, [t for t, _ in bodies], max(p for _, p in bodies))
-        self.in_process(runs, "cold0")
+        self.in_process("compile.body_warm_s", new_body, runs, "cold0")
         self.results.ratio("compile.body_over_nvcc", "compile.body_warm_s", "compile.plain_s")
         self.results.ratio("compile.body_process_over_nvcc", "compile.body_process_s", "compile.plain_s")
         self.results.ratio("compile.cold_over_nvcc", "compile.cold_s", "compile.plain_s")
         self.results.ratio("compile.skeleton_over_nvcc", "compile.skeleton_s", "compile.plain_s")
 
-    def in_process(self, runs: int, cache: str) -> None:
+    def light(self, runs: int) -> None:
+        """New bodies on known kernels without CUTLASS, and such kernels that are new in all respects."""
+        times = [self.build(new_norm(i), "light") for i in range(runs + 1)][1:]
+        shown = "mucc other_norm.mcu -o k.so"
+        self.results.add(
+            "compile.light_body_process_s", shown, [t for t, _ in times], max(p for _, p in times)
+        )
+        self.in_process("compile.light_body_warm_s", new_norm, runs, "light")
+        self.in_process("compile.light_open_body_warm_s", lambda i: new_norm(i, None), runs, "light")
+        self.in_process("compile.light_new_warm_s", lambda i: new_norm(i, 1024 + 8 * i), runs, "light")
+
+    def in_process(self, name: str, program: Callable[[int], str], runs: int, cache: str) -> None:
         """New bodies one after the other in one process that has compiled before."""
         os.environ["MUCC_CACHE_DIR"] = str(self.folder / cache)
         from mucc.build.artefact import Request, build
 
         def seconds(index: int) -> float:
-            request = Request(new_body(index).encode(), "k.mcu")
+            request = Request(program(index).encode(), "k.mcu")
             started = time.perf_counter()
             if build(request).cached:
                 raise SystemExit("a body that was to be new is in the cache")
@@ -192,12 +218,12 @@ class Bench:
 
         times = [seconds(i) for i in range(-2, runs)][2:]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-        self.results.add("compile.body_warm_s", "mucc.build.artefact.build(other body)", times, peak)
+        self.results.add(name, "mucc.build.artefact.build(other body)", times, peak)
         for i, function in enumerate(FUNCTIONS):
             of = [t for j, t in enumerate(times) if j % len(FUNCTIONS) == i]
             if of:
                 self.results.rows.append(
-                    {"name": f"body_warm_s of {function}", "median_s": statistics.median(of)}
+                    {"name": f"{name.partition('.')[2]} of {function}", "median_s": statistics.median(of)}
                 )
 
 
@@ -237,7 +263,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=16, help="processes for each short figure (default: 16)")
     parser.add_argument("--cold-runs", type=int, default=3, help="runs of what takes a minute (default: 3)")
-    parser.add_argument("--only", choices=("command-line", "builds"), help="leave out the rest")
+    parser.add_argument("--only", choices=("command-line", "builds", "light"), help="leave out the rest")
     parser.add_argument(
         "--rivals", action=argparse.BooleanOptionalAction, help="other compilers (default: with a GPU)"
     )
@@ -245,9 +271,11 @@ def main() -> None:
     results = Results()
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         bench = Bench(Path(folder), results)
-        if arguments.only != "command-line":
+        if arguments.only in (None, "builds"):
             bench.builds(arguments.runs, arguments.cold_runs)
-        if arguments.only != "builds":
+        if arguments.only in (None, "light"):
+            bench.light(arguments.runs)
+        if arguments.only in (None, "command-line"):
             bench.command_line(arguments.runs)
     found = gpu()
     if arguments.rivals or (arguments.rivals is None and found):

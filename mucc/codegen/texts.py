@@ -16,21 +16,24 @@ INDICES = (("", "uint32_t"), ("_wide", "uint64_t"))
 class Entry:
     """An entry function: its name, its parameters, and the call that is its body.
 
-    `bounds` are the most threads of a block, and where given the least blocks of a multiprocessor.
+    `bounds` are the most threads of a block, and where given the least blocks of a multiprocessor. `when` is
+    a constant: where it is false no launch takes the function, and its body is empty.
     """
 
     name: str
     parameters: str
     call: str
     bounds: str = "Op::kThreads"
+    when: str = ""
 
     @property
     def text(self) -> str:
         """Emit the definition."""
+        condition = f"if constexpr ({self.when}) " if self.when else ""
         return (
             f'extern "C" __global__ void __launch_bounds__({self.bounds})\n'
             f"    {self.name}({self.parameters}) {{\n"
-            f"  {self.call};\n}}"
+            f"  {condition}{self.call};\n}}"
         )
 
 

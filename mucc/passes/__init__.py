@@ -22,6 +22,7 @@ _MODULES = {
     "narrow-operands": ("narrow_operands", "NarrowOperands"),
     "decompose": ("decompose", "Decompose"),
     "check-lowering": ("check_lowering", "CheckLowering"),
+    "scale-products": ("scale_products", "ScaleProducts"),
     "form-stages": ("form_stages", "FormStages"),
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),
     "fuse-epilogue": ("fuse_epilogue", "FuseEpilogue"),

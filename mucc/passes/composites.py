@@ -37,6 +37,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, Regroup
 from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.dialects.rewriting import Emit
 from mucc.library.extents import multiply
+from mucc.passes.value_bounds import bounds_of
 
 
 def count_over(value: SSAValue, axes: Sequence[int]) -> Dim:
@@ -173,14 +174,36 @@ def _kept(b: Emit, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b(ExpandOp(b(ReduceOp(kind, x, axes)), axes))
 
 
+WIDEST = 64.0
+"""The exponential of a number that is so far below another one is no denormal number yet."""
+
+LARGEST = 1e4
+"""A bound that every float of 16 bits or more has."""
+
+
+def _bound(x: SSAValue) -> float | None:
+    """Return a number from which all elements of a value are at most `WIDEST` apart, none greater.
+
+    The sum of exp(x - m) is exp(c - m) times that of exp(x - c) for any c, so that quotients and logarithms
+    of such sums follow from c as they do from the maximum m. With x between c - 64 and c no term is greater
+    than 1 or loses digits: there is no need to find the maximum first.
+    """
+    low, high = bounds = bounds_of(x)
+    return high if bounds.width <= WIDEST and max(abs(low), abs(high)) <= LARGEST else None
+
+
 class Softmax(RewritePattern):
-    """`softmax(x)` -> `exp(x - m) / sum(exp(x - m))` with m = max(x); its log `x - m - log(sum(...))`."""
+    """`softmax(x)` -> `exp(x - m) / sum(exp(x - m))` with m = max(x); its log `x - m - log(sum(...))`.
+
+    For m any number will do that no element is much less or greater than.
+    """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, SoftmaxOp | LogSoftmaxOp):
             return
         b, x, axes = Emit(), op.operand, (op.axis.value.data,)
-        below = b(e.SubOp(x, _kept(b, "max", x, axes)))
+        bound = _bound(x)
+        below = b(e.SubOp(x, _kept(b, "max", x, axes) if bound is None else b.number(bound)))
         raised = b(e.ExpOp(below))
         total = _kept(b, "sum", raised, axes)
         if isinstance(op, SoftmaxOp):
@@ -198,10 +221,14 @@ class LogSumExp(RewritePattern):
         if not isinstance(op, LogSumExpOp):
             return
         b, x, axes = Emit(), op.operand, op.axes.get_values()
-        most = b(ReduceOp("max", x, axes))
-        is_finite = b(e.CmpOp("lt", b(e.AbsOp(most)), b.number(math.inf)))
-        most = b(e.SelectOp(is_finite, most, b.number(0.0)))
-        raised = b(e.ExpOp(b(e.SubOp(x, b(ExpandOp(most, axes)) if axes else most))))
+        if (bound := _bound(x)) is not None:
+            above = most = b.number(bound)
+        else:
+            most = b(ReduceOp("max", x, axes))
+            is_finite = b(e.CmpOp("lt", b(e.AbsOp(most)), b.number(math.inf)))
+            most = b(e.SelectOp(is_finite, most, b.number(0.0)))
+            above = b(ExpandOp(most, axes)) if axes else most
+        raised = b(e.ExpOp(b(e.SubOp(x, above))))
         result = b(e.AddOp(b(e.LogOp(b(ReduceOp("sum", raised, axes)))), most))
         rewriter.replace(op, b.ops, [result])
 

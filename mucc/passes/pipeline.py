@@ -25,6 +25,7 @@ from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.promise_extents import PromiseExtents
+from mucc.passes.scale_products import ScaleProducts
 from mucc.passes.select_schedule import SelectSchedule
 from mucc.passes.sum_operands import SumOperands
 
@@ -44,6 +45,7 @@ def staging(target: str) -> tuple[Step, ...]:
         (Decompose(target), levels.DECOMPOSED),
         (CheckLowering(target), levels.PRIMITIVE),
         (MuCanonicalize(), levels.PRIMITIVE),
+        (ScaleProducts(), levels.PRIMITIVE),
         (MoveRegroups(), levels.PRIMITIVE),
         (FormStages(target), levels.STAGED),
         *((p, levels.STAGED) for kind in kinds() for p in kind.stage_passes(target)),

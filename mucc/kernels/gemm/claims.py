@@ -12,6 +12,7 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
+from mucc.kernels.lowering.chains import is_reduced_again
 from mucc.kernels.traffic import Traffic
 
 
@@ -25,6 +26,8 @@ def takes(stage: FormingStage, op: AnchorOp) -> Answer:
     match op:
         case ReduceOp() if is_grouped:
             return Refused("the epilogue of a grouped product does not reduce")
+        case ReduceOp() if is_reduced_again(op):
+            return Refused("a kernel behind it reduces the operand once more, and finds both in one pass")
         case ReduceOp():
             reason = why_not_reduced(op, stage.space)
         case ScatterOp() if not is_grouped:

@@ -98,9 +98,10 @@ def _entries(entry: str) -> list[Entry]:
             f"{entry}_map{width}{suffix}",
             f"Work const op, mucc::Extents<Op::kRank> const extents, {index} total",
             f"mucc::map<{vector}>(op, extents, total)",
+            when=f"mucc::may_map<Op>({vector}, {is_wide})",
         )
         for width, vector in (("", "1"), ("_vector", "Op::kVector"))
-        for suffix, index in INDICES
+        for is_wide, (suffix, index) in zip(("false", "true"), INDICES, strict=True)
     ]
 
 

@@ -15,7 +15,7 @@ from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import PACKED, Shaped, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 
@@ -30,7 +30,8 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kTeams kShifted kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce Results
+        kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce
+        Results prefetch step is_first
         """
     )
 
@@ -92,11 +93,33 @@ class NormalizeWork(AcrossWork):
             and sum(op in need for need in needs) > 1
         ]
 
-    @property
-    def _late(self) -> int:
-        """The number of loads that only the stores of all elements need."""
+    @cached_property
+    def _late(self) -> list[Operation]:
+        """The loads that only the stores of all elements need."""
         is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
-        return sum(op not in self.kept and op not in self.of_rows for op in is_load)
+        return [op for op in is_load if op not in self.kept and op not in self.of_rows]
+
+    @cached_property
+    def _late_operands(self) -> list[Operand]:
+        """What the late loads read of plain tensors, by vectors where the kernel has these."""
+        operands = (self._plain(op) for op in self._late)
+        return [operand for operand in operands if operand is not None]
+
+    def _plain(self, op: Operation) -> Operand | None:
+        """Return the tensor that a load reads, unless an index or bounds say which of its elements."""
+        read = self.read.get(op, [])
+        if not isinstance(op, LoadOp) or len(read) != 1 or not isinstance(op.source.type, TensorType):
+            return None
+        (operand,) = read
+        is_plain = not (
+            operand.rows or operand.bounds or operand.member in {*self.pairs, *self.pairs.values()}
+        )
+        return operand if is_plain and operand.memory.type.dtype not in PACKED else None
+
+    def _varies_by_row(self, operand: Operand) -> bool:
+        """Whether rows have elements of their own of an operand."""
+        kept = (axis for axis in range(len(self.space)) if axis not in self.axes)
+        return any(not operand.strides[axis].is_zero for axis in kept)
 
     def _moments(self) -> int:
         """Return which value of the first phase the second one sums the squared distances from the mean of.
@@ -137,7 +160,7 @@ class NormalizeWork(AcrossWork):
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
-        late = self._late
+        late = len(self._late)
         many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
         short = max(vector, 16 // loads)
@@ -162,6 +185,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                     f"static constexpr bool kShifted = {_bool(is_shifted)};",
+                    f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
                 ],
                 work=self._work(),
                 entries=_inner(entry, has_teams) if inner else _columns(entry),
@@ -179,6 +203,15 @@ class NormalizeWork(AcrossWork):
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
             *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
+            *_function(
+                "prefetch",
+                "P const& p, uint32_t step, bool is_first",
+                [
+                    f"    {'' if self._varies_by_row(operand) else 'if (is_first) '}"
+                    f"mucc::prefetch<V>({operand.member}, p, step);"
+                    for operand in self._late_operands
+                ],
+            ),
         ]
         given = "P const& p, Row<V> const& row, Loads<V> const& loads"
         for k, (phase, wanted) in enumerate(zip(self.phases, self.wanted, strict=False)):
@@ -274,8 +307,13 @@ def _function(
 _GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
 
 
+def _taken(code: int) -> str:
+    """Return whether a launch may take the kernel of a code, as C++."""
+    return f"mucc::may_take<Op>({code})"
+
+
 def _inner(entry: str, has_teams: bool) -> list[Entry]:
-    """Return the kernels in the order of `plan_rows`."""
+    """Return the kernels in the order of `row_code`."""
     most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),
@@ -287,21 +325,23 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
         ("lane_vector", "warp<Op::kVector, 1>", "Op::kThreads"),
     )
     entries = [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds)
-        for name, function, bounds in kernels
+        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds, _taken(code))
+        for code, (name, function, bounds) in enumerate(kernels)
     ]
     if not has_teams:
         return entries
     given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
     teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
     return entries + [
-        Entry(f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds)
-        for name, sizes in teams
+        Entry(
+            f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds, _taken(code)
+        )
+        for code, (name, sizes) in enumerate(teams, len(kernels))
     ]
 
 
 def _columns(entry: str) -> list[Entry]:
-    """Return the kernels in the order of `plan_columns`."""
+    """Return the kernels in the order of `column_code`."""
     once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
     kernels = (
         ("columns", "1, 16, false", once),
@@ -310,8 +350,14 @@ def _columns(entry: str) -> list[Entry]:
         ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
     )
     return [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_columns<{given}>(op, extents, shape)", bounds)
-        for name, given, bounds in kernels
+        Entry(
+            f"{entry}_{name}",
+            _GIVEN,
+            f"mucc::rows_columns<{given}>(op, extents, shape)",
+            bounds,
+            _taken(code),
+        )
+        for code, (name, given, bounds) in enumerate(kernels)
     ]
 
 

@@ -171,9 +171,18 @@ def _accumulator(op: ReducedNode) -> str:
 def _entries(entry: str, rows: bool) -> list[Entry]:
     """Return the kernels in the order of `launch_reduce`: by how a result is shared, then step and index."""
     given = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::ReduceShape const shape"
-    steps = (("", "1, uint32_t"), ("_vector", "Op::kVector, uint32_t"), ("_wide", "1, uint64_t"))
+    steps = (
+        ("", "1, uint32_t", "1, false"),
+        ("_vector", "Op::kVector, uint32_t", "Op::kVector, false"),
+        ("_wide", "1, uint64_t", "1, true"),
+    )
     return [
-        Entry(f"{entry}_{name}{suffix}", given, f"mucc::reduce_{name}<{step}>(op, extents, shape)")
+        Entry(
+            f"{entry}_{name}{suffix}",
+            given,
+            f"mucc::reduce_{name}<{step}>(op, extents, shape)",
+            when=f"mucc::may_reduce<Op>({_bool(name != 'warps')}, {taken})",
+        )
         for name in (("warps", "rows") if rows else ("columns",))
-        for suffix, step in steps
+        for suffix, step, taken in steps
     ]

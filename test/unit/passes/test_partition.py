@@ -66,6 +66,9 @@ CONTRACTION, REDUCTION = "contraction", "reduction"
         ("y = x @ x return y / sum(y, axis=1)[:, None]", [CONTRACTION, MAP]),
         ("return x @ x + sum(x, axis=0)", [REDUCTION, CONTRACTION]),
         ("return x + min(x @ x, axis=0)", [CONTRACTION, REDUCTION]),
+        # What reduces the product once more would read it anyway: it does all of it.
+        ("return softmax(x @ x)", [CONTRACTION, REDUCTION]),
+        ("return batch_norm(x @ x) * b", [CONTRACTION, REDUCTION]),
         ("return max(x, axis=0) + x @ (x + sum(x))", [REDUCTION, REDUCTION, MAP, CONTRACTION]),
         ("stage h = x @ x return exp(h)", [CONTRACTION, MAP]),
         ("stage h = exp(x) return h + b", [MAP, MAP]),
@@ -227,3 +230,24 @@ def test_stages_formed_again_join_the_same() -> None:
     assert other is not None
     first.joined[select] = other
     assert Partition.of(block, earlier=first).joined[select] is other
+
+
+@pytest.mark.parametrize(
+    ("body", "joined"),
+    [
+        ("y = x @ x return y / (sum(abs(y), axis=1)[:, None] + 1)", 1),
+        ("y = x @ x return y - max(y, axis=1)[:, None] + mean(y, axis=0)", 2),
+        ("return softmax(x @ x)", 0),
+        ("return layer_norm(x @ x)", 0),
+        ("return logsumexp(x @ x, axis=0) + x", 0),
+        # Nothing holds all elements until both reductions of them are done.
+        ("y = x @ x return y - var(y)", 1),
+        # A further reduction that needs no result of the first one, and one along other axes.
+        ("y = x @ x return y * sum(y, axis=1)[:, None] * max(y, axis=1)[:, None]", 2),
+        ("y = x @ x z = y - sum(y, axis=1)[:, None] return z - min(z, axis=0)", 1),
+    ],
+)
+def test_an_epilogue_reduces_what_no_kernel_behind_it_reduces_again(body: str, joined: int) -> None:
+    product = next(s for s in partition(body).in_order() if s.anchor is not None)
+    assert product.anchor is not None and product.anchor.stage == CONTRACTION
+    assert sum(isinstance(op, ReduceOp) for op in product.members) == joined

@@ -29,10 +29,18 @@ kernel chain[M](x: bf16[M, 512], w: bf16[2048, 512], v: bf16[512, 2048]) -> bf16
     return relu(b @ w.T) @ v.T + b
 }
 """
+NORMS = """
+kernel norms[M](x: bf16[M, 512], w: bf16[512, 512]) -> bf16[M, 512] {
+    a = layer_norm(x @ w.T)
+    b = layer_norm(a @ w.T)
+    return softmax(b @ w.T)
+}
+"""
 
 
 def programs() -> Iterator[tuple[str, str]]:
     yield "chain", CHAIN
+    yield "norms", NORMS
     for path in sorted((ROOT / "test" / "data" / "workloads").glob("*.mcu")):
         yield path.stem, path.read_text()
     for form in (*blocks.FORMS[:7], *level2.FORMS[::3]):

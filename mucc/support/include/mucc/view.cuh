@@ -239,6 +239,15 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     return load_whole<V>(view, p);
 }
 
+// Has L2 fetch what step `step` of a row will load, V neighbouring elements a step. The first step of each line does that.
+template <int V, class View, class P>
+MUCC_DEVICE void prefetch(View const& view, P const& p, uint32_t step) {
+#if defined(__CUDA_ARCH__)
+  constexpr uint32_t kSteps = 128 / (V * sizeof(typename View::Element));
+  if (step % kSteps == 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(place(view, p)));
+#endif
+}
+
 MUCC_DEVICE bool contains(Range const& range, int64_t index) {
   return uint64_t(index - range.low) < uint64_t(range.count);
 }

@@ -67,6 +67,18 @@ struct Extents {
   int64_t of[R];
 };
 
+// The product of extents `first` to below `last` of a space, 0 where it is known at a launch only.
+template <class Op>
+MUCC_BOTH constexpr int64_t known_product(int first, int last) {
+  int64_t product = 1;
+  for (int a = first; a < last; ++a) product *= Op::kKnown[a];
+  return product;
+}
+
+// Whether a launch may have so many elements that indices have 64 bits, or so few that they have 32.
+MUCC_BOTH constexpr bool may_be_wide(int64_t elements) { return elements == 0 || elements > 0x7fffffff; }
+MUCC_BOTH constexpr bool may_be_narrow(int64_t elements) { return elements <= 0x7fffffff; }
+
 // How a tensor lies along the axis that the lanes run along: adjacent elements, the same one, or anyhow.
 enum class Along { kUnit, kSame, kAny };
 

@@ -3,6 +3,7 @@
 // The compiler writes `Op`, views of tensors, and `Work` upon it, whose `run<V>(position)` computes V neighbouring elements.
 #pragma once
 
+#include <mucc/map.h>
 #include <mucc/view.cuh>
 
 namespace mucc {

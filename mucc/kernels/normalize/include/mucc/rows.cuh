@@ -306,6 +306,9 @@ struct ColumnFirst {
   }
 };
 
+// The blocks that have L2 fetch what all rows have in common.
+constexpr uint32_t kFetchers = 16;
+
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
 // loaded again in each phase, in turn from the first one and from the last one, these are all there are. Behind the end of the row the last step is loaded and computed
 // with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
@@ -331,6 +334,20 @@ struct RowThread {
       uint32_t const step = base + first + i * stride;
       place.move(step < last ? step : last, extents);
       work.template load<V>(place.p, to[i]);
+    }
+  }
+
+  // What only the stores load is on its way to L2 while the row is reduced. Of what all rows have in common the first blocks
+  // fetch it for all.
+  MUCC_DEVICE void prefetch() {
+    if constexpr (Work::kPrefetches) {
+#pragma unroll
+      for (int i = 0; i < kItems; ++i) {
+        uint32_t const step = first + i * stride;
+        if (step > last) break;
+        place.move(step, extents);
+        work.template prefetch<V>(place.p, step, blockIdx.x < kFetchers);
+      }
     }
   }
 
@@ -420,7 +437,10 @@ struct RowThread {
   MUCC_DEVICE void run(bool is_first, Sharing& sharing) {
     place.move(0, extents);
     work.template begin<V>(place.p, row);
-    if constexpr (!kAgain) load(kept, 0);
+    if constexpr (!kAgain) {
+      load(kept, 0);
+      prefetch();
+    }
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
       for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, Inner const& inside) {

@@ -20,6 +20,13 @@ constexpr int kMostLanes = 16;
 constexpr int kThreadsAgain = 512;
 MUCC_BOTH constexpr int lanes_again(int v) { return v > 1 ? 8 : 32; }
 
+// Where they are loaded once: the fewest threads side by side, which load whole sectors of memory, and the steps of each.
+MUCC_BOTH constexpr int least_lanes(int v) { return v > 1 ? 2 : 8; }
+template <class Op>
+MUCC_BOTH constexpr int column_items(int v) {
+  return v > 1 ? Op::kColumnItems : 16;
+}
+
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
 // a team tell each other, 0 before the launch.
@@ -44,6 +51,51 @@ inline constexpr int team_widest = Op::kWidest > team_first<Op> ? Op::kWidest : 
 template <class Op>
 inline constexpr bool team_reads_once =
     !Op::kFills && Op::kPhases == (Op::kMoments >= 0 || Op::kExponentials >= 0 ? 2 : 1);
+
+// The code of rows with a vector for each lane, and the first of the codes of teams.
+enum : int { kLaneCode = 6, kTeamCode = 7 };
+
+// Which kernel takes rows of `length` steps of `v` elements that are neighbours. Codes are first those of single elements:
+// lanes of a warp, a block; then of vectors: a few lanes, a warp, a block with a short and a long part of the row in each
+// thread, as many lanes as vectors; then those of teams of blocks.
+template <class Op>
+MUCC_BOTH constexpr int row_code(int64_t length, int v) {
+  bool const vector = v > 1;
+  if (vector && length <= kMostLanes) return kLaneCode;
+  int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
+  if (length <= 32 * few || (vector && length <= 32 * some)) return vector ? 2 + (length > 32 * few) : 0;
+  bool const is_long = vector && length > 256 * some;
+  int64_t const most = int64_t(is_long ? many : vector ? some : few) * (is_long ? Op::kManyThreads : Op::kMostThreads);
+  return length > most ? kTeamCode + vector : vector ? 4 + is_long : 1;
+}
+
+// The same of rows that lie side by side. Codes are those of single elements, then of vectors, where a thread has its part
+// of a row in registers and where it loads again.
+template <class Op>
+MUCC_BOTH constexpr int column_code(int64_t length, int v) {
+  return (v > 1 ? 2 : 0) + (length > int64_t(column_items<Op>(v)) * (Op::kThreads / least_lanes(v)));
+}
+
+// The steps of a row of `length` elements.
+template <class Op>
+MUCC_BOTH constexpr int64_t steps_of(int64_t length, int v) {
+  if (v == 1 || !Op::kInner) return length;
+  return Op::kShifted ? (length + 2 * v - 2) / v : length / v;  // of shifted rows the most that one meets
+}
+
+// Whether a launch may take the kernel of a code.
+template <class Op>
+MUCC_BOTH constexpr bool may_take(int code) {
+  int64_t const length = known_product<Op>(Op::kKept, Op::kRank);
+  if (length == 0) return true;
+  for (int is_vector = 0; is_vector < 2; ++is_vector) {
+    int const v = is_vector ? Op::kVector : 1;
+    bool const fits = !Op::kInner || Op::kShifted || length % v == 0;
+    int64_t const steps = steps_of<Op>(length, v);
+    if (fits && code == (Op::kInner ? row_code<Op>(steps, v) : column_code<Op>(steps, v))) return true;
+  }
+  return false;
+}
 
 // The shared memory of a block for `widest` totals at once, besides steps of its row.
 MUCC_BOTH constexpr int totals_bytes(int widest) { return 2 * widest * 32 * int(sizeof(float)); }

@@ -12,41 +12,31 @@ struct RowPlan {
   int code;
 };
 
-// The code of rows with a vector for each lane, and the first of the codes of teams.
-enum : int { kLaneCode = 6, kTeamCode = 7 };
-
-// Rows whose elements are neighbours. `codes` are those of single elements: lanes of a warp, a block; then of vectors: a few
-// lanes, a warp, a block with a short and a long part of the row in each thread, as many lanes as vectors; then those of
-// teams of blocks.
+// Rows whose elements are neighbours.
 template <class Op>
 RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
   bool const vector = v > 1;
-  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, 0};
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, rows, row_code<Op>(length, v)};
   auto& shape = plan.shape;
   int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
-  if (vector && length <= kMostLanes) {
+  if (plan.code == kLaneCode) {
     // Neighbouring lanes have neighbouring vectors: what a warp loads and stores at a time are whole lines of memory.
-    plan.code = kLaneCode;
     while (shape.lanes / 2 >= length) shape.lanes /= 2;
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
   // Longer rows go to blocks of two warps, which end at different times.
-  if (length <= 32 * few || (vector && length <= 32 * some)) {
-    plan.code = vector ? 2 + (length > 32 * few) : 0;
+  if (plan.code == 0 || plan.code == 2 || plan.code == 3) {
     while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
-  plan.blocks = rows;
-  bool const is_long = vector && length > 256 * some;
+  bool const is_long = vector && plan.code != 4;
   int items = is_long ? many : vector ? some : few;
   // Few rows that are reduced once: more threads, each with less of a row. Further phases wait longer for more threads.
   bool const is_few = !is_reproducible<Op> && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count);
   if (vector && !is_long && Op::kPhases == 1 && items >= 4 && is_few) items /= 2;
-  plan.code = vector ? 4 + is_long : 1;
   shape.lanes = shape.threads = int(at_most(32 * blocks_of(length, 32 * items), INT32_MAX));
-  if (shape.threads > (is_long ? Op::kManyThreads : Op::kMostThreads)) plan.code = kTeamCode + vector;
   return plan;
 }
 
@@ -88,21 +78,18 @@ RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v) {
   return plan_teams<Op>(c, rows, length, v, v > 1 ? Op::kTeamVectors : Op::kTeamItems);
 }
 
-// Rows that lie side by side. `codes` are those of single elements, then of vectors, where a thread has its part of a row
-// in registers and where it loads again.
+// Rows that lie side by side.
 template <class Op>
 RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
-  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, v > 1 ? 2 : 0};
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, 0, column_code<Op>(length, v)};
   auto& shape = plan.shape;
-  // Whole sectors of memory.
-  int const least = v > 1 ? 2 : 8, items = v > 1 ? Op::kColumnItems : 16;
-  auto const holds = [&] { return length <= int64_t(items) * (shape.threads / shape.lanes); };
+  auto const holds = [&] { return length <= int64_t(column_items<Op>(v)) * (shape.threads / shape.lanes); };
   auto const is_few = [&] { return !is_reproducible<Op> && blocks_of(rows, shape.lanes) < int64_t(c.sm_count); };
-  while (shape.lanes > least && (!holds() || is_few())) shape.lanes /= 2;
-  if (!holds()) {
+  if (plan.code % 2 == 0) {
+    while (shape.lanes > least_lanes(v) && (!holds() || is_few())) shape.lanes /= 2;
+  } else {
     shape.lanes = lanes_again(v), shape.threads = kThreadsAgain;
     while (shape.lanes > 8 && is_few()) shape.lanes /= 2;
-    ++plan.code;
   }
   plan.blocks = blocks_of(rows, shape.lanes);
   return plan;
@@ -115,10 +102,8 @@ struct RowCounts {
 
   RowCounts(Extents<Op::kRank> const& extents, int v) {
     for (int a = 0; a < Op::kRank; ++a) (a < Op::kKept ? rows : length) *= extents.of[a];
-    if (Op::kShifted && v > 1)
-      length = (length + 2 * v - 2) / v;  // the most vectors that a row meets
-    else
-      (Op::kInner ? length : rows) /= v;
+    length = steps_of<Op>(length, v);
+    if (!Op::kInner) rows /= v;
   }
 };
 

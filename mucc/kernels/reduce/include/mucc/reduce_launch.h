@@ -28,7 +28,8 @@ ReducePlan plan_reduce(Call const& c, Extents<Op::kRank> extents, int v) {
   int64_t const processors = at_least(1, c.sm_count), items = reduce_items(v, Op::kStreams);
   int64_t side;  // steps that a block takes side by side
   if (Op::kRows) {
-    bool const block = length > 8 * 32 || (length > 64 && !kAlike && results < 16 * processors);
+    bool const block =
+        length > kMostByLanes || (length > kLeastByBlock && !kAlike && results < 16 * processors);
     plan.code = block;
     if (!block) {
       // So many loads a lane, unless that leaves processors idle.

@@ -1,0 +1,77 @@
+"""Which of a stage's kernels a launch may take: mucc/rows.h, mucc/reduce.h, mucc/map.h. Needs g++, no GPU."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mucc.files.package import INCLUDES
+
+CHECKS = """
+#include <mucc/rows.h>
+#include <mucc/reduce.h>
+#include <mucc/map.h>
+
+template <uint32_t kRows, uint32_t kLength, bool kIn = true, bool kShift = false>
+struct Op {
+  static constexpr int kRank = 2, kKept = 1, kVector = 4, kThreads = 256;
+  static constexpr int kFew = 8, kShort = 16, kSome = 16, kMany = 32, kMostThreads = 1024, kManyThreads = 512;
+  static constexpr int kColumnItems = 16;
+  static constexpr bool kInner = kIn, kShifted = kShift;
+  static constexpr uint32_t kKnown[] = {kRows, kLength};
+};
+template <class Op>
+constexpr int taken() {
+  int bits = 0;
+  for (int code = 0; code < 9; ++code) bits |= mucc::may_take<Op>(code) << code;
+  return bits;
+}
+constexpr int of(int a, int b) { return 1 << a | 1 << b; }
+
+// Single elements, as tensors may lie anywhere, and vectors.
+static_assert(taken<Op<7, 0>>() == 511, "any length");
+static_assert(taken<Op<7, 64>>() == of(0, 6), "one vector in each lane");
+static_assert(taken<Op<7, 512>>() == of(1, 2));
+static_assert(taken<Op<7, 1024>>() == of(1, 4));
+static_assert(taken<Op<7, 8192>>() == of(1, 5));
+static_assert(taken<Op<7, 16384>>() == of(7, 5));
+static_assert(taken<Op<7, 65536>>() == of(7, 8));
+static_assert(taken<Op<7, 1023>>() == of(1, 1), "no whole vectors");
+static_assert(taken<Op<7, 1023, true, true>>() == of(1, 4), "shifted rows have vectors");
+static_assert(taken<Op<64, 100, false>>() == of(0, 2), "columns once");
+static_assert(taken<Op<64, 5000, false>>() == of(1, 3), "columns again");
+static_assert(taken<Op<64, 1024, false>>() == of(1, 2), "more threads share columns of vectors");
+
+template <uint32_t kResults, uint32_t kLength>
+struct Sum {
+  static constexpr int kRank = 2, kKept = 1, kVector = 4;
+  static constexpr bool kRows = true, kShifted = false;
+  static constexpr uint32_t kKnown[] = {kResults, kLength};
+};
+using mucc::may_reduce;
+static_assert(may_reduce<Sum<8, 0>>(true, 4, false) && may_reduce<Sum<8, 0>>(false, 1, true), "any length");
+static_assert(may_reduce<Sum<8, 64>>(false, 1, false) && !may_reduce<Sum<8, 64>>(true, 1, false));
+static_assert(may_reduce<Sum<8, 128>>(false, 1, false) && may_reduce<Sum<8, 128>>(true, 1, false), "by rows");
+static_assert(!may_reduce<Sum<8, 2048>>(false, 1, false) && may_reduce<Sum<8, 2048>>(true, 4, false));
+static_assert(!may_reduce<Sum<8, 2047>>(true, 4, false), "no whole vectors");
+static_assert(!may_reduce<Sum<8, 2048>>(true, 1, true) && may_reduce<Sum<0, 2048>>(true, 1, true), "many");
+using Many = Sum<3000000000u, 8>;
+static_assert(may_reduce<Many>(false, 1, true) && !may_reduce<Many>(false, 1, false));
+
+using mucc::may_map;
+static_assert(may_map<Op<7, 64>>(1, false) && may_map<Op<7, 64>>(4, false) && !may_map<Op<7, 64>>(4, true));
+static_assert(!may_map<Op<7, 65>>(4, false) && may_map<Op<7, 0>>(4, true) && may_map<Op<0, 64>>(1, false));
+static_assert(may_map<Op<60000, 60000>>(1, true) && !may_map<Op<60000, 60000>>(1, false));
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_known_extents_leave_few_kernels(tmp_path: Path) -> None:
+    (tmp_path / "codes.cpp").write_text(CHECKS)
+    include = [f"-I{folder}" for folder in INCLUDES]
+    command = ["g++", "-std=c++17", "-fsyntax-only", "-Wno-unknown-pragmas", *include, "codes.cpp"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
