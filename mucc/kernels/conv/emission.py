@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork
 from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, Places, Product
+from mucc.codegen.names import words
+from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp
+from mucc.kernels.normalize.op import RowStoreOp
+from mucc.kernels.normalize.rows import phases_of, row_output
 
 AXES = 3
 """The spatial axes that kernels have; those that a program lacks are of extent 1."""
@@ -49,6 +53,8 @@ class ConvWork(AcrossWork):
 
     HEADER: ClassVar[str]
     """The header with the kernel."""
+
+    members = words("kReduces reduce channels sums team Sums Team")
 
     def __init__(self, op: ConvKernelOp, places: Places):
         self.conv = op
@@ -99,8 +105,11 @@ class ConvWork(AcrossWork):
 
     @property
     def along_channels(self) -> bool:
-        """Whether neighbouring results are those of neighbouring channels."""
-        return self.outputs[0].strides[self.conv.channel_axis].is_one
+        """Whether neighbouring results are those of neighbouring channels.
+
+        Where channels are reduced, neighbouring threads have neighbouring positions.
+        """
+        return not self.conv.is_reduced and self.outputs[0].strides[self.conv.channel_axis].is_one
 
     @property
     def fast(self) -> int:
@@ -113,6 +122,8 @@ class ConvWork(AcrossWork):
     def widest(self) -> int:
         """The results of a vector, as many as divide those that lie next to each other."""
         extent = self.space[self.fast]
+        if self.conv.is_reduced:
+            return 1
         return math.gcd(super().widest, extent) if isinstance(extent, int) else super().widest
 
     @property
@@ -126,6 +137,7 @@ class ConvWork(AcrossWork):
             f"static constexpr int kChannelAxis = {self.conv.channel_axis};",
             f"using Element = {self.x.element};",
             f"using Windows = mucc::conv::Windows<{flag(self.geometry.transposed)}, {windows}>;",
+            f"static constexpr bool kReduces = {flag(self.conv.is_reduced)};",
         ]
 
     # Text
@@ -137,11 +149,66 @@ class ConvWork(AcrossWork):
     @property
     def work(self) -> list[str]:
         (convolved,) = (node.result for node in self.op.nodes if isinstance(node, ConvolvedOp))
+        if self.conv.is_reduced:
+            return self._reducing(self.lanes[convolved])
         return [
             "  template <int V, class P>",
             f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
             *self.storing,
             "  }",
+        ]
+
+    def node(self, node: Operation) -> None:
+        if isinstance(node, RowStoreOp):
+            self.store(node, row_output(self, node))
+            self.lines[node] = ""
+            return
+        super().node(node)
+
+    def _reducing(self, convolved: str) -> list[str]:
+        """Return the C++ that computes all results of a position, from sums of its channels."""
+        stores = list(zip(self.op.stores, self.outputs, self.results, strict=True))
+        lines: list[str] = []
+        for phase in phases_of(self):
+            kinds = [reduction(op.kind.data, op.value) for op in phase]
+            names = [self.lanes[op.result] for op in phase]
+            lines += [f"    float {n}_sum = {kind}::identity;" for n, kind in zip(names, kinds, strict=True)]
+            taken = [
+                f"      {n}_sum = {kind}::combine({n}_sum, {kind}::first({self.lanes[op.value]}.of[0]));"
+                for n, kind, op in zip(names, kinds, phase, strict=True)
+            ]
+            lines += self._channels(convolved, [op.value for op in phase], taken)
+            lines += [
+                f"    mucc::Lanes<1> const {n}(team.template combine<{kind}>({n}_sum));"
+                for n, kind in zip(names, kinds, strict=True)
+            ]
+        full = [(node, out, value) for node, out, value in stores if not isinstance(node, RowStoreOp)]
+        if full:
+            taken = [f"      mucc::store({out.member}, p, {value});" for _, out, value in full]
+            lines += self._channels(convolved, [node.value for node, _, _ in full], taken)
+        ends = [(node, out, value) for node, out, value in stores if isinstance(node, RowStoreOp)]
+        if ends:
+            lines += ["    if (team.own != 0 || channels == 0) return;", "    p.at[kChannelAxis] = 0;"]
+            lines += self.statements_for([node.value for node, _, _ in ends])
+            lines += [f"    mucc::store({out.member}, p, {value});" for _, out, value in ends]
+        return [
+            "  template <class P, class Sums, class Team>",
+            "  MUCC_DEVICE void reduce(P p, int channels, Sums const& sums, Team const& team) const {",
+            "    constexpr int V = 1;",
+            *lines,
+            "  }",
+        ]
+
+    def _channels(self, convolved: str, wanted: Sequence[SSAValue], behind: Sequence[str]) -> list[str]:
+        """Return a loop over channels that computes `wanted`, with what is `behind` it."""
+        return [
+            "#pragma unroll 4",
+            "    for (int c = team.own; c < channels; c += Team::kSize) {",
+            "      p.at[kChannelAxis] = c;",
+            f"      mucc::Lanes<1> const {convolved}(sums[c]);",
+            *(f"  {line}" for line in self.statements_for(wanted)),
+            *behind,
+            "    }",
         ]
 
     @property

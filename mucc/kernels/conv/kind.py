@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp, is_convolution
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, StrategyAttr
-from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.interface import Answer, FormingStage, Kind, Meaning
+from mucc.kernels.lowering.access import Axes
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
     from mucc.codegen.memory import Places
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
+
+
+def _is_reduced(stage: FormingStage) -> bool:
+    """Whether a stage has values in flight that are reduced over channels."""
+    return any(len(axes) < len(stage.space) for axes in stage.axes.values())
 
 
 class ConvKind(Kind[ConvKernelOp]):
@@ -40,6 +47,18 @@ class ConvKind(Kind[ConvKernelOp]):
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
+
+    def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
+        from mucc.kernels.conv.channels import takes
+
+        return takes(stage, op)
+
+    def placed(self, stage: FormingStage, op: Operation) -> Axes | None:
+        if not isinstance(op, ReduceOp) and not _is_reduced(stage):
+            return super().placed(stage, op)
+        from mucc.kernels.conv.channels import placed
+
+        return placed(stage, op)
 
     passes = MappingProxyType({"prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions"})
 
@@ -71,7 +90,7 @@ class ConvKind(Kind[ConvKernelOp]):
     def interpret(self, functions: CutlassFunctions, op: ConvKernelOp, args: tuple[Any, ...]) -> None:
         from mucc.kernels.conv.meaning import sums
 
-        functions.begin(op.extents, sums(functions, op, args))
+        functions.begin(op.extents, sums(functions, op, args), axes=(op.channel_axis,))
 
     def meanings(self) -> Mapping[type[Operation], Meaning]:
         def convolved(functions: CutlassFunctions, op: ConvolvedOp, args: tuple[Any, ...]) -> tuple[Any, ...]:

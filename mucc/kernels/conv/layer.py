@@ -42,6 +42,8 @@ class Layer(NamedTuple):
     """Whether channels are a number of the program."""
     vectors: bool = False
     """Whether x can be read four neighbours along the last spatial axis at a time."""
+    reduced: bool = False
+    """Whether the channels of a position are reduced by the block that has them all."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
 
@@ -80,7 +82,7 @@ def _layer(
         geometry.transposed,
         isinstance(x[1], int),
         isinstance(x[-1], int) and x[-1] % 4 == 0,
-        2 * element_bytes * math.prod(map(size, x)),
+        copied=2 * element_bytes * math.prod(map(size, x)),
     )
 
 
@@ -100,4 +102,5 @@ def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
     """Describe the convolution of a kernel, where open dims have `sizes`."""
     element = dtype_bytes(Shaped.of(op.x.type).element_type)
     result = (op.extents[0], op.outputs, *op.places)
-    return _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
+    layer = _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
+    return layer._replace(reduced=op.is_reduced)

@@ -20,6 +20,7 @@ from mucc.dialects.mu.ops.contraction import ComputeAttr
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.mu.windows import Window
+from mucc.kernels.normalize.op import RowReduceOp, RowStoreOp
 
 
 class Strategy(StrEnum):
@@ -72,7 +73,7 @@ class ConvolvedOp(ValueNode):
 @irdl_op_definition
 class ConvKernelOp(SpaceKernelOp):
     """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, or with
-    `channels_last` `[N, ..., O]`, with pointwise work behind it.
+    `channels_last` `[N, ..., O]`, with pointwise work behind it, and reductions over all channels.
 
     `w` is `[O, C/groups, ...]`, or `[C, O/groups, ...]` of a transposed convolution. Windows begin `pad`
     before the first element; where they end follows from the extents of the space.
@@ -138,6 +139,11 @@ class ConvKernelOp(SpaceKernelOp):
         return 1 if self.channels_last is None else len(self.extents) - 1
 
     @property
+    def is_reduced(self) -> bool:
+        """Whether channels of the result are reduced."""
+        return any(isinstance(op, RowReduceOp) for op in self.nodes)
+
+    @property
     def outputs(self) -> Dim:
         """The channels of the result."""
         return self.extents[self.channel_axis]
@@ -168,7 +174,7 @@ class ConvKernelOp(SpaceKernelOp):
         return window_rules.windows(sizes, *self.geometry[:3])
 
     def verify_(self) -> None:
-        self.verify_nodes((*READS, ConvolvedOp, StoreOp))
+        self.verify_nodes((*READS, ConvolvedOp, RowReduceOp, StoreOp, RowStoreOp))
         if (count := sum(isinstance(op, ConvolvedOp) for op in self.nodes)) != 1:
             raise VerifyException(f"a {self.name} has one {ConvolvedOp.name}, not {count}")
         spatial = len(self.extents) - 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mucc.dialects.mu.windows import Window
@@ -174,13 +174,19 @@ def shortest_line(layer: Layer, reaches: list[Reach]) -> int:
     return next((n for n in (8, 16) if last <= n), SHORTEST)
 
 
+def legal_columns(layer: Layer, columns: Sequence[int]) -> list[int]:
+    """Return the columns of tiles that suit a layer; where channels are reduced those that have all."""
+    least = layer.outputs if layer.reduced else 1
+    return [n for n in columns if least <= n <= _up(max(1, layer.outputs), 32)]
+
+
 def patch_tiles(layer: Layer, facts: Facts, along: bool) -> Iterator[PatchTile]:
     """Yield all tiles for a layer; `along` says that results are adjacent along their channels."""
     if layer.classes > MOST_CLASSES:
         return
     reaches = reaches_of(layer)
     shortest = shortest_line(layer, reaches)
-    wanted = [n for n in COLUMNS if n <= _up(max(1, layer.outputs), 32)]
+    wanted = legal_columns(layer, COLUMNS)
     for rows, columns in itertools.product(ROWS, wanted):
         for places in box_shapes(rows, len(layer.windows), shortest):
             if (tile := _tile(layer, reaches, places, columns, facts, along)) is not None:

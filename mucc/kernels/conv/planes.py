@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mucc.kernels.conv.layer import Layer
-from mucc.kernels.conv.patches import Reach, box_shapes, reaches_of, shortest_line, widened
+from mucc.kernels.conv.patches import (
+    Reach,
+    box_shapes,
+    legal_columns,
+    reaches_of,
+    shortest_line,
+    widened,
+)
 from mucc.kernels.conv.tiles import STAGE_ROW
 from mucc.target.facts import Facts
 
@@ -139,7 +146,7 @@ def plane_tiles(layer: Layer, facts: Facts) -> Iterator[PlaneTile]:
     reaches = reaches_of(layer)
     if len(reaches[2].taps) > MOST_LAST or any(w.size > LARGEST for w in layer.windows):
         return
-    wanted = [n for n in COLUMNS if n <= _up(max(1, layer.outputs), 32)]
+    wanted = legal_columns(layer, COLUMNS)
     for rows, columns in itertools.product(ROWS, wanted):
         for places in box_shapes(rows, len(layer.windows), shortest_line(layer, reaches)):
             if (tile := _tile(layer, reaches, places, columns, facts)) is not None:

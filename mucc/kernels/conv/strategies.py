@@ -69,11 +69,11 @@ class Tiles(Way):
     strategy, by_vectors = Strategy.TILES, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
+        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
         return "a block has too little shared memory for two stages" if tile.stages < 2 else None
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
-        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
+        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
         sm, compute = facts.multiprocessor, layer.compute
         depth = _padded(layer.channels * layer.taps, STAGE_ROW // layer.element_bytes)
         blocks = layer.groups * math.ceil(layer.rows / ROWS) * math.ceil(layer.outputs / tile.columns)
@@ -173,6 +173,9 @@ class Direct(Way):
     """Multiply-adds of single outputs, and nothing else."""
 
     strategy = Strategy.DIRECT
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        return "no block has all channels of a position, to reduce them" if layer.reduced else None
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows

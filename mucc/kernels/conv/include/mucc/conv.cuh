@@ -592,7 +592,7 @@ struct WholeSums {
 // Computes and stores the results of a tile, V neighbours at a time; where several blocks have parts of the sums each of them
 // stores an equal share.
 template <int V, class Of, class Work, class Sums>
-MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
+MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
                         Part const& at, Row const* rows, Sums const& sums) {
   static constexpr int kShares = Sums::kShares;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : Of::kM, kLines = Of::kAlongChannels ? Of::kM : Of::kN;
@@ -625,6 +625,22 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
            line += Of::kThreads / kTogether * kShares)
         if (at.column + line < problem.outputs) finish_one(row, line, step * V, at.column + line);
     }
+  }
+}
+
+// Computes and stores the results of a tile, or reduces the channels of its positions.
+template <int V, class Of, class Work, class Sums>
+MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
+                        Part const& at, Row const* rows, Sums const& sums) {
+  if constexpr (Work::kReduces) {
+    static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
+    reduce_places<Of::kM, Of::kThreads>(work, problem.outputs, sums.tile, Of::kPitch, [&](int place, auto& p) {
+      Row const row = rows[place];
+      p = position<Work>(axes, row, 0);
+      return row.batch >= 0;
+    });
+  } else {
+    store_tile<V, Of>(work, problem, axes, at, rows, sums);
   }
 }
 

@@ -12,7 +12,7 @@ MUCC_BOTH constexpr int power_within(int count) {
   return power;
 }
 
-// Computes and stores the results of a tile `Of` of positions, of which `At` says how they lie in shared memory, for one class
+// Computes and stores the results, or reduces the channels, of a tile `Of` of positions, of which `At` says how they lie in shared memory, for one class
 // along the first two axes.
 template <int V, class Of, class At, class Work, class Part>
 MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, Part const& at,
@@ -31,20 +31,29 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
     to[2] = int64_t(at.at[2]) * kLast + w;
     return to[0] < problem.out[0] && to[1] < problem.out[1] && to[2] < problem.out[2];
   };
-  for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
-    if (!Of::kAlongChannels && !find(step * V)) continue;
+  if constexpr (Work::kReduces) {
+    static_assert(!Of::kAlongChannels, "neighbours are positions");
+    reduce_places<kPlaces, Of::kThreads>(work, problem.outputs, tile, At::kOutPitch, [&](int place, auto& p) {
+      bool const present = find(place);
+      p = place_of<Work>(at.batch, 0, to);
+      return present;
+    });
+  } else {
+    for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
+      if (!Of::kAlongChannels && !find(step * V)) continue;
 #pragma unroll(Work::kTogether > 2 ? 2 : 4)
-    for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether) {
-      int64_t const output = at.column + (Of::kAlongChannels ? step * V : line);
-      if (output >= problem.outputs || (Of::kAlongChannels && !find(line))) continue;
-      Lanes<V> value;
+      for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether) {
+        int64_t const output = at.column + (Of::kAlongChannels ? step * V : line);
+        if (output >= problem.outputs || (Of::kAlongChannels && !find(line))) continue;
+        Lanes<V> value;
 #pragma unroll
-      for (int v = 0; v < V; v += kLane) {
-        auto const some = *reinterpret_cast<Pack<float, kLane> const*>(tile + line * At::kOutPitch + step * V + v);
+        for (int v = 0; v < V; v += kLane) {
+          auto const some = *reinterpret_cast<Pack<float, kLane> const*>(tile + line * At::kOutPitch + step * V + v);
 #pragma unroll
-        for (int u = 0; u < kLane; ++u) value.of[v + u] = some.of[u];
+          for (int u = 0; u < kLane; ++u) value.of[v + u] = some.of[u];
+        }
+        work.store(place_of<Work>(at.batch, at.group * problem.outputs + output, to), value);
       }
-      work.store(place_of<Work>(at.batch, at.group * problem.outputs + output, to), value);
     }
   }
 }

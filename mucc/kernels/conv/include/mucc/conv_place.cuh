@@ -18,4 +18,42 @@ MUCC_DEVICE Position<Work::kRank, int64_t> place_of(int64_t batch, int64_t outpu
   return p;
 }
 
+// The lanes of a warp that reduce the channels of a position together: every kSize-th channel each, from `own` on. Neighbouring
+// lanes have neighbouring positions.
+template <int kSize_>
+struct Team {
+  static constexpr int kSize = kSize_, kPlaces = 32 / kSize;  // positions of a warp
+  int own = int(threadIdx.x) % 32 / kPlaces;
+  template <class Kind>
+  MUCC_DEVICE float combine(float x) const {
+#pragma unroll
+    for (int lanes = kPlaces; lanes < 32; lanes *= 2) x = Kind::combine(x, __shfl_xor_sync(~0u, x, lanes));
+    return x;
+  }
+};
+
+// The sums of the channels of a position, `pitch` apart in shared memory.
+struct ChannelSums {
+  float const* first;
+  int pitch;
+  MUCC_DEVICE float operator[](int channel) const { return first[channel * pitch]; }
+};
+
+// Computes all results of `kPlaces` positions, whose sums of a channel are neighbours in shared memory. `find(place, p)` says
+// whether there is such a position, and where.
+template <int kPlaces, int kThreads, class Work, class Find>
+MUCC_DEVICE void reduce_places(Work const& work, int64_t outputs, float const* sums, int pitch, Find const& find) {
+  static constexpr int kShare = kThreads / kPlaces, kSize = kShare >= 4 ? 4 : kShare >= 2 ? 2 : 1;
+  using Lanes = Team<kSize>;
+  static_assert(kPlaces % Lanes::kPlaces == 0, "whole warps");
+  Lanes const team;
+  int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  for (int place = warp * Lanes::kPlaces + lane % Lanes::kPlaces; place / Lanes::kPlaces * Lanes::kPlaces < kPlaces;
+       place += kThreads / 32 * Lanes::kPlaces) {
+    Position<Work::kRank, int64_t> p;
+    bool const present = find(place, p);
+    work.reduce(p, present ? int(outputs) : 0, ChannelSums{sums + place, pitch}, team);
+  }
+}
+
 }  // namespace mucc::conv
