@@ -98,7 +98,7 @@ LAYERS: dict[str, Layer] = {
     "transposed3d_sum_layer_norm_avg_pool_gelu": Layer(
         _doubling((32, 32, 16, 32, 32), 64, 3),
         "gelu(avg_pool(layer_norm({} + t) * g + c, 2))",
-        "F.gelu(F.avg_pool3d(F.layer_norm({} + t, (64,), g, c), 2))",
+        "F.gelu(F.avg_pool3d(F.layer_norm({} + t, g.shape, g, c), 2))",
         vectors="gc",
         scalars="t",
         result=(32, 64, 16, 32, 32),
@@ -236,7 +236,7 @@ LAYERS: dict[str, Layer] = {
     "transposed3d_layer_norm_gelu_scale": Layer(
         _doubling((32, 32, 16, 32, 32), 64, 4, 0),
         "gelu(layer_norm({}) * g + c) * 1.0",
-        "F.gelu(F.layer_norm({}, (64,), g, c)) * 1.0",
+        "F.gelu(F.layer_norm({}, g.shape, g, c)) * 1.0",
         vectors="gc",
     ),
     "subtract_hardswish_max_pool_mish": Layer(
@@ -254,8 +254,9 @@ LAYERS: dict[str, Layer] = {
     ),
     "transposed3d_avg_pool_clamp_softmax_multiply": Layer(
         _doubling((32, 32, 16, 32, 32), 64, 3),
-        "reshape(softmax(reshape(clamp({}, 0, 1), (32, 64, 131072)), axis=2), (32, 64, 32, 64, 64)) * <s>",
-        "torch.softmax(torch.clamp({}, 0.0, 1.0).flatten(2), 2).view(-1, 64, 32, 64, 64) * <s>",
+        "h = clamp({}, 0, 1) e = exp(h - max(h, axis=(2, 3, 4), keepdims=on)) return e / sum(e, "
+        "axis=(2, 3, 4), keepdims=on) * <s>",
+        "h = torch.clamp({}, 0.0, 1.0); return torch.softmax(h.flatten(2), 2).view(h.shape) * <s>",
         vectors="s",
         pooled=2,
     ),

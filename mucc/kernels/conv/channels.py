@@ -58,7 +58,7 @@ def places(stage: StageOp) -> dict[SSAValue, Axes]:
     """Return the axes of the space of each value in flight in a stage around a convolution, in order."""
     anchor = stage.anchor
     assert is_convolution(anchor)
-    known = {anchor.results[0]: identity(stage.space)}
+    known: dict[SSAValue, Axes] = {anchor.results[0]: identity(stage.space)}
     return places_in(stage, stage.space, (channel_axis(anchor),), known)
 
 

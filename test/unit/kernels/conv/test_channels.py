@@ -24,7 +24,9 @@ kernel shares(x: f32[2, 8, 6, 8], w: f32[40, 8, 3, 3], b: f32[40], r: f32[6, 8])
   y = softmax(conv(x, w, pad=1) + b[:, None, None], axis=1)
   return sigmoid((y + b[:, None, None]) * r)
 }
-kernel two(x: bf16[3, 4, 13], w: bf16[9, 4, 4], g: f32[3, 6]) -> (y: f32[3, 6], z: bf16[3, 9, 6], s: f32[3, 6]) {
+kernel two(x: bf16[3, 4, 13], w: bf16[9, 4, 4], g: f32[3, 6]) -> (
+    y: f32[3, 6], z: bf16[3, 9, 6], s: f32[3, 6]
+) {
   h = relu(conv(x, w, stride=2, pad=1))
   return logsumexp(h, axis=1) * g, h, amax(h, axis=1)
 }

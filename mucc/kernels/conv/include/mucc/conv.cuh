@@ -634,7 +634,7 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
                         Part const& at, Row const* rows, Sums const& sums) {
   if constexpr (Work::kReduces) {
     static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
-    reduce_places<Of::kM, Of::kThreads>(work, problem.outputs, sums.tile, Of::kPitch, [&](int place, auto& p) {
+    reduce_places<Of::kM, Of::kThreads>(work, problem.outputs, sums.tile, Of::kPitch, [&](int place, Position<Work::kRank, int64_t>& p) {
       Row const row = rows[place];
       p = position<Work>(axes, row, 0);
       return row.batch >= 0;

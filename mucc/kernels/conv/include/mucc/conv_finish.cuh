@@ -33,7 +33,7 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
   };
   if constexpr (Work::kReduces) {
     static_assert(!Of::kAlongChannels, "neighbours are positions");
-    reduce_places<kPlaces, Of::kThreads>(work, problem.outputs, tile, At::kOutPitch, [&](int place, auto& p) {
+    reduce_places<kPlaces, Of::kThreads>(work, problem.outputs, tile, At::kOutPitch, [&](int place, Position<Work::kRank, int64_t>& p) {
       bool const present = find(place);
       p = place_of<Work>(at.batch, 0, to);
       return present;
