@@ -10,6 +10,7 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
+from mucc.kernels.conv.windows import pooled_dims
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.normalize.placing import placed_in, places_in, reduces
@@ -40,7 +41,8 @@ def takes(stage: FormingStage, op: AnchorOp) -> Answer:
     if Shaped.of(op.result.type).element_type == S32:
         return Refused("the kernel of a convolution does not reduce integers")
     axis = channel_axis(anchor)
-    if not reduces(op, stage.space, (axis,)) or stage.axes[op.operand] != identity(stage.space):
+    fills = stage.axes[op.operand] == identity(stage.space)
+    if not reduces(op, stage.space, (axis,)) or not fills or pooled_dims(stage) is not None:
         return Refused("the kernel of a convolution reduces along all channels of a position only")
     outputs = stage.space[axis]
     if not isinstance(outputs, int) or not 1 < outputs <= MOST or anchor.groups.value.data > 1:

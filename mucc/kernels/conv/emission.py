@@ -16,9 +16,10 @@ from mucc.codegen.names import words
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp
 from mucc.kernels.normalize.op import RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
 
@@ -54,7 +55,7 @@ class ConvWork(AcrossWork):
     HEADER: ClassVar[str]
     """The header with the kernel."""
 
-    members = words("kReduces reduce channels sums team Sums Team")
+    members = words("kReduces reduce channels sums team Sums Team Pool pool pooled to t")
 
     def __init__(self, op: ConvKernelOp, places: Places):
         self.conv = op
@@ -107,9 +108,14 @@ class ConvWork(AcrossWork):
     def along_channels(self) -> bool:
         """Whether neighbouring results are those of neighbouring channels.
 
-        Where channels are reduced, neighbouring threads have neighbouring positions.
+        Where results are reduced or pooled, neighbouring threads have neighbouring positions.
         """
-        return not self.conv.is_reduced and self.outputs[0].strides[self.conv.channel_axis].is_one
+        return self.stores_sums and self.outputs[0].strides[self.conv.channel_axis].is_one
+
+    @property
+    def stores_sums(self) -> bool:
+        """Whether results are computed one by one, of one sum each."""
+        return not self.conv.is_reduced and self.conv.pool is None
 
     @property
     def fast(self) -> int:
@@ -122,7 +128,7 @@ class ConvWork(AcrossWork):
     def widest(self) -> int:
         """The results of a vector, as many as divide those that lie next to each other."""
         extent = self.space[self.fast]
-        if self.conv.is_reduced:
+        if not self.stores_sums:
             return 1
         return math.gcd(super().widest, extent) if isinstance(extent, int) else super().widest
 
@@ -138,7 +144,14 @@ class ConvWork(AcrossWork):
             f"using Element = {self.x.element};",
             f"using Windows = mucc::conv::Windows<{flag(self.geometry.transposed)}, {windows}>;",
             f"static constexpr bool kReduces = {flag(self.conv.is_reduced)};",
+            f"using Pool = mucc::conv::PoolWindow<{', '.join(map(str, self.pool_sizes))}>;",
         ]
+
+    @property
+    def pool_sizes(self) -> list[int]:
+        """The positions of a pool's window along the kernel's three axes: one where nothing is pooled."""
+        sizes = () if self.conv.pool is None else self.conv.pool.sizes
+        return [1] * (AXES - len(sizes)) + list(sizes)
 
     # Text
 
@@ -151,6 +164,8 @@ class ConvWork(AcrossWork):
         (convolved,) = (node.result for node in self.op.nodes if isinstance(node, ConvolvedOp))
         if self.conv.is_reduced:
             return self._reducing(self.lanes[convolved])
+        if self.conv.pool is not None:
+            return self._pooling(self.lanes[convolved], self.conv.pool)
         return [
             "  template <int V, class P>",
             f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
@@ -196,6 +211,28 @@ class ConvWork(AcrossWork):
             "  MUCC_DEVICE void reduce(P p, int channels, Sums const& sums, Team const& team) const {",
             "    constexpr int V = 1;",
             *lines,
+            "  }",
+        ]
+
+    def _pooling(self, convolved: str, pool: PooledSumsOp) -> list[str]:
+        """Return the C++ that computes the results of a window of sums."""
+        kind, name = "mucc::Max" if pool.kind.data is Pooling.MAX else "mucc::Sum", self.lanes[pool.result]
+        scale = f" * {1 / math.prod(pool.sizes)!r}f" if pool.kind.data is Pooling.AVG else ""
+        return [
+            "  template <class P>",
+            "  MUCC_DEVICE void pool(P const& to, float const (&sums)[Pool::kVolume]) const {",
+            "    constexpr int V = 1;",
+            f"    float pooled = {kind}::identity;",
+            "#pragma unroll",
+            "    for (int t = 0; t < Pool::kVolume; ++t) {",
+            "      P const p = mucc::conv::place_in<Work>(to, t);",
+            f"      mucc::Lanes<1> const {convolved}(sums[t]);",
+            *(f"  {line}" for line in self.statements_for([pool.value])),
+            f"      pooled = {kind}::combine(pooled, {self.lanes[pool.value]}.of[0]);",
+            "    }",
+            "    P const& p = to;",
+            f"    mucc::Lanes<1> const {name}(pooled{scale});",
+            *self.storing,
             "  }",
         ]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution
+from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, StrategyAttr
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StrategyAttr
 from mucc.kernels.interface import Answer, FormingStage, Kind, Meaning
 from mucc.kernels.lowering.access import Axes
 
@@ -36,7 +36,7 @@ class ConvKind(Kind[ConvKernelOp]):
 
     name = "conv"
     op = ConvKernelOp
-    nodes = (ConvolvedOp,)
+    nodes = (ConvolvedOp, PooledSumsOp)
     attributes = (StrategyAttr,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
@@ -49,16 +49,18 @@ class ConvKind(Kind[ConvKernelOp]):
         return True
 
     def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
-        from mucc.kernels.conv.channels import takes
+        from mucc.kernels.conv import channels, windows
 
-        return takes(stage, op)
+        return windows.takes(stage, op) if is_pool(op) else channels.takes(stage, op)
 
     def placed(self, stage: FormingStage, op: Operation) -> Axes | None:
-        if not isinstance(op, ReduceOp) and not _is_reduced(stage):
-            return super().placed(stage, op)
-        from mucc.kernels.conv.channels import placed
+        from mucc.kernels.conv import channels, windows
 
-        return placed(stage, op)
+        if is_pool(op) or windows.pooled_dims(stage) is not None:
+            return windows.placed(stage, op)
+        if isinstance(op, ReduceOp) or _is_reduced(stage):
+            return channels.placed(stage, op)
+        return super().placed(stage, op)
 
     passes = MappingProxyType({"prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions"})
 
@@ -96,7 +98,9 @@ class ConvKind(Kind[ConvKernelOp]):
         def convolved(functions: CutlassFunctions, op: ConvolvedOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
             return (functions.launch.accumulators[0],)
 
-        return {ConvolvedOp: convolved}
+        from mucc.kernels.conv.meaning import pooled
+
+        return {ConvolvedOp: convolved, PooledSumsOp: pooled}
 
     def code(self, op: ConvKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.conv.code import ConvCode

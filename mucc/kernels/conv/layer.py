@@ -44,6 +44,8 @@ class Layer(NamedTuple):
     """Whether x can be read four neighbours along the last spatial axis at a time."""
     reduced: bool = False
     """Whether the channels of a position are reduced by the block that has them all."""
+    pooled: tuple[int, ...] = ()
+    """Positions of a window along the spatial axes, where a block pools its results."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
 
@@ -103,4 +105,4 @@ def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
     element = dtype_bytes(Shaped.of(op.x.type).element_type)
     result = (op.extents[0], op.outputs, *op.places)
     layer = _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
-    return layer._replace(reduced=op.is_reduced)
+    return layer._replace(reduced=op.is_reduced, pooled=() if op.pool is None else op.pool.sizes)

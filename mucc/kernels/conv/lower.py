@@ -8,7 +8,7 @@ from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.base import AnchorOp, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -16,8 +16,9 @@ from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.kernels.conv.channels import is_reduced, places
 from mucc.kernels.conv.layer import layer_of
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, Strategy
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, PooledSumsOp, Strategy
 from mucc.kernels.conv.strategies import choose
+from mucc.kernels.conv.windows import pooled_sizes
 from mucc.kernels.lowering.access import Access, Axes, identity, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
@@ -35,6 +36,10 @@ class ConvBody(Body):
             value = self.scalar(op.operand, identity(self.stage.space))
             self.add(reduced := RowReduceOp(op.kind, value), op)
             return reduced.result
+        if is_pool(op):
+            value = self.scalar(op.operand, identity(self.stage.space))
+            self.add(pooled := PooledSumsOp(op.kind.data, value, [w.size for w in op.windows]), op)
+            return pooled.result
         node = ConvolvedOp()
         self.add(node, op)
         return node.result
@@ -71,6 +76,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         copied=0 if x.unit_axis == 1 else layer.copied,
         vectors=layer.vectors and x.unit_axis == len(stage.space) - 1,
         reduced=is_reduced(stage),
+        pooled=pooled_sizes(stage),
     )
     strategy = choose(layer, get_target(builder.target).facts)
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)

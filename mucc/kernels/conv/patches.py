@@ -174,6 +174,12 @@ def shortest_line(layer: Layer, reaches: list[Reach]) -> int:
     return next((n for n in (8, 16) if last <= n), SHORTEST)
 
 
+def has_windows(layer: Layer, places: Sequence[int]) -> bool:
+    """Whether a tile of outputs has whole windows of the pool behind a layer."""
+    sizes = widened(layer.pooled) if layer.pooled else (1,) * AXES
+    return all(place % size == 0 for place, size in zip(places, sizes, strict=True))
+
+
 def legal_columns(layer: Layer, columns: Sequence[int]) -> list[int]:
     """Return the columns of tiles that suit a layer; where channels are reduced those that have all."""
     least = layer.outputs if layer.reduced else 1
@@ -189,7 +195,8 @@ def patch_tiles(layer: Layer, facts: Facts, along: bool) -> Iterator[PatchTile]:
     wanted = legal_columns(layer, COLUMNS)
     for rows, columns in itertools.product(ROWS, wanted):
         for places in box_shapes(rows, len(layer.windows), shortest):
-            if (tile := _tile(layer, reaches, places, columns, facts, along)) is not None:
+            tile = _tile(layer, reaches, places, columns, facts, along)
+            if tile is not None and has_windows(layer, places):
                 yield tile
 
 

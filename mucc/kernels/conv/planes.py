@@ -11,6 +11,7 @@ from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.patches import (
     Reach,
     box_shapes,
+    has_windows,
     legal_columns,
     reaches_of,
     shortest_line,
@@ -149,7 +150,8 @@ def plane_tiles(layer: Layer, facts: Facts) -> Iterator[PlaneTile]:
     wanted = legal_columns(layer, COLUMNS)
     for rows, columns in itertools.product(ROWS, wanted):
         for places in box_shapes(rows, len(layer.windows), shortest_line(layer, reaches)):
-            if (tile := _tile(layer, reaches, places, columns, facts)) is not None:
+            tile = _tile(layer, reaches, places, columns, facts)
+            if tile is not None and has_windows(layer, places):
                 yield tile
 
 

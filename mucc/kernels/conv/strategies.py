@@ -96,6 +96,8 @@ class Warpgroups(Way):
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         if facts.name not in WARPGROUPS:
             return f"{facts.name} has no wgmma"
+        if layer.pooled:
+            return "the copy engine has positions in their order, not by windows of a pool"
         if layer.compute not in FORMATS:
             return f"wgmma multiplies {', '.join(FORMATS)}"
         if not layer.whole:
@@ -175,7 +177,9 @@ class Direct(Way):
     strategy = Strategy.DIRECT
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        return "no block has all channels of a position, to reduce them" if layer.reduced else None
+        return (
+            "no block has all results that are reduced or pooled" if layer.reduced or layer.pooled else None
+        )
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows

@@ -541,6 +541,19 @@ MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem, unsigned i
 template <class Work>
 MUCC_DEVICE Row row_at(Problem<typename Work::Element> const& problem, Axis const (&axes)[3], int64_t index) {
   Row row;
+  if constexpr (Work::Pool::kVolume > 1) {  // positions of a window follow each other
+    using Pool = typename Work::Pool;
+    int const t = int(index % Pool::kVolume);
+    index /= Pool::kVolume;
+#pragma unroll
+    for (int a = 2; a >= 0; --a) {
+      int64_t const windows = problem.out[a] / Pool::size(a);
+      row.at[a] = int(index % windows) * Pool::size(a) + Pool::at(a, t);
+      index /= windows;
+    }
+    row.batch = index < problem.batch ? int(index) : -1;
+    return row;
+  }
 #pragma unroll
   for (int a = 2; a >= 0; --a) {
     int64_t const rest = index >> 31 ? index / axes[a].outs : unsigned(index) / unsigned(axes[a].outs);
@@ -639,6 +652,20 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
       p = position<Work>(axes, row, 0);
       return row.batch >= 0;
     });
+  } else if constexpr (Work::Pool::kVolume > 1) {
+    using Pool = typename Work::Pool;
+    static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
+    auto first = [](int window) { return window * Pool::kVolume; };
+    auto find = [&](int window, Position<Work::kRank, int64_t>& p) {
+      Row const row = rows[first(window)];
+      int64_t to[3];
+#pragma unroll
+      for (int a = 0; a < 3; ++a) to[a] = row.at[a] / Pool::size(a);
+      p = place_of<Work>(row.batch, at.group * problem.outputs + at.column, to);
+      return row.batch >= 0;
+    };
+    pool_places<Of::kM, Of::kN, Of::kThreads>(work, problem.outputs - at.column, sums.tile, Of::kPitch, find, first,
+                                              [](int t) { return t; });
   } else {
     store_tile<V, Of>(work, problem, axes, at, rows, sums);
   }

@@ -44,6 +44,15 @@ struct Windows {
   }
 };
 
+// Positions that are pooled to one result, along three axes.
+template <int kD_, int kH_, int kW_>
+struct PoolWindow {
+  static constexpr int kD = kD_, kH = kH_, kW = kW_, kVolume = kD * kH * kW;
+  MUCC_BOTH static constexpr int size(int a) { return a == 0 ? kD : a == 1 ? kH : kW; }
+  // The index of a position of the window along an axis; positions are counted along the last axis first.
+  MUCC_BOTH static constexpr int at(int a, int t) { return a == 2 ? t % kW : a == 1 ? t / kW % kH : t / kW / kH; }
+};
+
 // Outputs of one axis that see the same taps: output j of them is element first_out + j * out_step of the result. Its
 // tap i is element first_tap + i * tap_step of the window, and reads element j * in_step + first_in + i * in_move of x.
 struct Axis {

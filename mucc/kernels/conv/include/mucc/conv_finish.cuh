@@ -38,6 +38,27 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
       p = place_of<Work>(at.batch, 0, to);
       return present;
     });
+  } else if constexpr (Work::Pool::kVolume > 1) {
+    using Pool = typename Work::Pool;
+    static_assert(!Of::kAlongChannels && kLast == 1, "neighbours are positions");
+    static constexpr int kRow = Of::kW / Pool::kW, kRows = Of::kH / Pool::kH;
+    auto first = [&](int window) {
+      int const w = window % kRow * Pool::kW, h = window / kRow % kRows * Pool::kH, d = window / kRow / kRows * Pool::kD;
+      return (d * Of::kH + h) * Of::kW + w;
+    };
+    auto find_window = [&](int window, Position<Work::kRank, int64_t>& p) {
+      bool present = find(first(window));
+#pragma unroll
+      for (int a = 0; a < 3; ++a) {
+        to[a] /= Pool::size(a);
+        present = present && to[a] < problem.out[a] / Pool::size(a);
+      }
+      p = place_of<Work>(at.batch, at.group * problem.outputs + at.column, to);
+      return present;
+    };
+    auto step = [](int t) { return (Pool::at(0, t) * Of::kH + Pool::at(1, t)) * Of::kW + Pool::at(2, t); };
+    pool_places<kPlaces, Of::kN, Of::kThreads>(work, problem.outputs - at.column, tile, At::kOutPitch, find_window, first,
+                                               step);
   } else {
     for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
       if (!Of::kAlongChannels && !find(step * V)) continue;

@@ -18,6 +18,45 @@ MUCC_DEVICE Position<Work::kRank, int64_t> place_of(int64_t batch, int64_t outpu
   return p;
 }
 
+// The `t`-th position of the window of a pooled result.
+template <class Work>
+MUCC_DEVICE Position<Work::kRank, int64_t> place_in(Position<Work::kRank, int64_t> p, int t) {
+#pragma unroll
+  for (int a = 0; a < Work::kRank - 2; ++a) {
+    int const axis = a + 5 - Work::kRank;
+    p.at[a + 2] = p.at[a + 2] * Work::Pool::size(axis) + Work::Pool::at(axis, t);
+  }
+  return p;
+}
+
+// Computes all results of the windows of a tile, of `kPlaces` positions by `kColumns` channels, whose sums of a channel are
+// neighbours in shared memory. `find(window, p)` says whether there is such a window, and where its result is in the first
+// channel; `first(window)` is the place of its first sum, and `step(t)` how much further the t-th one is.
+template <int kPlaces, int kColumns, int kThreads, class Work, class Find, class First, class Step>
+MUCC_DEVICE void pool_places(Work const& work, int64_t outputs, float const* sums, int pitch, Find const& find,
+                             First const& first, Step const& step) {
+  using Pool = typename Work::Pool;
+  static constexpr int kWindows = kPlaces / Pool::kVolume, kTogether = kWindows < kThreads ? kWindows : kThreads;
+  static_assert(kPlaces % Pool::kVolume == 0 && kWindows % kTogether == 0 && kThreads % kTogether == 0, "whole windows");
+  for (int window = int(threadIdx.x) % kTogether; window < kWindows; window += kTogether) {
+    Position<Work::kRank, int64_t> p;
+    if (!find(window, p)) continue;
+    float const* const from = sums + first(window);
+    int64_t const channel = p.at[1];
+    for (int line = int(threadIdx.x) / kTogether; line < kColumns && line < outputs; line += kThreads / kTogether) {
+      float held[Pool::kVolume];
+#pragma unroll
+      for (int t = 0; t < Pool::kVolume; t += Pool::kW) {
+        auto const row = *reinterpret_cast<Pack<float, Pool::kW> const*>(from + line * pitch + step(t));
+#pragma unroll
+        for (int w = 0; w < Pool::kW; ++w) held[t + w] = row.of[w];
+      }
+      p.at[1] = channel + line;
+      work.pool(p, held);
+    }
+  }
+}
+
 // The lanes of a warp that reduce the channels of a position together: every kSize-th channel each, from `own` on. Neighbouring
 // lanes have neighbouring positions.
 template <int kSize_>
