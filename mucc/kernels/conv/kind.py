@@ -62,12 +62,18 @@ class ConvKind(Kind[ConvKernelOp]):
             return channels.placed(stage, op)
         return super().placed(stage, op)
 
-    passes = MappingProxyType({"prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions"})
+    passes = MappingProxyType(
+        {
+            "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
+            "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
+        }
+    )
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
         from mucc.kernels.conv.prepare import PrepareConvolutions
+        from mucc.kernels.conv.spread_means import SpreadMeans
 
-        return (PrepareConvolutions(target),)
+        return (SpreadMeans(), PrepareConvolutions(target))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution
