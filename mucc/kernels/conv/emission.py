@@ -55,7 +55,12 @@ class ConvWork(AcrossWork):
     HEADER: ClassVar[str]
     """The header with the kernel."""
 
-    members = words("kReduces reduce channels sums team Sums Team Pool pool pooled to t")
+    members = words(
+        """
+        kReduces reduce channels sums team Sums Team Pool PoolKind PatchShape before after pooled sum
+        kPooledBytes
+        """
+    )
 
     def __init__(self, op: ConvKernelOp, places: Places):
         self.conv = op
@@ -215,22 +220,21 @@ class ConvWork(AcrossWork):
         ]
 
     def _pooling(self, convolved: str, pool: PooledSumsOp) -> list[str]:
-        """Return the C++ that computes the results of a window of sums."""
-        kind, name = "mucc::Max" if pool.kind.data is Pooling.MAX else "mucc::Sum", self.lanes[pool.result]
-        scale = f" * {1 / math.prod(pool.sizes)!r}f" if pool.kind.data is Pooling.AVG else ""
+        """Return the C++ that computes what is pooled of a sum, and results of what is pooled."""
+        is_max, name = pool.kind.data is Pooling.MAX, self.lanes[pool.result]
+        scale = "" if is_max else f" * {1 / math.prod(pool.sizes)!r}f"
         return [
+            f"  using PoolKind = mucc::{'Max' if is_max else 'Sum'};",
             "  template <class P>",
-            "  MUCC_DEVICE void pool(P const& to, float const (&sums)[Pool::kVolume]) const {",
+            "  MUCC_DEVICE float before(P const& p, float sum) const {",
             "    constexpr int V = 1;",
-            f"    float pooled = {kind}::identity;",
-            "#pragma unroll",
-            "    for (int t = 0; t < Pool::kVolume; ++t) {",
-            "      P const p = mucc::conv::place_in<Work>(to, t);",
-            f"      mucc::Lanes<1> const {convolved}(sums[t]);",
-            *(f"  {line}" for line in self.statements_for([pool.value])),
-            f"      pooled = {kind}::combine(pooled, {self.lanes[pool.value]}.of[0]);",
-            "    }",
-            "    P const& p = to;",
+            f"    mucc::Lanes<1> const {convolved}(sum);",
+            *self.statements_for([pool.value]),
+            f"    return {self.lanes[pool.value]}.of[0];",
+            "  }",
+            "  template <class P>",
+            "  MUCC_DEVICE void after(P const& p, float pooled) const {",
+            "    constexpr int V = 1;",
             f"    mucc::Lanes<1> const {name}(pooled{scale});",
             *self.storing,
             "  }",

@@ -69,6 +69,8 @@ class Tiles(Way):
     strategy, by_vectors = Strategy.TILES, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
+        if layer.pooled and layer.transposed and layer.classes > 1:
+            return "windows of the pool have outputs of several classes, which are blocks of their own"
         tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
         return "a block has too little shared memory for two stages" if tile.stages < 2 else None
 

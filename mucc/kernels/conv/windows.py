@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
@@ -39,14 +40,18 @@ def takes(stage: FormingStage, op: PoolOp) -> Answer:
     volume = math.prod(sizes)
     if not 1 < volume <= MOST or any(size & (size - 1) for size in sizes):
         return Refused(f"the kernel of a convolution pools powers of two, up to {MOST} positions, only")
-    if isinstance(anchor, ConvTransposeOp) and any(s > 1 for s in anchor.stride.get_values()):
-        return Refused("neighbours of a transposed convolution with strides are computed by several blocks")
+    strided = isinstance(anchor, ConvTransposeOp) and any(s > 1 for s in anchor.stride.get_values())
+    if strided and not _has_patches(anchor, sizes):
+        return Refused("several blocks compute neighbours of this transposed convolution")
     if _wants_warpgroups(anchor):
         return Refused("warpgroups multiply so many channels, and have positions in no order of windows")
     if stage.axes[op.operand] != identity(stage.space) or stage.stored or not _is_only_pooled(stage, op):
         return Refused("what is pooled is also stored, reduced or read by others")
     return Joins(Traffic.of(op.operand.type) * 2)
 
+
+LEAST = "sm_89"
+"""A target whose blocks have the least shared memory."""
 
 FEW = 16
 """Channels of a group from which on warpgroups save more time than a pool in the kernel does."""
@@ -60,6 +65,17 @@ def _wants_warpgroups(op: ConvolutionOp) -> bool:
         return False
     has_planes = dtype_bytes(x.element_type) == 4 and isinstance(line, int) and line % 4 == 0
     return not has_planes and not (isinstance(channels, int) and channels // op.groups.value.data < FEW)
+
+
+def _has_patches(op: ConvolutionOp, sizes: Sequence[int]) -> bool:
+    """Whether blocks that compute all classes of outputs have whole windows, on any target."""
+    from mucc.kernels.conv.layer import layer_of
+    from mucc.kernels.conv.lower import geometry_of
+    from mucc.kernels.conv.strategies import Patches
+    from mucc.target import get_target
+
+    layer = layer_of(op, geometry_of(op))._replace(pooled=tuple(sizes))
+    return layer.channels <= FEW and Patches().refused(layer, get_target(LEAST).facts) is None
 
 
 def _is_only_pooled(stage: FormingStage, op: PoolOp) -> bool:

@@ -658,14 +658,11 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
     auto first = [](int window) { return window * Pool::kVolume; };
     auto find = [&](int window, Position<Work::kRank, int64_t>& p) {
       Row const row = rows[first(window)];
-      int64_t to[3];
-#pragma unroll
-      for (int a = 0; a < 3; ++a) to[a] = row.at[a] / Pool::size(a);
-      p = place_of<Work>(row.batch, at.group * problem.outputs + at.column, to);
+      p = position<Work>(axes, row, at.group * problem.outputs + at.column);
       return row.batch >= 0;
     };
-    pool_places<Of::kM, Of::kN, Of::kThreads>(work, problem.outputs - at.column, sums.tile, Of::kPitch, find, first,
-                                              [](int t) { return t; });
+    pool_places<Of::kM, Of::kN, Of::kThreads>(work, problem.outputs - at.column, sums.tile, Of::kPitch, Partly{nullptr, true, true},
+                                              find, first, [](int t) { return t; });
   } else {
     store_tile<V, Of>(work, problem, axes, at, rows, sums);
   }

@@ -16,7 +16,7 @@ MUCC_BOTH constexpr int power_within(int count) {
 // along the first two axes.
 template <int V, class Of, class At, class Work, class Part>
 MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, Part const& at,
-                              int const (&residue)[2], float const* tile) {
+                              int const (&residue)[2], float const* tile, Partly const& partly = {nullptr, true, true}) {
   using W = typename Work::Windows;
   static constexpr int kLast = At::kLast, kPlaces = Of::kM * kLast;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : kPlaces, kLines = Of::kAlongChannels ? kPlaces : Of::kN;
@@ -40,24 +40,22 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
     });
   } else if constexpr (Work::Pool::kVolume > 1) {
     using Pool = typename Work::Pool;
-    static_assert(!Of::kAlongChannels && kLast == 1, "neighbours are positions");
-    static constexpr int kRow = Of::kW / Pool::kW, kRows = Of::kH / Pool::kH;
+    using Own = typename ClassWindow<W, Pool>::Part;
+    static_assert(!Of::kAlongChannels, "neighbours are positions");
+    static constexpr int kLine = Of::kW * kLast, kRow = kLine / Own::kW, kRows = Of::kH / Own::kH;
     auto first = [&](int window) {
-      int const w = window % kRow * Pool::kW, h = window / kRow % kRows * Pool::kH, d = window / kRow / kRows * Pool::kD;
-      return (d * Of::kH + h) * Of::kW + w;
+      int const w = window % kRow * Own::kW, h = window / kRow % kRows * Own::kH, d = window / kRow / kRows * Own::kD;
+      return (d * Of::kH + h) * kLine + w;
     };
     auto find_window = [&](int window, Position<Work::kRank, int64_t>& p) {
       bool present = find(first(window));
 #pragma unroll
-      for (int a = 0; a < 3; ++a) {
-        to[a] /= Pool::size(a);
-        present = present && to[a] < problem.out[a] / Pool::size(a);
-      }
+      for (int a = 0; a < 3; ++a) present = present && to[a] / Pool::size(a) < problem.out[a] / Pool::size(a);
       p = place_of<Work>(at.batch, at.group * problem.outputs + at.column, to);
       return present;
     };
-    auto step = [](int t) { return (Pool::at(0, t) * Of::kH + Pool::at(1, t)) * Of::kW + Pool::at(2, t); };
-    pool_places<kPlaces, Of::kN, Of::kThreads>(work, problem.outputs - at.column, tile, At::kOutPitch, find_window, first,
+    auto step = [](int t) { return (Own::at(0, t) * Of::kH + Own::at(1, t)) * kLine + Own::at(2, t); };
+    pool_places<kPlaces, Of::kN, Of::kThreads>(work, problem.outputs - at.column, tile, At::kOutPitch, partly, find_window, first,
                                                step);
   } else {
     for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {

@@ -291,7 +291,7 @@ int launch_patches(Call const& c, char const* stage, Code* codes, Op op, Extents
   if (blocks > alike) blocks -= blocks % alike;
   void* parameters[] = {&op, &problem};
   Geometry geometry{{unsigned(tiles < blocks ? tiles : blocks), 1, 1}, unsigned(Of::kThreads)};
-  geometry.shared = unsigned(Shape::kShared);
+  geometry.shared = unsigned(Shape::kShared + Op::kPooledBytes);
   return start(c, stage, codes[reads + vector], geometry, parameters);
 }
 

@@ -18,41 +18,55 @@ MUCC_DEVICE Position<Work::kRank, int64_t> place_of(int64_t batch, int64_t outpu
   return p;
 }
 
-// The `t`-th position of the window of a pooled result.
-template <class Work>
-MUCC_DEVICE Position<Work::kRank, int64_t> place_in(Position<Work::kRank, int64_t> p, int t) {
-#pragma unroll
-  for (int a = 0; a < Work::kRank - 2; ++a) {
-    int const axis = a + 5 - Work::kRank;
-    p.at[a + 2] = p.at[a + 2] * Work::Pool::size(axis) + Work::Pool::at(axis, t);
-  }
-  return p;
-}
+// What a block knows of windows of which it has computed some classes of outputs only: `so_far` has their pooled values.
+struct Partly {
+  float* so_far;
+  bool is_first, is_last;
+};
 
-// Computes all results of the windows of a tile, of `kPlaces` positions by `kColumns` channels, whose sums of a channel are
-// neighbours in shared memory. `find(window, p)` says whether there is such a window, and where its result is in the first
-// channel; `first(window)` is the place of its first sum, and `step(t)` how much further the t-th one is.
+// Pools the windows of a tile, of `kPlaces` positions by `kColumns` channels, whose sums of a channel are neighbours in shared
+// memory, and computes their results. `find(window, p)` says whether there is such a window, and where its first position is in
+// the first channel; `first(window)` is the place of its first sum, and `step(t)` how much further the t-th one is.
 template <int kPlaces, int kColumns, int kThreads, class Work, class Find, class First, class Step>
-MUCC_DEVICE void pool_places(Work const& work, int64_t outputs, float const* sums, int pitch, Find const& find,
-                             First const& first, Step const& step) {
+MUCC_DEVICE void pool_places(Work const& work, int64_t outputs, float const* sums, int pitch, Partly const& partly,
+                             Find const& find, First const& first, Step const& step) {
   using Pool = typename Work::Pool;
-  static constexpr int kWindows = kPlaces / Pool::kVolume, kTogether = kWindows < kThreads ? kWindows : kThreads;
-  static_assert(kPlaces % Pool::kVolume == 0 && kWindows % kTogether == 0 && kThreads % kTogether == 0, "whole windows");
+  using Class = ClassWindow<typename Work::Windows, Pool>;
+  using Own = typename Class::Part;
+  using Kind = typename Work::PoolKind;
+  static constexpr int kWindows = kPlaces / Own::kVolume, kTogether = kWindows < kThreads ? kWindows : kThreads;
+  static_assert(kPlaces % Own::kVolume == 0 && kWindows % kTogether == 0 && kThreads % kTogether == 0, "whole windows");
   for (int window = int(threadIdx.x) % kTogether; window < kWindows; window += kTogether) {
     Position<Work::kRank, int64_t> p;
     if (!find(window, p)) continue;
     float const* const from = sums + first(window);
     int64_t const channel = p.at[1];
     for (int line = int(threadIdx.x) / kTogether; line < kColumns && line < outputs; line += kThreads / kTogether) {
-      float held[Pool::kVolume];
+      float held[Own::kVolume];
 #pragma unroll
-      for (int t = 0; t < Pool::kVolume; t += Pool::kW) {
-        auto const row = *reinterpret_cast<Pack<float, Pool::kW> const*>(from + line * pitch + step(t));
+      for (int t = 0; t < Own::kVolume; t += Own::kW) {
+        auto const row = *reinterpret_cast<Pack<float, Own::kW> const*>(from + line * pitch + step(t));
 #pragma unroll
-        for (int w = 0; w < Pool::kW; ++w) held[t + w] = row.of[w];
+        for (int w = 0; w < Own::kW; ++w) held[t + w] = row.of[w];
       }
       p.at[1] = channel + line;
-      work.pool(p, held);
+      float* const so_far = partly.so_far + line * kWindows + window;
+      float pooled = Class::kClasses > 1 && !partly.is_first ? *so_far : Kind::identity;
+#pragma unroll
+      for (int t = 0; t < Own::kVolume; ++t) {
+        auto q = p;
+#pragma unroll
+        for (int a = 0; a < Work::kRank - 2; ++a) q.at[a + 2] += Own::at(a + 5 - Work::kRank, t) * Class::step(a + 5 - Work::kRank);
+        pooled = Kind::combine(pooled, work.before(q, held[t]));
+      }
+      if (Class::kClasses > 1 && !partly.is_last) {
+        *so_far = pooled;
+        continue;
+      }
+      auto to = p;
+#pragma unroll
+      for (int a = 0; a < Work::kRank - 2; ++a) to.at[a + 2] /= Pool::size(a + 5 - Work::kRank);
+      work.after(to, pooled);
     }
   }
 }
