@@ -57,8 +57,8 @@ class ConvWork(AcrossWork):
 
     members = words(
         """
-        kReduces reduce channels sums team Sums Team Pool PoolKind PatchShape before after pooled sum
-        kPooledBytes
+        kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
+        after pooled sum kPooledBytes
         """
     )
 
@@ -171,10 +171,26 @@ class ConvWork(AcrossWork):
             return self._reducing(self.lanes[convolved])
         if self.conv.pool is not None:
             return self._pooling(self.lanes[convolved], self.conv.pool)
+        names = [f"of{i}" for i in range(len(self.outputs))]
+        outputs = zip(self.outputs, names, strict=True)
         return [
+            "  template <int V>",
+            "  struct Results {",
+            *(f"    mucc::Lanes<V> {name};" for name in names),
+            "  };",
             "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
-            *self.storing,
+            "  MUCC_DEVICE Results<V> results(P const& p, "
+            f"mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
+            *self.statements_for([store.value for store in self.op.stores]),
+            f"    return {{{', '.join(self.results)}}};",
+            "  }",
+            "  template <int V, class P>",
+            "  MUCC_DEVICE void write(P const& p, Results<V> const& results) const {",
+            *(f"    mucc::store({output.member}, p, results.{name});" for output, name in outputs),
+            "  }",
+            "  template <int V, class P>",
+            "  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& sums) const {",
+            "    write<V>(p, results<V>(p, sums));",
             "  }",
         ]
 

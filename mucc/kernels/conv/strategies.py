@@ -27,11 +27,12 @@ BLOCK_CYCLES = 2200
 """Cycles that a block of `tiles` takes besides, with three to a multiprocessor (likewise)."""
 COPIED_SHARE = 0.3
 """The share of the rate of mma.sync that `tiles` reaches with copies of 16 bytes: 0.2 to 0.35 on an H200."""
-COPY_SHARE = 0.4
-"""What a copy of x to another order of axes reaches of the bandwidth (likewise)."""
-SCATTERED = 0.5
+COPY_SHARE = 0.9
+"""What a copy of x to another order of axes reaches of the bandwidth (measured on an H100: 0.95)."""
+SCATTERED, BETWEEN = 0.5, 2.0
 """The share of the time of memory that does not overlap with products where results have channels first
-(measured on an H100: 1.1 to 2.1 times the time without it)."""
+(measured on an H100: 1.1 to 2.1 times the time without it), and where they also lie between those of other
+classes (3.5 to 4.5 times)."""
 SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
@@ -202,7 +203,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     bandwidth = card.datasheet["dram_bandwidth"]
     if not (copied := layer.copied if way.by_vectors and layer.whole else 0):
         return max(computing, layer.moved / bandwidth)
-    stored = SCATTERED * layer.moved / bandwidth
+    stored = (SCATTERED if layer.classes == 1 else BETWEEN) * layer.moved / bandwidth
     return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth) + stored
 
 

@@ -610,7 +610,7 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
   static constexpr int kShares = Sums::kShares;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : Of::kM, kLines = Of::kAlongChannels ? Of::kM : Of::kN;
   static constexpr int kSteps = kAlong / V;
-  auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
+  auto sums_of = [&](int line, int first) {
     Lanes<V> value;
 #pragma unroll
     for (int v = 0; v < V; v += V < 4 ? V : 4) {
@@ -618,9 +618,23 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
 #pragma unroll
       for (int u = 0; u < (V < 4 ? V : 4); ++u) value.of[v + u] = some.of[u];
     }
-    work.store(position<Work>(axes, row, at.group * problem.outputs + output), value);
+    return value;
+  };
+  auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
+    work.store(position<Work>(axes, row, at.group * problem.outputs + output), sums_of(line, first));
   };
   if constexpr (Of::kAlongChannels) {
+    // A thread stays at its channels where rows are whole numbers of threads' steps, and all positions are there.
+    static constexpr bool kEven = kSteps <= Of::kThreads && Of::kThreads % kSteps == 0;
+    if (kEven && kShares == 1 && rows[kLines - 1].batch >= 0) {
+      int const first = int(threadIdx.x) % kSteps * V;
+      if (at.column + first >= problem.outputs) return;
+      int64_t const channel = at.group * problem.outputs + at.column + first;
+      auto place = [&](int i) { return position<Work>(axes, rows[i], channel); };
+      auto value = [&](int i) { return sums_of(i, first); };
+      store_lines<V, kLines, kEven ? Of::kThreads / kSteps : 1>(work, int(threadIdx.x) / kSteps, kLines, place, value);
+      return;
+    }
     for (int i = int(threadIdx.x) + sums.share() * Of::kThreads; i < kSteps * kLines; i += Of::kThreads * kShares) {
       int const line = i / kSteps, first = i % kSteps * V;
       Row const row = rows[line];
@@ -628,15 +642,16 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
     }
   } else {
     // A thread stays at its positions, whose places are found once, and goes from channel to channel.
-    static constexpr int kTogether = kSteps < Of::kThreads ? kSteps : Of::kThreads;
+    static constexpr int kTogether = kSteps < Of::kThreads ? kSteps : Of::kThreads, kStep = Of::kThreads / kTogether * kShares;
     static_assert(kSteps % kTogether == 0 && Of::kThreads % kTogether == 0, "equal shares");
+    int64_t const left = problem.outputs - at.column, channel = at.group * problem.outputs + at.column;
     for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
       Row const row = rows[step * V];
       if (row.batch < 0) continue;
-#pragma unroll 4
-      for (int line = int(threadIdx.x) / kTogether + sums.share() * (Of::kThreads / kTogether); line < kLines;
-           line += Of::kThreads / kTogether * kShares)
-        if (at.column + line < problem.outputs) finish_one(row, line, step * V, at.column + line);
+      int const line = int(threadIdx.x) / kTogether + sums.share() * (Of::kThreads / kTogether);
+      auto place = [&](int i) { return position<Work>(axes, row, channel + i); };
+      auto value = [&](int i) { return sums_of(i, step * V); };
+      store_lines<V, kLines, kStep>(work, line, left, place, value);
     }
   }
 }

@@ -20,7 +20,7 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
   using W = typename Work::Windows;
   static constexpr int kLast = At::kLast, kPlaces = Of::kM * kLast;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : kPlaces, kLines = Of::kAlongChannels ? kPlaces : Of::kN;
-  static constexpr int kSteps = kAlong / V, kLane = V < 4 ? V : 4;
+  static constexpr int kSteps = kAlong / V;
   // So many threads have neighbouring steps of a line; each stays at its steps, and goes from line to line.
   static constexpr int kTogether = power_within(kSteps < Of::kThreads ? kSteps : Of::kThreads);
   int64_t to[3];
@@ -58,20 +58,16 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
     pool_places<kPlaces, Of::kN, Of::kThreads>(work, problem.outputs - at.column, tile, At::kOutPitch, partly, find_window, first,
                                                step);
   } else {
+    int64_t const left = problem.outputs - at.column, channel = at.group * problem.outputs + at.column;
     for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
-      if (!Of::kAlongChannels && !find(step * V)) continue;
-#pragma unroll(Work::kTogether > 2 ? 2 : 4)
-      for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether) {
-        int64_t const output = at.column + (Of::kAlongChannels ? step * V : line);
-        if (output >= problem.outputs || (Of::kAlongChannels && !find(line))) continue;
-        Lanes<V> value;
-#pragma unroll
-        for (int v = 0; v < V; v += kLane) {
-          auto const some = *reinterpret_cast<Pack<float, kLane> const*>(tile + line * At::kOutPitch + step * V + v);
-#pragma unroll
-          for (int u = 0; u < kLane; ++u) value.of[v + u] = some.of[u];
-        }
-        work.store(place_of<Work>(at.batch, at.group * problem.outputs + output, to), value);
+      int const line = int(threadIdx.x) / kTogether;
+      auto value = [&](int i) { return sums_at<V>(tile + i * At::kOutPitch + step * V); };
+      if constexpr (Of::kAlongChannels) {
+        for (int i = line; i < kLines && step * V < left; i += Of::kThreads / kTogether)
+          if (find(i)) work.store(place_of<Work>(at.batch, channel + step * V, to), value(i));
+      } else if (find(step * V)) {
+        auto place = [&](int i) { return place_of<Work>(at.batch, channel + i, to); };
+        store_lines<V, kLines, Of::kThreads / kTogether>(work, line, left, place, value);
       }
     }
   }

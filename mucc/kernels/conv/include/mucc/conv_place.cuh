@@ -18,6 +18,41 @@ MUCC_DEVICE Position<Work::kRank, int64_t> place_of(int64_t batch, int64_t outpu
   return p;
 }
 
+// Computes and stores results of every kStep-th of kLines lines, from `line` on, of which there are `count`. Those of several
+// lines are computed before they are stored, so that what they load is under way at the same time: a load is not moved before a
+// store that might write what it reads. `place(line)` and `value<V>(line)` are where results lie, and their sums.
+template <int V, int kLines, int kStep, class Work, class Place, class Value>
+MUCC_DEVICE void store_lines(Work const& work, int line, int64_t count, Place const& place, Value const& value) {
+  static constexpr int kCount = kLines / kStep, kHeld = kCount % 4 == 0 ? 4 : kCount % 2 == 0 ? 2 : 1;
+  if (kLines % kStep == 0 && count >= kLines) {
+#pragma unroll 1
+    for (int i = 0; i < kCount; i += kHeld) {
+      typename Work::template Results<V> held[kHeld];
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) held[k] = work.template results<V>(place(line + k * kStep), value(line + k * kStep));
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) work.template write<V>(place(line + k * kStep), held[k]);
+      line += kHeld * kStep;
+    }
+  } else {
+    for (; line < kLines && line < count; line += kStep) work.store(place(line), value(line));
+  }
+}
+
+// `V` sums that are neighbours in shared memory.
+template <int V>
+MUCC_DEVICE Lanes<V> sums_at(float const* from) {
+  static constexpr int kLane = V < 4 ? V : 4;
+  Lanes<V> value;
+#pragma unroll
+  for (int v = 0; v < V; v += kLane) {
+    auto const some = *reinterpret_cast<Pack<float, kLane> const*>(from + v);
+#pragma unroll
+    for (int u = 0; u < kLane; ++u) value.of[v + u] = some.of[u];
+  }
+  return value;
+}
+
 // What a block knows of windows of which it has computed some classes of outputs only: `so_far` has their pooled values.
 struct Partly {
   float* so_far;
