@@ -63,7 +63,16 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
       int const line = int(threadIdx.x) / kTogether;
       auto value = [&](int i) { return sums_at<V>(tile + i * At::kOutPitch + step * V); };
       if constexpr (Of::kAlongChannels) {
-        for (int i = line; i < kLines && step * V < left; i += Of::kThreads / kTogether)
+        if (step * V >= left) continue;
+        if (find(kLines - 1)) {  // all positions are there if the last one is
+          auto place = [&](int i) {
+            find(i);
+            return place_of<Work>(at.batch, channel + step * V, to);
+          };
+          store_lines<V, kLines, Of::kThreads / kTogether>(work, line, kLines, place, value);
+          continue;
+        }
+        for (int i = line; i < kLines; i += Of::kThreads / kTogether)
           if (find(i)) work.store(place_of<Work>(at.batch, channel + step * V, to), value(i));
       } else if (find(step * V)) {
         auto place = [&](int i) { return place_of<Work>(at.batch, channel + i, to); };
