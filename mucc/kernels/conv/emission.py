@@ -13,8 +13,10 @@ from xdsl.ir import Operation, SSAValue
 from mucc.codegen.across import AcrossWork
 from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, Places, Product
 from mucc.codegen.names import words
+from mucc.codegen.pointwise import Operand as PointwiseOperand
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Texts
+from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Dims
@@ -58,7 +60,7 @@ class ConvWork(AcrossWork):
     members = words(
         """
         kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
-        after pooled sum kPooledBytes
+        after pooled sum kPooledBytes Filled filled at next held one q k c
         """
     )
 
@@ -220,8 +222,7 @@ class ConvWork(AcrossWork):
             ]
         full = [(node, out, value) for node, out, value in stores if not isinstance(node, RowStoreOp)]
         if full:
-            taken = [f"      mucc::store({out.member}, p, {value});" for _, out, value in full]
-            lines += self._channels(convolved, [node.value for node, _, _ in full], taken)
+            lines += self._filling(convolved, full)
         ends = [(node, out, value) for node, out, value in stores if isinstance(node, RowStoreOp)]
         if ends:
             lines += ["    if (team.own != 0 || channels == 0) return;", "    p.at[kChannelAxis] = 0;"]
@@ -254,6 +255,46 @@ class ConvWork(AcrossWork):
             f"    mucc::Lanes<1> const {name}(pooled{scale});",
             *self.storing,
             "  }",
+        ]
+
+    def _filling(
+        self, convolved: str, stores: Sequence[tuple[StoreNode, PointwiseOperand, str]]
+    ) -> list[str]:
+        """Return the C++ that computes an element for each channel, and stores those of four channels together.
+
+        A load is not moved before a store that might write what it reads.
+        """
+        names = [f"of{i}" for i in range(len(stores))]
+        written = [
+            f"mucc::store({out.member}, q, {{}}.{n});" for n, (_, out, _) in zip(names, stores, strict=True)
+        ]
+        return [
+            f"    struct Filled {{ mucc::Lanes<1> {', '.join(names)}; }};",
+            "    auto at = [&](int c) { P q = p; q.at[kChannelAxis] = c; return q; };",
+            "    auto filled = [&](P const& p, float sum) {",
+            f"      mucc::Lanes<1> const {convolved}(sum);",
+            *(f"  {line}" for line in self.statements_for([node.value for node, _, _ in stores])),
+            f"      return Filled{{{', '.join(value for _, _, value in stores)}}};",
+            "    };",
+            "    int next = team.own;",
+            "    for (; next + 3 * Team::kSize < channels; next += 4 * Team::kSize) {",
+            "      Filled held[4];",
+            "#pragma unroll",
+            "      for (int k = 0; k < 4; ++k) {",
+            "        int const c = next + k * Team::kSize;",
+            "        held[k] = filled(at(c), sums[c]);",
+            "      }",
+            "#pragma unroll",
+            "      for (int k = 0; k < 4; ++k) {",
+            "        P const q = at(next + k * Team::kSize);",
+            *(f"        {line.format('held[k]')}" for line in written),
+            "      }",
+            "    }",
+            "    for (; next < channels; next += Team::kSize) {",
+            "      P const q = at(next);",
+            "      Filled const one = filled(q, sums[next]);",
+            *(f"      {line.format('one')}" for line in written),
+            "    }",
         ]
 
     def _channels(self, convolved: str, wanted: Sequence[SSAValue], behind: Sequence[str]) -> list[str]:
