@@ -260,7 +260,7 @@ class ConvWork(AcrossWork):
     def _filling(
         self, convolved: str, stores: Sequence[tuple[StoreNode, PointwiseOperand, str]]
     ) -> list[str]:
-        """Return the C++ that computes an element for each channel, and stores those of four channels together.
+        """Return the C++ that computes an element for each channel, and stores those of four together.
 
         A load is not moved before a store that might write what it reads.
         """

@@ -662,11 +662,12 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
                         Part const& at, Row const* rows, Sums const& sums) {
   if constexpr (Work::kReduces) {
     static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
-    reduce_places<Of::kM, Of::kThreads>(work, problem.outputs, sums.tile, Of::kPitch, [&](int place, Position<Work::kRank, int64_t>& p) {
+    auto find = [&](int place, Position<Work::kRank, int64_t>& p) {
       Row const row = rows[place];
       p = position<Work>(axes, row, 0);
       return row.batch >= 0;
-    });
+    };
+    reduce_places<Of::kM, Of::kThreads>(work, problem.outputs, sums.tile, Of::kPitch, find);
   } else if constexpr (Work::Pool::kVolume > 1) {
     using Pool = typename Work::Pool;
     static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
@@ -676,8 +677,9 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
       p = position<Work>(axes, row, at.group * problem.outputs + at.column);
       return row.batch >= 0;
     };
-    pool_places<Of::kM, Of::kN, Of::kThreads>(work, problem.outputs - at.column, sums.tile, Of::kPitch, Partly{nullptr, true, true},
-                                              find, first, [](int t) { return t; });
+    Partly const all{nullptr, true, true};
+    pool_places<Of::kM, Of::kN, Of::kThreads>(work, problem.outputs - at.column, sums.tile, Of::kPitch, all, find, first,
+                                              [](int t) { return t; });
   } else {
     store_tile<V, Of>(work, problem, axes, at, rows, sums);
   }

@@ -12,8 +12,8 @@ MUCC_BOTH constexpr int power_within(int count) {
   return power;
 }
 
-// Computes and stores the results, or reduces the channels, of a tile `Of` of positions, of which `At` says how they lie in shared memory, for one class
-// along the first two axes.
+// Computes and stores the results of a tile `Of` of positions, or reduces its channels, or pools it, for one class along the
+// first two axes. `At` says how positions lie in shared memory.
 template <int V, class Of, class At, class Work, class Part>
 MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, Part const& at,
                               int const (&residue)[2], float const* tile, Partly const& partly = {nullptr, true, true}) {
@@ -33,11 +33,12 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
   };
   if constexpr (Work::kReduces) {
     static_assert(!Of::kAlongChannels, "neighbours are positions");
-    reduce_places<kPlaces, Of::kThreads>(work, problem.outputs, tile, At::kOutPitch, [&](int place, Position<Work::kRank, int64_t>& p) {
+    auto find_place = [&](int place, Position<Work::kRank, int64_t>& p) {
       bool const present = find(place);
       p = place_of<Work>(at.batch, 0, to);
       return present;
-    });
+    };
+    reduce_places<kPlaces, Of::kThreads>(work, problem.outputs, tile, At::kOutPitch, find_place);
   } else if constexpr (Work::Pool::kVolume > 1) {
     using Pool = typename Work::Pool;
     using Own = typename ClassWindow<W, Pool>::Part;

@@ -91,7 +91,10 @@ MUCC_DEVICE void pool_places(Work const& work, int64_t outputs, float const* sum
       for (int t = 0; t < Own::kVolume; ++t) {
         auto q = p;
 #pragma unroll
-        for (int a = 0; a < Work::kRank - 2; ++a) q.at[a + 2] += Own::at(a + 5 - Work::kRank, t) * Class::step(a + 5 - Work::kRank);
+        for (int a = 0; a < Work::kRank - 2; ++a) {
+          int const axis = a + 5 - Work::kRank;
+          q.at[a + 2] += Own::at(axis, t) * Class::step(axis);
+        }
         pooled = Kind::combine(pooled, work.before(q, held[t]));
       }
       if (Class::kClasses > 1 && !partly.is_last) {
