@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mucc.dialects.mu import window_rules
-from mucc.dialects.mu.ops.conv import ConvolutionOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_bytes
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, Geometry
@@ -91,6 +91,14 @@ def _layer(
 def _value(dim: str, sizes: Mapping[str, int]) -> int:
     names = {name for term, _ in extents.polynomial(dim).terms for name in term}
     return max(1, extents.value(dim, {name: sizes.get(name, LARGE) for name in names}))
+
+
+def geometry_of(op: ConvolutionOp) -> Geometry:
+    """Return the windows and groups of a convolution."""
+    numbers = (op.stride, op.pad, op.dilation)
+    stride, pad, dilation = (tuple(n.get_values()) for n in numbers)
+    flags = (isinstance(op, ConvTransposeOp), op.channels_last is not None)
+    return Geometry(stride, pad, dilation, op.groups.value.data, *flags)
 
 
 def layer_of(op: ConvolutionOp, geometry: Geometry) -> Layer:

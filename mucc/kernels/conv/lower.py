@@ -9,13 +9,13 @@ from xdsl.ir import Region, SSAValue
 from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.base import AnchorOp, is_pool
-from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.kernels.conv.channels import is_reduced, places
-from mucc.kernels.conv.layer import layer_of
+from mucc.kernels.conv.layer import geometry_of, layer_of
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, PooledSumsOp, Strategy
 from mucc.kernels.conv.strategies import choose
 from mucc.kernels.conv.windows import pooled_sizes
@@ -54,14 +54,6 @@ class ConvBody(Body):
             for target in targets:
                 given, to = self.without_cast(value, target), self.destination(target, root)
                 self.add(StoreOp(given, to) if axes == fills else RowStoreOp(given, to, axes))
-
-
-def geometry_of(op: ConvolutionOp) -> Geometry:
-    """Return the windows and groups of a convolution."""
-    numbers = (op.stride, op.pad, op.dilation)
-    stride, pad, dilation = (tuple(n.get_values()) for n in numbers)
-    flags = (isinstance(op, ConvTransposeOp), op.channels_last is not None)
-    return Geometry(stride, pad, dilation, op.groups.value.data, *flags)
 
 
 def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:

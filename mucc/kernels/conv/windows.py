@@ -69,8 +69,7 @@ def _wants_warpgroups(op: ConvolutionOp) -> bool:
 
 def _has_patches(op: ConvolutionOp, sizes: Sequence[int]) -> bool:
     """Whether blocks that compute all classes of outputs have whole windows, on any target."""
-    from mucc.kernels.conv.layer import layer_of
-    from mucc.kernels.conv.lower import geometry_of
+    from mucc.kernels.conv.layer import geometry_of, layer_of
     from mucc.kernels.conv.strategies import Patches
     from mucc.target import get_target
 
