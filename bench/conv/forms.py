@@ -82,15 +82,18 @@ class Conv(NamedTuple):
             f", {theirs.get(name, name)}={value}" for name, value in given.items() if value != names[name]
         )
 
-    def sources(self, *, bias: bool, channels_last: bool = False) -> tuple[str, str]:
+    def sources(self, *, bias: bool, channels_last: bool = False, pooled: int = 1) -> tuple[str, str]:
         """Return the convolution of `x` with `w`, and `b` behind it, as source of the language and PyTorch.
 
-        With `channels_last` x, w and the result have their channels as the last axis.
+        With `channels_last` x, w and the result have their channels as the last axis. x is averaged over
+        windows of extent `pooled` before.
         """
         name, spatial = "conv_transpose" if self.transposed else "conv", self.spatial
         x, w = ((moved(v, spatial) if channels_last else v) for v in "xw")
+        x = f"avg_pool({x}, {pooled})" if pooled > 1 else x
         ours = f"{name}({x}, {w}{self.options(in_pytorch=False)})"
         x, w = ((moved(v, spatial, method=True) if channels_last else v) for v in "xw")
+        x = f"F.avg_pool{spatial}d({x}, {pooled})" if pooled > 1 else x
         given = f"{x}, {w}, {'b' if bias else None}{self.options(in_pytorch=True)}"
         theirs = f"F.{name}{spatial}d({given})"
         if channels_last:
@@ -109,7 +112,8 @@ def moved(value: str, spatial: int, *, last: bool = False, method: bool = False)
 
 @dataclass(frozen=True)
 class ConvForm(Form):
-    """A layer with a convolution. `batched` names the inputs whose first axis is the batch.
+    """A layer with a convolution. `batched` names the inputs whose first axis is the batch: none where its
+    elements depend on each other.
 
     A program that is built by a forced `strategy` says so, as caches know programs by their text.
     """
@@ -136,21 +140,25 @@ def form(
     behind: tuple[str, str] = ("{}", "{}"),
     more: Sequence[Input] = (),
     result: tuple[int, ...] | None = None,
+    pooled: int = 1,
+    mixes: bool = False,
 ) -> ConvForm:
     """Return a layer: a convolution, a bias, and what is `behind`, in the language and in PyTorch.
 
     There `{}` stands for what is before. `more` are the further inputs; those of the result's rank have a
-    batch. `result` are the extents of the result, by default the convolution's.
+    batch. `result` are the extents of the result, by default the convolution's. x is averaged over windows of
+    extent `pooled` before. `mixes` says that elements of the batch depend on each other.
     """
 
     def lain(shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[0], *shape[2:], shape[1]) if channels_last else shape
 
-    inputs = [Input("x", dtype, lain(conv.x)), Input("w", dtype, lain(conv.weights), "filter")]
+    given = (*conv.x[:2], *(extent * pooled for extent in conv.x[2:]))
+    inputs = [Input("x", dtype, lain(given)), Input("w", dtype, lain(conv.weights), "filter")]
     if bias:
         inputs.append(Input("b", dtype, (conv.outputs,)))
     inputs += more
-    ours, theirs = conv.sources(bias=bias, channels_last=channels_last)
+    ours, theirs = conv.sources(bias=bias, channels_last=channels_last, pooled=pooled)
     ours, theirs = behind[0].replace("{}", ours), behind[1].replace("{}", theirs)
     return ConvForm(
         group,
@@ -163,5 +171,5 @@ def form(
         kind=conv.kind,
         flops=conv.flops,
         channels_last=channels_last,
-        batched=("x", *(i.name for i in more if len(i.shape) == len(conv.x))),
+        batched=() if mixes else ("x", *(i.name for i in more if len(i.shape) == len(conv.x))),
     )

@@ -85,11 +85,19 @@ def measure(session: Session, kernel: Any, form: ConvForm) -> Values:
 def _judged(torch: Any, form: ConvForm, given: Sequence[Any], result: Any) -> Values:
     """The error of a result from float64, that of PyTorch, and whether the first is good.
 
-    The first and the last element of the batch are judged: in float64 the whole of it can take seconds.
+    The first and the last element of the batch are judged: in float64 the whole of it can take seconds. Where
+    they depend on others, the whole is held against PyTorch in f32 that is not rounded to tf32.
     """
     layer, worst = form.in_pytorch(torch), {"error": 0.0, "torch_error": 0.0}
     names = [i.name for i in form.inputs]
-    for at in (0, result.shape[0] - 1):
+    if not form.batched:
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            exact = layer(*given)
+        worst = {
+            "error": error_of(torch, result, exact),
+            "torch_error": error_of(torch, layer(*given), exact),
+        }
+    for at in (0, result.shape[0] - 1) if form.batched else ():
         part = [x[at : at + 1] if name in form.batched else x for name, x in zip(names, given, strict=True)]
         exact = layer(*(x.double() for x in part))
         found = {"error": result[at : at + 1], "torch_error": layer(*part)}

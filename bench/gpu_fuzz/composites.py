@@ -144,13 +144,15 @@ def cast_to(y: Expr, dtype: str) -> Expr:
     return Expr(f"cast({y.text}, {dtype})", dtype, y.dims, lambda env: ref.rounded(y.value(env), dtype))
 
 
-def kept_over(d: Draft, y: Expr, kind: str) -> Expr:
-    """A reduction over the last axis, which is kept."""
+def kept_over(d: Draft, y: Expr, kind: str, axis: int = -1) -> Expr:
+    """A reduction over an axis, by default the last one, which is kept."""
 
     def compute(env: Env) -> Bounded:
-        return ref.reduce(kind, env.passed(y.value(env), y.dtype), (-1,), True)
+        return ref.reduce(kind, env.passed(y.value(env), y.dtype), (axis,), True)
 
-    return Expr(f"{kind}({y.text}, axis=-1, keepdims=on)", "f32", (*y.dims[:-1], 1), compute)
+    dims = list(y.dims)
+    dims[axis] = 1
+    return Expr(f"{kind}({y.text}, axis={axis}, keepdims=on)", "f32", tuple(dims), compute)
 
 
 def softmax(d: Draft, y: Expr, axis: int, logarithm: bool = False) -> Expr:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.gpu_fuzz import reference as ref
-from bench.gpu_fuzz.composites import FLOATS
+from bench.gpu_fuzz.composites import FLOATS, kept_over, softmax
 from bench.gpu_fuzz.drafts import FEW, Draft, Env, Expr, root
-from bench.gpu_fuzz.pointwise import chain, results
+from bench.gpu_fuzz.pointwise import REDUCTIONS, chain, results
 from bench.gpu_fuzz.reference import Bounded
 
 torch: Any = ref.torch
@@ -33,7 +33,9 @@ def _seen(x: Any, sizes: Sequence[int], strides: Sequence[int], dilations: Seque
 
 
 def convolutions(d: Draft) -> None:
-    """Draft a convolution or a transposed one, with channels first or last, and pointwise work behind."""
+    """Draft a convolution or a transposed one, with channels first or last, with pointwise work and perhaps a
+    reduction of its channels behind.
+    """
     axes = d.c.pick((2, 2, 1, 3))
     transposed = d.c.chance(1, 3)
     dtype = d.c.pick(FLOATS)
@@ -133,4 +135,10 @@ def convolutions(d: Draft) -> None:
             return Bounded(found.value.permute(back), found.error.permute(back))
 
         y = Expr(f"permute({y.text}, {back})", dtype, (batch, *places, groups * outputs), reordered)
-    results(d, chain(d, y))
+    y = chain(d, y)
+    if d.c.chance(1, 3):
+        y, axis = d.named(y), axes + 1 if last[2] else 1
+        kind = d.c.pick(("softmax", *REDUCTIONS, "mean"))
+        y = softmax(d, y, axis) if kind == "softmax" else kept_over(d, y, kind, axis)
+        y = chain(d, y, 2)
+    results(d, y)

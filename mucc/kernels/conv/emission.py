@@ -8,15 +8,22 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork
 from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, Places, Product
+from mucc.codegen.names import words
+from mucc.codegen.pointwise import Operand as PointwiseOperand
+from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Texts
+from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp
+from mucc.kernels.normalize.op import RowStoreOp
+from mucc.kernels.normalize.rows import phases_of, row_output
 
 AXES = 3
 """The spatial axes that kernels have; those that a program lacks are of extent 1."""
@@ -49,6 +56,13 @@ class ConvWork(AcrossWork):
 
     HEADER: ClassVar[str]
     """The header with the kernel."""
+
+    members = words(
+        """
+        kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
+        after pooled sum kPooledBytes Filled filled at next held one q k c
+        """
+    )
 
     def __init__(self, op: ConvKernelOp, places: Places):
         self.conv = op
@@ -99,8 +113,16 @@ class ConvWork(AcrossWork):
 
     @property
     def along_channels(self) -> bool:
-        """Whether neighbouring results are those of neighbouring channels."""
-        return self.outputs[0].strides[self.conv.channel_axis].is_one
+        """Whether neighbouring results are those of neighbouring channels.
+
+        Where results are reduced or pooled, neighbouring threads have neighbouring positions.
+        """
+        return self.stores_sums and self.outputs[0].strides[self.conv.channel_axis].is_one
+
+    @property
+    def stores_sums(self) -> bool:
+        """Whether results are computed one by one, of one sum each."""
+        return not self.conv.is_reduced and self.conv.pool is None
 
     @property
     def fast(self) -> int:
@@ -113,6 +135,8 @@ class ConvWork(AcrossWork):
     def widest(self) -> int:
         """The results of a vector, as many as divide those that lie next to each other."""
         extent = self.space[self.fast]
+        if not self.stores_sums:
+            return 1
         return math.gcd(super().widest, extent) if isinstance(extent, int) else super().widest
 
     @property
@@ -126,7 +150,15 @@ class ConvWork(AcrossWork):
             f"static constexpr int kChannelAxis = {self.conv.channel_axis};",
             f"using Element = {self.x.element};",
             f"using Windows = mucc::conv::Windows<{flag(self.geometry.transposed)}, {windows}>;",
+            f"static constexpr bool kReduces = {flag(self.conv.is_reduced)};",
+            f"using Pool = mucc::conv::PoolWindow<{', '.join(map(str, self.pool_sizes))}>;",
         ]
+
+    @property
+    def pool_sizes(self) -> list[int]:
+        """The positions of a pool's window along the kernel's three axes: one where nothing is pooled."""
+        sizes = () if self.conv.pool is None else self.conv.pool.sizes
+        return [1] * (AXES - len(sizes)) + list(sizes)
 
     # Text
 
@@ -137,11 +169,144 @@ class ConvWork(AcrossWork):
     @property
     def work(self) -> list[str]:
         (convolved,) = (node.result for node in self.op.nodes if isinstance(node, ConvolvedOp))
+        if self.conv.is_reduced:
+            return self._reducing(self.lanes[convolved])
+        if self.conv.pool is not None:
+            return self._pooling(self.lanes[convolved], self.conv.pool)
+        names = [f"of{i}" for i in range(len(self.outputs))]
+        outputs = zip(self.outputs, names, strict=True)
         return [
+            "  template <int V>",
+            "  struct Results {",
+            *(f"    mucc::Lanes<V> {name};" for name in names),
+            "  };",
             "  template <int V, class P>",
-            f"  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
+            "  MUCC_DEVICE Results<V> results(P const& p, "
+            f"mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
+            *self.statements_for([store.value for store in self.op.stores]),
+            f"    return {{{', '.join(self.results)}}};",
+            "  }",
+            "  template <int V, class P>",
+            "  MUCC_DEVICE void write(P const& p, Results<V> const& results) const {",
+            *(f"    mucc::store({output.member}, p, results.{name});" for output, name in outputs),
+            "  }",
+            "  template <int V, class P>",
+            "  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& sums) const {",
+            "    write<V>(p, results<V>(p, sums));",
+            "  }",
+        ]
+
+    def node(self, node: Operation) -> None:
+        if isinstance(node, RowStoreOp):
+            self.store(node, row_output(self, node))
+            self.lines[node] = ""
+            return
+        super().node(node)
+
+    def _reducing(self, convolved: str) -> list[str]:
+        """Return the C++ that computes all results of a position, from sums of its channels."""
+        stores = list(zip(self.op.stores, self.outputs, self.results, strict=True))
+        lines: list[str] = []
+        for phase in phases_of(self):
+            kinds = [reduction(op.kind.data, op.value) for op in phase]
+            names = [self.lanes[op.result] for op in phase]
+            lines += [f"    float {n}_sum = {kind}::identity;" for n, kind in zip(names, kinds, strict=True)]
+            taken = [
+                f"      {n}_sum = {kind}::combine({n}_sum, {kind}::first({self.lanes[op.value]}.of[0]));"
+                for n, kind, op in zip(names, kinds, phase, strict=True)
+            ]
+            lines += self._channels(convolved, [op.value for op in phase], taken)
+            lines += [
+                f"    mucc::Lanes<1> const {n}(team.template combine<{kind}>({n}_sum));"
+                for n, kind in zip(names, kinds, strict=True)
+            ]
+        full = [(node, out, value) for node, out, value in stores if not isinstance(node, RowStoreOp)]
+        if full:
+            lines += self._filling(convolved, full)
+        ends = [(node, out, value) for node, out, value in stores if isinstance(node, RowStoreOp)]
+        if ends:
+            lines += ["    if (team.own != 0 || channels == 0) return;", "    p.at[kChannelAxis] = 0;"]
+            lines += self.statements_for([node.value for node, _, _ in ends])
+            lines += [f"    mucc::store({out.member}, p, {value});" for _, out, value in ends]
+        return [
+            "  template <class P, class Sums, class Team>",
+            "  MUCC_DEVICE void reduce(P p, int channels, Sums const& sums, Team const& team) const {",
+            "    constexpr int V = 1;",
+            *lines,
+            "  }",
+        ]
+
+    def _pooling(self, convolved: str, pool: PooledSumsOp) -> list[str]:
+        """Return the C++ that computes what is pooled of a sum, and results of what is pooled."""
+        is_max, name = pool.kind.data is Pooling.MAX, self.lanes[pool.result]
+        scale = "" if is_max else f" * {1 / math.prod(pool.sizes)!r}f"
+        return [
+            f"  using PoolKind = mucc::{'Max' if is_max else 'Sum'};",
+            "  template <class P>",
+            "  MUCC_DEVICE float before(P const& p, float sum) const {",
+            "    constexpr int V = 1;",
+            f"    mucc::Lanes<1> const {convolved}(sum);",
+            *self.statements_for([pool.value]),
+            f"    return {self.lanes[pool.value]}.of[0];",
+            "  }",
+            "  template <class P>",
+            "  MUCC_DEVICE void after(P const& p, float pooled) const {",
+            "    constexpr int V = 1;",
+            f"    mucc::Lanes<1> const {name}(pooled{scale});",
             *self.storing,
             "  }",
+        ]
+
+    def _filling(
+        self, convolved: str, stores: Sequence[tuple[StoreNode, PointwiseOperand, str]]
+    ) -> list[str]:
+        """Return the C++ that computes an element for each channel, and stores those of four together.
+
+        A load is not moved before a store that might write what it reads.
+        """
+        names = [f"of{i}" for i in range(len(stores))]
+        written = [
+            f"mucc::store({out.member}, q, {{}}.{n});" for n, (_, out, _) in zip(names, stores, strict=True)
+        ]
+        return [
+            f"    struct Filled {{ mucc::Lanes<1> {', '.join(names)}; }};",
+            "    auto at = [&](int c) { P q = p; q.at[kChannelAxis] = c; return q; };",
+            "    auto filled = [&](P const& p, float sum) {",
+            f"      mucc::Lanes<1> const {convolved}(sum);",
+            *(f"  {line}" for line in self.statements_for([node.value for node, _, _ in stores])),
+            f"      return Filled{{{', '.join(value for _, _, value in stores)}}};",
+            "    };",
+            "    int next = team.own;",
+            "    for (; next + 3 * Team::kSize < channels; next += 4 * Team::kSize) {",
+            "      Filled held[4];",
+            "#pragma unroll",
+            "      for (int k = 0; k < 4; ++k) {",
+            "        int const c = next + k * Team::kSize;",
+            "        held[k] = filled(at(c), sums[c]);",
+            "      }",
+            "#pragma unroll",
+            "      for (int k = 0; k < 4; ++k) {",
+            "        P const q = at(next + k * Team::kSize);",
+            *(f"        {line.format('held[k]')}" for line in written),
+            "      }",
+            "    }",
+            "    for (; next < channels; next += Team::kSize) {",
+            "      P const q = at(next);",
+            "      Filled const one = filled(q, sums[next]);",
+            *(f"      {line.format('one')}" for line in written),
+            "    }",
+        ]
+
+    def _channels(self, convolved: str, wanted: Sequence[SSAValue], behind: Sequence[str]) -> list[str]:
+        """Return a loop over channels that computes `wanted`, with what is `behind` it."""
+        return [
+            "#pragma unroll 4",
+            "    for (int c = team.own; c < channels; c += Team::kSize) {",
+            "      p.at[kChannelAxis] = c;",
+            f"      mucc::Lanes<1> const {convolved}(sums[c]);",
+            *(f"  {line}" for line in self.statements_for(wanted)),
+            *behind,
+            "    }",
         ]
 
     @property

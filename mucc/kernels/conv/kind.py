@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution
+from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, StrategyAttr
-from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StrategyAttr
+from mucc.kernels.interface import Answer, FormingStage, Kind, Meaning
+from mucc.kernels.lowering.access import Axes
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
     from mucc.codegen.memory import Places
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
+
+
+def _is_reduced(stage: FormingStage) -> bool:
+    """Whether a stage has values in flight that are reduced over channels."""
+    return any(len(axes) < len(stage.space) for axes in stage.axes.values())
 
 
 class ConvKind(Kind[ConvKernelOp]):
@@ -29,7 +36,7 @@ class ConvKind(Kind[ConvKernelOp]):
 
     name = "conv"
     op = ConvKernelOp
-    nodes = (ConvolvedOp,)
+    nodes = (ConvolvedOp, PooledSumsOp)
     attributes = (StrategyAttr,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
@@ -41,12 +48,32 @@ class ConvKind(Kind[ConvKernelOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
-    passes = MappingProxyType({"prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions"})
+    def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
+        from mucc.kernels.conv import channels, windows
+
+        return windows.takes(stage, op) if is_pool(op) else channels.takes(stage, op)
+
+    def placed(self, stage: FormingStage, op: Operation) -> Axes | None:
+        from mucc.kernels.conv import channels, windows
+
+        if is_pool(op) or windows.pooled_dims(stage) is not None:
+            return windows.placed(stage, op)
+        if isinstance(op, ReduceOp) or _is_reduced(stage):
+            return channels.placed(stage, op)
+        return super().placed(stage, op)
+
+    passes = MappingProxyType(
+        {
+            "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
+            "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
+        }
+    )
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
         from mucc.kernels.conv.prepare import PrepareConvolutions
+        from mucc.kernels.conv.spread_means import SpreadMeans
 
-        return (PrepareConvolutions(target),)
+        return (SpreadMeans(), PrepareConvolutions(target))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution
@@ -71,13 +98,15 @@ class ConvKind(Kind[ConvKernelOp]):
     def interpret(self, functions: CutlassFunctions, op: ConvKernelOp, args: tuple[Any, ...]) -> None:
         from mucc.kernels.conv.meaning import sums
 
-        functions.begin(op.extents, sums(functions, op, args))
+        functions.begin(op.extents, sums(functions, op, args), axes=(op.channel_axis,))
 
     def meanings(self) -> Mapping[type[Operation], Meaning]:
         def convolved(functions: CutlassFunctions, op: ConvolvedOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
             return (functions.launch.accumulators[0],)
 
-        return {ConvolvedOp: convolved}
+        from mucc.kernels.conv.meaning import pooled
+
+        return {ConvolvedOp: convolved, PooledSumsOp: pooled}
 
     def code(self, op: ConvKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.conv.code import ConvCode

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mucc.dialects.mu import window_rules
-from mucc.dialects.mu.ops.conv import ConvolutionOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, dtype_bytes
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, Geometry
@@ -42,6 +42,10 @@ class Layer(NamedTuple):
     """Whether channels are a number of the program."""
     vectors: bool = False
     """Whether x can be read four neighbours along the last spatial axis at a time."""
+    reduced: bool = False
+    """Whether the channels of a position are reduced by the block that has them all."""
+    pooled: tuple[int, ...] = ()
+    """Positions of a window along the spatial axes, where a block pools its results."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
 
@@ -80,13 +84,21 @@ def _layer(
         geometry.transposed,
         isinstance(x[1], int),
         isinstance(x[-1], int) and x[-1] % 4 == 0,
-        2 * element_bytes * math.prod(map(size, x)),
+        copied=2 * element_bytes * math.prod(map(size, x)),
     )
 
 
 def _value(dim: str, sizes: Mapping[str, int]) -> int:
     names = {name for term, _ in extents.polynomial(dim).terms for name in term}
     return max(1, extents.value(dim, {name: sizes.get(name, LARGE) for name in names}))
+
+
+def geometry_of(op: ConvolutionOp) -> Geometry:
+    """Return the windows and groups of a convolution."""
+    numbers = (op.stride, op.pad, op.dilation)
+    stride, pad, dilation = (tuple(n.get_values()) for n in numbers)
+    flags = (isinstance(op, ConvTransposeOp), op.channels_last is not None)
+    return Geometry(stride, pad, dilation, op.groups.value.data, *flags)
 
 
 def layer_of(op: ConvolutionOp, geometry: Geometry) -> Layer:
@@ -100,4 +112,5 @@ def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
     """Describe the convolution of a kernel, where open dims have `sizes`."""
     element = dtype_bytes(Shaped.of(op.x.type).element_type)
     result = (op.extents[0], op.outputs, *op.places)
-    return _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
+    layer = _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
+    return layer._replace(reduced=op.is_reduced, pooled=() if op.pool is None else op.pool.sizes)

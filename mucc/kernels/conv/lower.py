@@ -6,38 +6,54 @@ from collections.abc import Sequence
 
 from xdsl.ir import Region, SSAValue
 
+from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
+from mucc.dialects.mu.ops.base import AnchorOp, is_pool
+from mucc.dialects.mu.ops.conv import ConvolutionOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
-from mucc.kernels.conv.layer import layer_of
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, Strategy
+from mucc.kernels.conv.channels import is_reduced, places
+from mucc.kernels.conv.layer import geometry_of, layer_of
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, PooledSumsOp, Strategy
 from mucc.kernels.conv.strategies import choose
+from mucc.kernels.conv.windows import pooled_sizes
 from mucc.kernels.lowering.access import Access, Axes, identity, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import copy
+from mucc.kernels.normalize.op import RowReduceOp, RowStoreOp
 from mucc.target import get_target
 from mucc.target.facts import WIDEST_ACCESS
 
 
 class ConvBody(Body):
-    """The nodes of a convolution kernel, which has the outputs in flight."""
+    """The nodes of a convolution kernel, which has the outputs in flight, and what they are reduced to."""
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
+        if isinstance(op, ReduceOp):
+            value = self.scalar(op.operand, identity(self.stage.space))
+            self.add(reduced := RowReduceOp(op.kind, value), op)
+            return reduced.result
+        if is_pool(op):
+            value = self.scalar(op.operand, identity(self.stage.space))
+            self.add(pooled := PooledSumsOp(op.kind.data, value, [w.size for w in op.windows]), op)
+            return pooled.result
         node = ConvolvedOp()
         self.add(node, op)
         return node.result
 
-
-def geometry_of(op: ConvolutionOp) -> Geometry:
-    """Return the windows and groups of a convolution."""
-    numbers = (op.stride, op.pad, op.dilation)
-    stride, pad, dilation = (tuple(n.get_values()) for n in numbers)
-    flags = (isinstance(op, ConvTransposeOp), op.channels_last is not None)
-    return Geometry(stride, pad, dilation, op.groups.value.data, *flags)
+    def store_reduced(self) -> None:
+        """Append stores of the stage's results, of which some have one element for all channels."""
+        known, fills = places(self.stage), identity(self.stage.space)
+        destinations = [self.program.destinations(result) for result in self.stage.outputs]
+        for root, targets in zip(self.stage.stored, destinations, strict=True):
+            axes = known[root]
+            value = self.scalar(root, axes)
+            for target in targets:
+                given, to = self.without_cast(value, target), self.destination(target, root)
+                self.add(StoreOp(given, to) if axes == fills else RowStoreOp(given, to, axes))
 
 
 def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
@@ -51,6 +67,8 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     layer = layer._replace(
         copied=0 if x.unit_axis == 1 else layer.copied,
         vectors=layer.vectors and x.unit_axis == len(stage.space) - 1,
+        reduced=is_reduced(stage),
+        pooled=pooled_sizes(stage),
     )
     strategy = choose(layer, get_target(builder.target).facts)
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
@@ -66,7 +84,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         )
     rank = len(stage.space)
     body = ConvBody(builder, stage)
-    body.store_results()
+    body.store_reduced() if layer.reduced else body.store_results()
     kernel = ConvKernelOp(
         stage.stage_name.data,
         strategy,

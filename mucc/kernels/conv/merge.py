@@ -15,8 +15,7 @@ from mucc.dialects.mu.ops.pointwise import ConstantOp
 from mucc.dialects.mu.ops.shape import IotaOp, PermuteOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.conv.layer import Layer, layer_of
-from mucc.kernels.conv.lower import geometry_of
+from mucc.kernels.conv.layer import Layer, geometry_of, layer_of
 from mucc.kernels.conv.strategies import WAYS, Planes, Warpgroups, fastest
 from mucc.kernels.conv.tiles import STAGE_ROW
 from mucc.target.facts import Facts

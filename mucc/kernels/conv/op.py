@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, f32
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import Region, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
@@ -17,9 +17,11 @@ from mucc.dialects.cutlass.ops import SpaceKernelOp
 from mucc.dialects.mu import window_rules
 from mucc.dialects.mu.ops.base import Ints, integer, ints
 from mucc.dialects.mu.ops.contraction import ComputeAttr
+from mucc.dialects.mu.pooling_kinds import Pooling, PoolingAttr
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.mu.windows import Window
+from mucc.kernels.normalize.op import RowReduceOp, RowStoreOp
 
 
 class Strategy(StrEnum):
@@ -70,9 +72,36 @@ class ConvolvedOp(ValueNode):
 
 
 @irdl_op_definition
+class PooledSumsOp(ValueNode):
+    """The maximum or the mean of a value over a window of positions: one for each of `size` along the spatial
+    axes, of which those that are not whole are left out.
+    """
+
+    name = "cutlass.pooled_sums"
+
+    kind = prop_def(PoolingAttr)
+    size = prop_def(Ints)
+    value = operand_def(Float32Type)
+
+    FORMAT: ClassVar[str] = "$kind $value `size` $size attr-dict"
+
+    def __init__(self, kind: Pooling, value: SSAValue, size: Sequence[int]):
+        super().__init__(
+            operands=[value],
+            result_types=[f32],
+            properties={"kind": PoolingAttr(kind), "size": ints(size)},
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self.size.get_values())
+
+
+@irdl_op_definition
 class ConvKernelOp(SpaceKernelOp):
     """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, or with
-    `channels_last` `[N, ..., O]`, with pointwise work behind it.
+    `channels_last` `[N, ..., O]`, with pointwise work behind it, and reductions over all channels or
+    a pool.
 
     `w` is `[O, C/groups, ...]`, or `[C, O/groups, ...]` of a transposed convolution. Windows begin `pad`
     before the first element; where they end follows from the extents of the space.
@@ -138,6 +167,16 @@ class ConvKernelOp(SpaceKernelOp):
         return 1 if self.channels_last is None else len(self.extents) - 1
 
     @property
+    def is_reduced(self) -> bool:
+        """Whether channels of the result are reduced."""
+        return any(isinstance(op, RowReduceOp) for op in self.nodes)
+
+    @property
+    def pool(self) -> PooledSumsOp | None:
+        """The node that pools results; None where none does."""
+        return next((op for op in self.nodes if isinstance(op, PooledSumsOp)), None)
+
+    @property
     def outputs(self) -> Dim:
         """The channels of the result."""
         return self.extents[self.channel_axis]
@@ -168,7 +207,7 @@ class ConvKernelOp(SpaceKernelOp):
         return window_rules.windows(sizes, *self.geometry[:3])
 
     def verify_(self) -> None:
-        self.verify_nodes((*READS, ConvolvedOp, StoreOp))
+        self.verify_nodes((*READS, ConvolvedOp, RowReduceOp, PooledSumsOp, StoreOp, RowStoreOp))
         if (count := sum(isinstance(op, ConvolvedOp) for op in self.nodes)) != 1:
             raise VerifyException(f"a {self.name} has one {ConvolvedOp.name}, not {count}")
         spatial = len(self.extents) - 2

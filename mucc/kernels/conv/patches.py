@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mucc.dialects.mu.windows import Window
@@ -90,6 +90,8 @@ class PatchTile(NamedTuple):
     """Bytes of shared memory."""
     together: int
     """Blocks to a multiprocessor."""
+    pooled: int = 0
+    """Bytes of shared memory for windows of a pool, of which classes are computed one after the other."""
 
     @property
     def rows(self) -> int:
@@ -144,13 +146,14 @@ def _tile(
     panel = min(PANEL, _up(max(taps) * chunk, 8))
     out = (rows * last * (columns + 8) if along else columns * (rows * last + 4)) * WORD
     front = _up(max(chunk * pitch * WORD, out), 128)
-    shared = front + (depths if is_resident else panel) * width + 8 * (depths + len(taps))
+    pooled = _pooled_bytes(layer, rows * last, columns)
+    shared = front + (depths if is_resident else panel) * width + 8 * (depths + len(taps)) + pooled
     room = facts.multiprocessor.shared_memory // (shared + RESERVED)
     few = rows * columns * last <= SUMS // 2 * THREADS
     together = min(room, 3 if few else 2)
     if shared > facts.limits.shared_memory or together < 1:
         return None
-    return PatchTile(places, columns, warps, chunk, panel, is_resident, is_whole, shared, together)
+    return PatchTile(places, columns, warps, chunk, panel, is_resident, is_whole, shared, together, pooled)
 
 
 def _warps(rows: int, columns: int) -> int:
@@ -174,16 +177,51 @@ def shortest_line(layer: Layer, reaches: list[Reach]) -> int:
     return next((n for n in (8, 16) if last <= n), SHORTEST)
 
 
+def has_windows(layer: Layer, places: Sequence[int]) -> bool:
+    """Whether a tile of outputs has whole windows of the pool behind a layer."""
+    parts, last = class_windows(layer), len(reaches_of(layer)[2].taps)
+    extents = (places[0], places[1], places[2] * last)
+    return all(part > 0 and extent % part == 0 for part, extent in zip(parts, extents, strict=True))
+
+
+def class_windows(layer: Layer) -> tuple[int, ...]:
+    """Return how much of a pool's window is one class of outputs, along three axes: 0 where classes differ.
+
+    All classes along the last axis count as one.
+    """
+    sizes = widened(layer.pooled) if layer.pooled else (1,) * AXES
+    if not layer.pooled or not layer.transposed:
+        return sizes
+    strides = widened(tuple(w.stride for w in layer.windows))
+    strides = (*strides[:2], 1)
+    return tuple(0 if size % step else size // step for size, step in zip(sizes, strides, strict=True))
+
+
+def _pooled_bytes(layer: Layer, places: int, columns: int) -> int:
+    """Return the bytes of pooled values of a tile that are kept from one class of outputs to the next."""
+    parts = class_windows(layer)
+    if not layer.pooled or math.prod(widened(layer.pooled)) == math.prod(parts) or 0 in parts:
+        return 0
+    return places // math.prod(parts) * columns * WORD
+
+
+def legal_columns(layer: Layer, columns: Sequence[int]) -> list[int]:
+    """Return the columns of tiles that suit a layer; where channels are reduced those that have all."""
+    least = layer.outputs if layer.reduced else 1
+    return [n for n in columns if least <= n <= _up(max(1, layer.outputs), 32)]
+
+
 def patch_tiles(layer: Layer, facts: Facts, along: bool) -> Iterator[PatchTile]:
     """Yield all tiles for a layer; `along` says that results are adjacent along their channels."""
     if layer.classes > MOST_CLASSES:
         return
     reaches = reaches_of(layer)
     shortest = shortest_line(layer, reaches)
-    wanted = [n for n in COLUMNS if n <= _up(max(1, layer.outputs), 32)]
+    wanted = legal_columns(layer, COLUMNS)
     for rows, columns in itertools.product(ROWS, wanted):
         for places in box_shapes(rows, len(layer.windows), shortest):
-            if (tile := _tile(layer, reaches, places, columns, facts, along)) is not None:
+            tile = _tile(layer, reaches, places, columns, facts, along)
+            if tile is not None and has_windows(layer, places):
                 yield tile
 
 

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from mucc.kernels.conv.layer import Layer
-from mucc.kernels.conv.patches import Reach, box_shapes, reaches_of, shortest_line, widened
+from mucc.kernels.conv.patches import (
+    Reach,
+    box_shapes,
+    has_windows,
+    legal_columns,
+    reaches_of,
+    shortest_line,
+    widened,
+)
 from mucc.kernels.conv.tiles import STAGE_ROW
 from mucc.target.facts import Facts
 
@@ -17,12 +25,12 @@ GROUPS = 2
 
 ROWS = (128, 256)
 COLUMNS = (16, 24, 32, 48, 64, 96, 128, 192, 256)
-HELD = 32
-"""Elements of x that a thread holds for each block of 64 rows."""
+HELD = 8
+"""Elements of x that a thread holds for each block of 64 rows and eight channels."""
 
-HOLDS, SHARED_HOLDS = 208, 96
+HOLDS = (208, 96, 48, 32)
 """Sums and elements of x of a thread that leave registers for everything else, where a multiprocessor has one
-block, and where it has two."""
+block, and where it has two, three or four."""
 
 WORD = 4
 DEPTH = STAGE_ROW // WORD
@@ -56,9 +64,13 @@ LARGEST = 1023
 WAIT = 150
 """Cycles of a warpgroup between the products of two taps."""
 
-OVERLAPPED = 0.85
-"""What two blocks of a multiprocessor take of the time that they would take one after the other: 0.62 to 1.3
-on an H100. Products, copies and stores of a block follow each other, and blocks begin at the same time."""
+OVERLAPPED = (1.0, 0.62, 0.5, 0.45)
+"""What one to four blocks of a multiprocessor take of the time that they would take one after the other. Two
+took 0.56 to 0.63 on an H100."""
+
+CLASSES = 1.4
+"""How much longer blocks take that compute several classes of outputs, each of few taps: 0.92 of the time one
+after the other, with two of them."""
 
 MOST_LAST = 4
 """The most classes along the last axis whose sums a thread has at the same time."""
@@ -109,17 +121,17 @@ def _tile(
 ) -> PlaneTile | None:
     """Return the tile of this size with as many stages as there is room for; None where it does not fit."""
     rows, last = math.prod(places), len(reaches[2].taps)
-    holds = rows * columns * last // (128 * GROUPS) + HELD * rows // (64 * GROUPS)
+    deep = min(DEPTH, _up(layer.channels, INSTRUCTION))
+    holds = rows * columns * last // (128 * GROUPS) + HELD * deep // INSTRUCTION * rows // (64 * GROUPS)
     needed = tuple((p - 1) * r.step + r.highest - r.lowest + 1 for p, r in zip(places, reaches, strict=True))
     needed = (*needed[:2], needed[2] + reaches[2].lowest % 4)  # boxes begin at 16 bytes
     if (box := _box(needed)) is None:
         return None
-    deep = min(DEPTH, _up(layer.channels, INSTRUCTION))
     staged = _up(math.prod(box) * deep * WORD, 128)
     stages_x = min(2, math.ceil(layer.channels / DEPTH))
     taps = math.prod(w.size for w in layer.windows)
     spread = WORD * max(rows * last * (columns + 8), columns * (rows * last + 4))
-    most = 0 if holds > HOLDS else 2 if holds <= SHARED_HOLDS else 1
+    most = sum(holds <= limit for limit in HOLDS)
     for resident in range(most, 0, -1):
         room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
         room -= ALIGNMENT + 16 + TAP * taps
@@ -139,10 +151,11 @@ def plane_tiles(layer: Layer, facts: Facts) -> Iterator[PlaneTile]:
     reaches = reaches_of(layer)
     if len(reaches[2].taps) > MOST_LAST or any(w.size > LARGEST for w in layer.windows):
         return
-    wanted = [n for n in COLUMNS if n <= _up(max(1, layer.outputs), 32)]
+    wanted = legal_columns(layer, COLUMNS)
     for rows, columns in itertools.product(ROWS, wanted):
         for places in box_shapes(rows, len(layer.windows), shortest_line(layer, reaches)):
-            if (tile := _tile(layer, reaches, places, columns, facts)) is not None:
+            tile = _tile(layer, reaches, places, columns, facts)
+            if tile is not None and has_windows(layer, places):
                 yield tile
 
 
@@ -171,7 +184,8 @@ def plane_cycles(tile: PlaneTile, layer: Layer, facts: Facts) -> float:
     around = (
         cost["fill"] * cost["clock"] + cost["epilogue_cycles"] + stored / cost["epilogue_bytes_per_cycle"]
     )
-    one = tile.resident * (busy + memory + around) * (OVERLAPPED if tile.resident > 1 else 1)
+    one = (busy + memory + around) * OVERLAPPED[tile.resident - 1] * (CLASSES if layer.classes > 1 else 1)
+    one = tile.resident * max(one, busy, memory)
     waves = math.ceil(blocks / (card.multiprocessors * tile.resident))
     return waves * one * card.multiprocessors
 

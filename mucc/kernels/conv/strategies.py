@@ -27,11 +27,12 @@ BLOCK_CYCLES = 2200
 """Cycles that a block of `tiles` takes besides, with three to a multiprocessor (likewise)."""
 COPIED_SHARE = 0.3
 """The share of the rate of mma.sync that `tiles` reaches with copies of 16 bytes: 0.2 to 0.35 on an H200."""
-COPY_SHARE = 0.4
-"""What a copy of x to another order of axes reaches of the bandwidth (likewise)."""
-SCATTERED = 0.5
+COPY_SHARE = 0.9
+"""What a copy of x to another order of axes reaches of the bandwidth (measured on an H100: 0.95)."""
+SCATTERED, BETWEEN = 0.5, 2.0
 """The share of the time of memory that does not overlap with products where results have channels first
-(measured on an H100: 1.1 to 2.1 times the time without it)."""
+(measured on an H100: 1.1 to 2.1 times the time without it), and where they also lie between those of other
+classes (3.5 to 4.5 times)."""
 SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
@@ -69,11 +70,13 @@ class Tiles(Way):
     strategy, by_vectors = Strategy.TILES, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
+        if layer.pooled and layer.transposed and layer.classes > 1:
+            return "windows of the pool have outputs of several classes, which are blocks of their own"
+        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
         return "a block has too little shared memory for two stages" if tile.stages < 2 else None
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
-        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory)
+        tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
         sm, compute = facts.multiprocessor, layer.compute
         depth = _padded(layer.channels * layer.taps, STAGE_ROW // layer.element_bytes)
         blocks = layer.groups * math.ceil(layer.rows / ROWS) * math.ceil(layer.outputs / tile.columns)
@@ -96,6 +99,8 @@ class Warpgroups(Way):
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         if facts.name not in WARPGROUPS:
             return f"{facts.name} has no wgmma"
+        if layer.pooled:
+            return "the copy engine has positions in their order, not by windows of a pool"
         if layer.compute not in FORMATS:
             return f"wgmma multiplies {', '.join(FORMATS)}"
         if not layer.whole:
@@ -174,6 +179,11 @@ class Direct(Way):
 
     strategy = Strategy.DIRECT
 
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        return (
+            "no block has all results that are reduced or pooled" if layer.reduced or layer.pooled else None
+        )
+
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows
         return sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
@@ -193,7 +203,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     bandwidth = card.datasheet["dram_bandwidth"]
     if not (copied := layer.copied if way.by_vectors and layer.whole else 0):
         return max(computing, layer.moved / bandwidth)
-    stored = SCATTERED * layer.moved / bandwidth
+    stored = (SCATTERED if layer.classes == 1 else BETWEEN) * layer.moved / bandwidth
     return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth) + stored
 
 

@@ -20,12 +20,13 @@ class Tile(NamedTuple):
     stages: int
 
 
-def tile_of(outputs: int, copies: bool, shared_memory: int) -> Tile:
+def tile_of(outputs: int, copies: bool, shared_memory: int, reduced: bool = False) -> Tile:
     """Return the tile for so many channels of the result in a group, 0 where that is not known.
 
     `copies` says that x is copied in whole pieces; else it passes through registers, which then hold fewer
-    sums. `shared_memory` are the bytes that a block may have.
+    sums. `shared_memory` are the bytes that a block may have. Where channels are `reduced` a tile has all of
+    them, up to 128.
     """
-    columns = next((n for n in (32, 64) if 0 < outputs <= n), 128 if copies else 64)
+    columns = next((n for n in (32, 64) if 0 < outputs <= n), 128 if copies or reduced else 64)
     stages = (shared_memory - ROWS * TABLE_ROW) // ((ROWS + columns) * STAGE_ROW)
     return Tile(ROWS, columns, THREADS, min(3, stages))

@@ -64,7 +64,8 @@ class TilesWork(ConvWork):
         along = self.along_channels
         rank = len(self.space)
         target = get_target(self.places.program.target.data)
-        m, n, threads, stages = tile_of(self.produced, self.vector_x, target.facts.limits.shared_memory)
+        room, reduced = target.facts.limits.shared_memory, self.conv.is_reduced
+        m, n, threads, stages = tile_of(self.produced, self.vector_x, room, reduced)
         shape = f"{m}, {n}, {threads}, {stages}, {flag(along)}"
         return self.assemble(
             Parts(

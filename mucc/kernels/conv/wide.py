@@ -118,5 +118,8 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
 
 
 def best_tile(layer: Layer, facts: Facts) -> WideTile:
-    """Return the tile that should be fastest."""
-    return min(wide_tiles(facts), key=lambda tile: wide_cycles(tile, layer, facts))
+    """Return the tile that should be fastest. Where channels are reduced it has all of them and all of K."""
+    tiles = wide_tiles(facts)
+    if layer.reduced:
+        tiles = (tile for tile in tiles if tile.columns >= layer.outputs and tile.shares == 1)
+    return min(tiles, key=lambda tile: wide_cycles(tile, layer, facts))

@@ -9,15 +9,16 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork, is_across
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import ZERO, Places
+from mucc.codegen.memory import Places
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
-from mucc.dialects.mu.types import PACKED, Shaped, TensorType
+from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
+from mucc.kernels.normalize.rows import phases_of, row_output
 
 _REGISTERS = 32
 """The most numbers of a row that a thread keeps between phases."""
@@ -44,7 +45,7 @@ class NormalizeWork(AcrossWork):
     def node(self, node: Operation) -> None:
         before = len(self.loads)
         if isinstance(node, RowStoreOp):
-            self.store(node, self._row_output(node))
+            self.store(node, row_output(self, node))
             self.lines[node] = ""
             return
         super().node(node)
@@ -56,23 +57,10 @@ class NormalizeWork(AcrossWork):
         """Whether a load gets different elements of an operand within a row."""
         return bool(operand.bounds) or any(not operand.strides[axis].is_zero for axis in self.axes)
 
-    def _row_output(self, node: RowStoreOp) -> Operand:
-        operand = self.output(node.destination, Shaped.of(node.destination.type).dims)
-        strides = [ZERO] * len(self.space)
-        for axis, stride in zip(node.axes.get_values(), operand.strides, strict=True):
-            if axis >= 0:
-                strides[axis] = stride
-        return Operand(operand.member, operand.memory, strides)
-
     @cached_property
     def phases(self) -> list[list[RowReduceOp]]:
         """The reductions by phase: each needs results of earlier phases only."""
-        depths: dict[RowReduceOp, int] = {}
-        for op in self.lines:
-            if isinstance(op, RowReduceOp):
-                before = (o for o in self.nodes_for([op.value]) if isinstance(o, RowReduceOp))
-                depths[op] = max((depths[o] + 1 for o in before), default=0)
-        return [[op for op, d in depths.items() if d == k] for k in range(max(depths.values()) + 1)]
+        return phases_of(self)
 
     @cached_property
     def wanted(self) -> list[list[SSAValue]]:

@@ -25,9 +25,13 @@ def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> A
     `known` has the values in flight in the kernel around `anchor`. None for a result that neither fills the
     space nor has one element a row, or whose operands are along different axes.
     """
-    space, gone = chain_space(anchor), anchor.axes.get_values()
+    return placed_in(op, chain_space(anchor), anchor.axes.get_values(), known)
+
+
+def placed_in(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]) -> Axes | None:
+    """Return the same for a kernel that reduces the axes `gone` of its space."""
     match op:
-        case ReduceOp() if is_chained(op, anchor):
+        case ReduceOp() if reduces(op, space, gone):
             return tuple(axis for i, axis in enumerate(identity(space)) if i not in gone)
         case ExpandOp():
             given, inserted = iter(known[op.operand]), op.axes.get_values()
@@ -71,6 +75,11 @@ def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
     return isinstance(op, ReduceOp) and chain_space(op) == chain_space(anchor) and op.axes == anchor.axes
 
 
+def reduces(op: ReduceOp, space: Dims, gone: Sequence[int]) -> bool:
+    """Whether an operation reduces the axes `gone` of a space."""
+    return chain_space(op) == space and list(op.axes.get_values()) == list(gone)
+
+
 def filling(value: SSAValue, space: Dims) -> set[SSAValue]:
     """Return the inputs of a value's pointwise work that have the shape of the space."""
 
@@ -85,10 +94,16 @@ def places(stage: StageOp) -> dict[SSAValue, Axes]:
     """Return the axes of the space of each value in flight in a stage around a reduction, in order."""
     anchor = stage.anchor
     assert isinstance(anchor, ReduceOp)
-    known: dict[SSAValue, Axes] = {}
+    return places_in(stage, chain_space(anchor), anchor.axes.get_values(), {})
+
+
+def places_in(
+    stage: StageOp, space: Dims, gone: Sequence[int], known: dict[SSAValue, Axes]
+) -> dict[SSAValue, Axes]:
+    """Return the same for a kernel that reduces the axes `gone` of its space, besides what is known."""
     for op in stage.body.block.ops:
         in_flight = isinstance(op, ReduceOp) or any(operand in known for operand in op.operands)
-        if in_flight and (axes := placed(op, anchor, known)) is not None:
+        if in_flight and (axes := placed_in(op, space, gone, known)) is not None:
             known[op.results[0]] = axes
     return known
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.base import AnchorOp, is_pool
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
@@ -19,14 +19,8 @@ from mucc.kernels.pool.op import PooledOp, PoolKernelOp
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
     from mucc.codegen.memory import Places
-    from mucc.dialects.mu.ops.pooling import PoolOp
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
-
-
-def _pools(op: Operation | None) -> TypeGuard[PoolOp]:
-    """Whether an operation is a `mu.pool`, by its name: its class is loaded where a program has one."""
-    return op is not None and op.name == "mu.pool"
 
 
 class PoolKind(Kind[PoolKernelOp]):
@@ -47,10 +41,10 @@ class PoolKind(Kind[PoolKernelOp]):
         return (PreparePools(),)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
-        return _pools(anchor) and Shaped.of(anchor.operand.type).element_type != S32
+        return is_pool(anchor) and Shaped.of(anchor.operand.type).element_type != S32
 
     def instead(self, op: Operation) -> str | None:
-        if not _pools(op):
+        if not is_pool(op):
             return None
         return f"pool `cast(x, f32)`: kernels compute `{op.function}` in f32, which does not hold every s32"
 

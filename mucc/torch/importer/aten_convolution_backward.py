@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from xdsl.ir import SSAValue
 
-from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
+from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, MatmulOp
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import PermuteOp, ReshapeOp, SliceOp
+from mucc.dialects.mu.ops.shape import ReshapeOp, SliceOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, TransposeOp
 from mucc.torch.importer.aten_convolution import Sizes, spread
 from mucc.torch.importer.lowering import Builder, Built, Unsupported, aten, dims_of, dtype_of, fixed, lowers
 
@@ -90,6 +91,8 @@ def _gradient_of_weights(
     same order.
     """
     groups, rank = geometry.groups, len(window)
+    if groups == 1 and math.prod(window) == 1 and not any(geometry.pad):
+        return _gradient_of_points(b, seen, made, geometry)
     batch, all_channels, *extents = map(fixed, dims_of(seen))
     _, all_outputs, *places = map(fixed, dims_of(made))
     channels, outputs = all_channels // groups, all_outputs // groups
@@ -113,6 +116,29 @@ def _gradient_of_weights(
     result = b.add(ReduceOp("sum", result, [2]))
     result = b.add(ReshapeOp(result, (channels, groups * outputs, *window)))
     return b.add(PermuteOp(result, (1, 0, *range(2, rank + 2))))
+
+
+def _gradient_of_points(b: Builder, seen: SSAValue, made: SSAValue, geometry: Geometry) -> SSAValue:
+    """Multiply matrices over all positions, for windows of one element: `[O, C, 1, ...]`.
+
+    Operands of 16 bits are multiplied with channels innermost, as they lie in networks of that order; those
+    of 32 bits with positions innermost, as tf32 is.
+    """
+    rank, places = len(geometry.stride), dims_of(made)[2:]
+    for axis, (stride, count) in enumerate(zip(geometry.stride, places, strict=True), 2):
+        if stride > 1:
+            seen = b.add(SliceOp(seen, axis, 0, (fixed(count) - 1) * stride + 1, stride))
+    order = (1, 0, *range(2, rank + 2)) if dtype_of(seen) == "f32" else (0, *range(2, rank + 2), 1)
+    positions = math.prod(fixed(d) for d in (dims_of(made)[0], *places))
+
+    def matrix(value: SSAValue) -> SSAValue:
+        channels, moved = fixed(dims_of(value)[1]), b.add(PermuteOp(value, order))
+        if dtype_of(value) == "f32":
+            return b.add(ReshapeOp(moved, (channels, positions)))
+        return b.call(TransposeOp, b.add(ReshapeOp(moved, (positions, channels))))
+
+    product = b.add(MatmulOp(matrix(made), b.call(TransposeOp, matrix(seen)), _compute(b, seen)))
+    return b.add(ExpandOp(product, [2 + axis for axis in range(rank)]))
 
 
 def _first(b: Builder, value: SSAValue, axis: int, count: int) -> SSAValue:

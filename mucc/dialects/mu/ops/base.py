@@ -17,6 +17,7 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
 if TYPE_CHECKING:
     from mucc.dialects.mu.ops.conv import ConvolutionOp
+    from mucc.dialects.mu.ops.pooling import PoolOp
 
 Ints = DenseArrayBase.constr(i64)
 """A constraint for integers, one for each of some axes."""
@@ -75,6 +76,11 @@ class InferredOp(FormattedOp, ABC):
 
     def verify_(self) -> None:
         check_result(self, self.inferred())
+
+
+def is_pool(op: Operation | None) -> TypeGuard[PoolOp]:
+    """Whether an operation is a `mu.pool`, by its name: its class is loaded where a program has one."""
+    return op is not None and op.name == "mu.pool"
 
 
 def is_convolution(op: Operation | None) -> TypeGuard[ConvolutionOp]:

@@ -82,7 +82,7 @@ void check(int B, int R, int C) {
   O op{from, from + held, {R * pitch, pitch, 1}, to, {R * room * copies, room * copies, 1}, room};
   if (kTurned) op.from_stride[0] = int64_t(R) * C, op.from_stride[1] = 1, op.from_stride[2] = R;
   Extents<3> const extents{{B, R, C}};
-  int const side = 128 / kSize;
+  int const side = kTurnedSide<T>;
   uint32_t const across = kTurned ? (C + side - 1) / side : (C + count - 1) / count + !kPad;
   uint32_t const many = kTurned ? B * ((R + side - 1) / side) * across : B * R;
   gridDim.x = kTurned ? many : 2;
@@ -129,7 +129,7 @@ int main() {
   }
   for (int i = 0; i < 3; ++i) {
     int const B = 1 + below(2), R = 1 + below(80), C = 1 + below(150);
-    check<1, true, true>(B, R, C), check<2, false, true>(B, R, C);
+    check<1, true, true>(B, R, C), check<2, false, true>(B, R, C), check<4, false, true>(B, R, C);
     check<2, true, true>(B, R, C), check<4, true, true, 3>(B, R, C);
   }
 }

@@ -541,6 +541,19 @@ MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem, unsigned i
 template <class Work>
 MUCC_DEVICE Row row_at(Problem<typename Work::Element> const& problem, Axis const (&axes)[3], int64_t index) {
   Row row;
+  if constexpr (Work::Pool::kVolume > 1) {  // positions of a window follow each other
+    using Pool = typename Work::Pool;
+    int const t = int(index % Pool::kVolume);
+    index /= Pool::kVolume;
+#pragma unroll
+    for (int a = 2; a >= 0; --a) {
+      int64_t const windows = problem.out[a] / Pool::size(a);
+      row.at[a] = int(index % windows) * Pool::size(a) + Pool::at(a, t);
+      index /= windows;
+    }
+    row.batch = index < problem.batch ? int(index) : -1;
+    return row;
+  }
 #pragma unroll
   for (int a = 2; a >= 0; --a) {
     int64_t const rest = index >> 31 ? index / axes[a].outs : unsigned(index) / unsigned(axes[a].outs);
@@ -592,12 +605,12 @@ struct WholeSums {
 // Computes and stores the results of a tile, V neighbours at a time; where several blocks have parts of the sums each of them
 // stores an equal share.
 template <int V, class Of, class Work, class Sums>
-MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
+MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
                         Part const& at, Row const* rows, Sums const& sums) {
   static constexpr int kShares = Sums::kShares;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : Of::kM, kLines = Of::kAlongChannels ? Of::kM : Of::kN;
   static constexpr int kSteps = kAlong / V;
-  auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
+  auto sums_of = [&](int line, int first) {
     Lanes<V> value;
 #pragma unroll
     for (int v = 0; v < V; v += V < 4 ? V : 4) {
@@ -605,9 +618,23 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
 #pragma unroll
       for (int u = 0; u < (V < 4 ? V : 4); ++u) value.of[v + u] = some.of[u];
     }
-    work.store(position<Work>(axes, row, at.group * problem.outputs + output), value);
+    return value;
+  };
+  auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
+    work.store(position<Work>(axes, row, at.group * problem.outputs + output), sums_of(line, first));
   };
   if constexpr (Of::kAlongChannels) {
+    // A thread stays at its channels where rows are whole numbers of threads' steps, and all positions are there.
+    static constexpr bool kEven = kSteps <= Of::kThreads && Of::kThreads % kSteps == 0;
+    if (kEven && kShares == 1 && rows[kLines - 1].batch >= 0) {
+      int const first = int(threadIdx.x) % kSteps * V;
+      if (at.column + first >= problem.outputs) return;
+      int64_t const channel = at.group * problem.outputs + at.column + first;
+      auto place = [&](int i) { return position<Work>(axes, rows[i], channel); };
+      auto value = [&](int i) { return sums_of(i, first); };
+      store_lines<V, kLines, kEven ? Of::kThreads / kSteps : 1>(work, int(threadIdx.x) / kSteps, kLines, place, value);
+      return;
+    }
     for (int i = int(threadIdx.x) + sums.share() * Of::kThreads; i < kSteps * kLines; i += Of::kThreads * kShares) {
       int const line = i / kSteps, first = i % kSteps * V;
       Row const row = rows[line];
@@ -615,16 +642,46 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
     }
   } else {
     // A thread stays at its positions, whose places are found once, and goes from channel to channel.
-    static constexpr int kTogether = kSteps < Of::kThreads ? kSteps : Of::kThreads;
+    static constexpr int kTogether = kSteps < Of::kThreads ? kSteps : Of::kThreads, kStep = Of::kThreads / kTogether * kShares;
     static_assert(kSteps % kTogether == 0 && Of::kThreads % kTogether == 0, "equal shares");
+    int64_t const left = problem.outputs - at.column, channel = at.group * problem.outputs + at.column;
     for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
       Row const row = rows[step * V];
       if (row.batch < 0) continue;
-#pragma unroll 4
-      for (int line = int(threadIdx.x) / kTogether + sums.share() * (Of::kThreads / kTogether); line < kLines;
-           line += Of::kThreads / kTogether * kShares)
-        if (at.column + line < problem.outputs) finish_one(row, line, step * V, at.column + line);
+      int const line = int(threadIdx.x) / kTogether + sums.share() * (Of::kThreads / kTogether);
+      auto place = [&](int i) { return position<Work>(axes, row, channel + i); };
+      auto value = [&](int i) { return sums_of(i, step * V); };
+      store_lines<V, kLines, kStep>(work, line, left, place, value);
     }
+  }
+}
+
+// Computes and stores the results of a tile, or reduces the channels of its positions.
+template <int V, class Of, class Work, class Sums>
+MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
+                        Part const& at, Row const* rows, Sums const& sums) {
+  if constexpr (Work::kReduces) {
+    static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
+    auto find = [&](int place, Position<Work::kRank, int64_t>& p) {
+      Row const row = rows[place];
+      p = position<Work>(axes, row, 0);
+      return row.batch >= 0;
+    };
+    reduce_places<Of::kM, Of::kThreads>(work, problem.outputs, sums.tile, Of::kPitch, find);
+  } else if constexpr (Work::Pool::kVolume > 1) {
+    using Pool = typename Work::Pool;
+    static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
+    auto first = [](int window) { return window * Pool::kVolume; };
+    auto find = [&](int window, Position<Work::kRank, int64_t>& p) {
+      Row const row = rows[first(window)];
+      p = position<Work>(axes, row, at.group * problem.outputs + at.column);
+      return row.batch >= 0;
+    };
+    Partly const all{nullptr, true, true};
+    pool_places<Of::kM, Of::kN, Of::kThreads>(work, problem.outputs - at.column, sums.tile, Of::kPitch, all, find, first,
+                                              [](int t) { return t; });
+  } else {
+    store_tile<V, Of>(work, problem, axes, at, rows, sums);
   }
 }
 

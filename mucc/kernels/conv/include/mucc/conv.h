@@ -44,6 +44,25 @@ struct Windows {
   }
 };
 
+// Positions that are pooled to one result, along three axes.
+template <int kD_, int kH_, int kW_>
+struct PoolWindow {
+  static constexpr int kD = kD_, kH = kH_, kW = kW_, kVolume = kD * kH * kW;
+  MUCC_BOTH static constexpr int size(int a) { return a == 0 ? kD : a == 1 ? kH : kW; }
+  // The index of a position of the window along an axis; positions are counted along the last axis first.
+  MUCC_BOTH static constexpr int at(int a, int t) { return a == 2 ? t % kW : a == 1 ? t / kW % kH : t / kW / kH; }
+};
+
+// The part of a window of a pool that is one class of outputs along the first two axes, and all classes along the last one:
+// neighbours there are `step` apart in the result.
+template <class W, class Pool>
+struct ClassWindow {
+  MUCC_BOTH static constexpr int step(int a) { return W::kTransposed && a < 2 ? W::stride(a) : 1; }
+  static constexpr int kClasses = step(0) * step(1);
+  using Part = PoolWindow<Pool::kD / step(0), Pool::kH / step(1), Pool::kW>;
+  static_assert(Pool::kVolume == 1 || Part::kVolume * kClasses == Pool::kVolume, "windows have as much of each class");
+};
+
 // Outputs of one axis that see the same taps: output j of them is element first_out + j * out_step of the result. Its
 // tap i is element first_tap + i * tap_step of the window, and reads element j * in_step + first_in + i * in_move of x.
 struct Axis {

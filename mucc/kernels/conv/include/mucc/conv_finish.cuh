@@ -12,15 +12,15 @@ MUCC_BOTH constexpr int power_within(int count) {
   return power;
 }
 
-// Computes and stores the results of a tile `Of` of positions, of which `At` says how they lie in shared memory, for one class
-// along the first two axes.
+// Computes and stores the results of a tile `Of` of positions, or reduces its channels, or pools it, for one class along the
+// first two axes. `At` says how positions lie in shared memory.
 template <int V, class Of, class At, class Work, class Part>
 MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, Part const& at,
-                              int const (&residue)[2], float const* tile) {
+                              int const (&residue)[2], float const* tile, Partly const& partly = {nullptr, true, true}) {
   using W = typename Work::Windows;
   static constexpr int kLast = At::kLast, kPlaces = Of::kM * kLast;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : kPlaces, kLines = Of::kAlongChannels ? kPlaces : Of::kN;
-  static constexpr int kSteps = kAlong / V, kLane = V < 4 ? V : 4;
+  static constexpr int kSteps = kAlong / V;
   // So many threads have neighbouring steps of a line; each stays at its steps, and goes from line to line.
   static constexpr int kTogether = power_within(kSteps < Of::kThreads ? kSteps : Of::kThreads);
   int64_t to[3];
@@ -31,20 +31,54 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
     to[2] = int64_t(at.at[2]) * kLast + w;
     return to[0] < problem.out[0] && to[1] < problem.out[1] && to[2] < problem.out[2];
   };
-  for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
-    if (!Of::kAlongChannels && !find(step * V)) continue;
-#pragma unroll(Work::kTogether > 2 ? 2 : 4)
-    for (int line = int(threadIdx.x) / kTogether; line < kLines; line += Of::kThreads / kTogether) {
-      int64_t const output = at.column + (Of::kAlongChannels ? step * V : line);
-      if (output >= problem.outputs || (Of::kAlongChannels && !find(line))) continue;
-      Lanes<V> value;
+  if constexpr (Work::kReduces) {
+    static_assert(!Of::kAlongChannels, "neighbours are positions");
+    auto find_place = [&](int place, Position<Work::kRank, int64_t>& p) {
+      bool const present = find(place);
+      p = place_of<Work>(at.batch, 0, to);
+      return present;
+    };
+    reduce_places<kPlaces, Of::kThreads>(work, problem.outputs, tile, At::kOutPitch, find_place);
+  } else if constexpr (Work::Pool::kVolume > 1) {
+    using Pool = typename Work::Pool;
+    using Own = typename ClassWindow<W, Pool>::Part;
+    static_assert(!Of::kAlongChannels, "neighbours are positions");
+    static constexpr int kLine = Of::kW * kLast, kRow = kLine / Own::kW, kRows = Of::kH / Own::kH;
+    auto first = [&](int window) {
+      int const w = window % kRow * Own::kW, h = window / kRow % kRows * Own::kH, d = window / kRow / kRows * Own::kD;
+      return (d * Of::kH + h) * kLine + w;
+    };
+    auto find_window = [&](int window, Position<Work::kRank, int64_t>& p) {
+      bool present = find(first(window));
 #pragma unroll
-      for (int v = 0; v < V; v += kLane) {
-        auto const some = *reinterpret_cast<Pack<float, kLane> const*>(tile + line * At::kOutPitch + step * V + v);
-#pragma unroll
-        for (int u = 0; u < kLane; ++u) value.of[v + u] = some.of[u];
+      for (int a = 0; a < 3; ++a) present = present && to[a] / Pool::size(a) < problem.out[a] / Pool::size(a);
+      p = place_of<Work>(at.batch, at.group * problem.outputs + at.column, to);
+      return present;
+    };
+    auto step = [](int t) { return (Own::at(0, t) * Of::kH + Own::at(1, t)) * kLine + Own::at(2, t); };
+    pool_places<kPlaces, Of::kN, Of::kThreads>(work, problem.outputs - at.column, tile, At::kOutPitch, partly, find_window, first,
+                                               step);
+  } else {
+    int64_t const left = problem.outputs - at.column, channel = at.group * problem.outputs + at.column;
+    for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
+      int const line = int(threadIdx.x) / kTogether;
+      auto value = [&](int i) { return sums_at<V>(tile + i * At::kOutPitch + step * V); };
+      if constexpr (Of::kAlongChannels) {
+        if (step * V >= left) continue;
+        if (find(kLines - 1)) {  // all positions are there if the last one is
+          auto place = [&](int i) {
+            find(i);
+            return place_of<Work>(at.batch, channel + step * V, to);
+          };
+          store_lines<V, kLines, Of::kThreads / kTogether>(work, line, kLines, place, value);
+          continue;
+        }
+        for (int i = line; i < kLines; i += Of::kThreads / kTogether)
+          if (find(i)) work.store(place_of<Work>(at.batch, channel + step * V, to), value(i));
+      } else if (find(step * V)) {
+        auto place = [&](int i) { return place_of<Work>(at.batch, channel + i, to); };
+        store_lines<V, kLines, Of::kThreads / kTogether>(work, line, left, place, value);
       }
-      work.store(place_of<Work>(at.batch, at.group * problem.outputs + output, to), value);
     }
   }
 }

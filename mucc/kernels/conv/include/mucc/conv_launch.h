@@ -68,8 +68,10 @@ int launch_tiles(Call const& c, char const* stage, Code* codes, Op op, Extents<O
   using W = typename Op::Windows;
   constexpr bool kCopies = Op::kVectorX || Op::kVectorW;
   if (check<W>(c, stage, problem)) return 1;
-  int64_t rows = problem.batch;
-  for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
+  using Pool = typename Op::Pool;
+  int64_t rows = problem.batch * Pool::kVolume;
+  for (int a = 0; a < 3; ++a)
+    rows *= (W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a]) / Pool::size(a);
   problem.row_tiles = blocks_of(rows, Op::Shape::kM);
   problem.column_tiles = blocks_of(problem.outputs, Op::Shape::kN);
   int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses;
@@ -289,7 +291,7 @@ int launch_patches(Call const& c, char const* stage, Code* codes, Op op, Extents
   if (blocks > alike) blocks -= blocks % alike;
   void* parameters[] = {&op, &problem};
   Geometry geometry{{unsigned(tiles < blocks ? tiles : blocks), 1, 1}, unsigned(Of::kThreads)};
-  geometry.shared = unsigned(Shape::kShared);
+  geometry.shared = unsigned(Shape::kShared + Op::kPooledBytes);
   return start(c, stage, codes[reads + vector], geometry, parameters);
 }
 

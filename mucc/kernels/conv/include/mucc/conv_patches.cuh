@@ -254,7 +254,7 @@ MUCC_DEVICE void patches(Work const& work, Problem<typename Work::Element> const
 #if defined(__CUDACC__)
   extern __shared__ __align__(128) char memory[];
 #else
-  alignas(16) static char memory[At::kShared];
+  alignas(16) static char memory[At::kShared + Work::kPooledBytes];
 #endif
   PatchMemory<Work> const shared(memory);
   find_taps<Work>(problem, shared.taps, shared.classes);
@@ -341,7 +341,8 @@ MUCC_DEVICE void patches(Work const& work, Problem<typename Work::Element> const
             }
       __syncthreads();
       int const residue[2] = {outer / (W::kTransposed ? W::stride(1) : 1), outer % (W::kTransposed ? W::stride(1) : 1)};
-      finish_patch<V, Of, At>(work, problem, at, residue, to);
+      Partly const partly{reinterpret_cast<float*>(memory + At::kShared), outer == 0, outer + 1 == W::kClasses / At::kLast};
+      finish_patch<V, Of, At>(work, problem, at, residue, to, partly);
       __syncthreads();
     }
   }

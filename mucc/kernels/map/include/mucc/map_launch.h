@@ -23,7 +23,7 @@ int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op:
 // Runs a kernel of mucc/pack.cuh over a space. `codes` are the narrow and the wide kernel.
 template <class Op>
 int launch_pack(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents) {
-  constexpr int kSize = sizeof(typename Op::Bits), kSide = 128 / kSize, kCount = 16 / kSize;
+  constexpr int kSide = kTurnedSide<typename Op::Bits>, kCount = 16 / int(sizeof(typename Op::Bits));
   int64_t const columns = extents.of[Op::kRank - 1], rows = extents.of[Op::kRank - 2];
   int64_t const outer = product(extents) / columns / rows;
   int64_t counts[2], blocks;  // what the kernel takes

@@ -123,43 +123,80 @@ MUCC_DEVICE void pack_rows(Op const& op, Extents<Op::kRank> const& extents, Inde
   }
 }
 
-// Copies a matrix whose columns are contiguous, those of the last axis but one, to rows: by tiles of 128 bytes each way.
+// Reads 16 bytes of which `count` elements are wanted, the rest zeros.
+template <class Op, class Bits>
+MUCC_DEVICE Piece<Bits> read_piece(Op const& op, Bits const* from, int64_t count) {
+  constexpr int kCount = Piece<Bits>::kCount;
+  bool const has_around = from >= op.from + kCount && from + 2 * kCount <= op.end;
+  if (count >= kCount && (has_around || (reinterpret_cast<uint64_t>(from) & 15) == 0)) return read_anywhere(from);
+  Piece<Bits> piece{};
+#pragma unroll
+  for (int v = 0; v < kCount; ++v)
+    if (v < count) piece.of[v] = from[v];
+  return piece;
+}
+
+// Copies a matrix whose columns are contiguous, those of the last axis but one, to rows: tile by tile, 16 bytes at a time each
+// way. A thread turns as many columns as a word of shared memory has elements.
 template <class Op, class Index>
 MUCC_DEVICE void pack_turned(Op const& op, Extents<Op::kRank> const& extents, Index tiles, Index across) {
   using Bits = typename Op::Bits;
-  constexpr int kCount = Piece<Bits>::kCount, kSide = 128 / int(sizeof(Bits)), kRank = Op::kRank;
-  __shared__ Bits tile[kSide][kSide + 4 / int(sizeof(Bits))];
+  constexpr int kCount = Piece<Bits>::kCount, kSide = kTurnedSide<Bits>, kRank = Op::kRank;
+  constexpr int kTogether = 4 / int(sizeof(Bits)), kWords = kSide / kTogether, kPieces = kSide / kCount;
+  constexpr int kHeld = kWords * kPieces / Op::kThreads;
+  static_assert(kWords * kPieces % Op::kThreads == 0, "an equal share for all threads");
+  __shared__ uint32_t tile[kWords][kSide + 1];
   auto const columns = int64_t(extents.of[kRank - 1]), rows = int64_t(extents.of[kRank - 2]);
+  int64_t const from_step = op.from_stride[kRank - 1], to_step = op.to_stride[kRank - 2];
   Index const down = Index((rows + kSide - 1) / kSide);
   for (Index i = blockIdx.x; i < tiles; i += gridDim.x) {
     Index const outer = i / across / down;
     int64_t const r0 = int64_t(i / across % down) * kSide, c0 = int64_t(i % across) * kSide;
     Position<kRank, Index> p;
     if constexpr (kRank > 2) p.template split<0, kRank - 2>(outer, extents.of);
-    Bits const* from = op.from + r0 + c0 * op.from_stride[kRank - 1];
-    Bits* to = op.to + r0 * op.to_stride[kRank - 2] + c0;
+    Bits const* from = op.from + r0 + c0 * from_step;
+    Bits* to = op.to + r0 * to_step + c0;
 #pragma unroll
     for (int a = 0; a < kRank - 2; ++a) {
       from += int64_t(p.at[a]) * op.from_stride[a];
       to += int64_t(p.at[a]) * op.to_stride[a];
     }
-    int const r = int(threadIdx.x) % kSide;
-#pragma unroll 4
-    for (int c = int(threadIdx.x) / kSide; c < kSide; c += Op::kThreads / kSide)
-      tile[c][r] = r0 + r < rows && c0 + c < columns ? from[r + c * op.from_stride[kRank - 1]] : Bits(0);
+    Piece<Bits> held[kHeld][kTogether];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+#pragma unroll
+      for (int u = 0; u < kTogether; ++u) {
+        int const unit = int(threadIdx.x) + k * Op::kThreads;
+        int const r = unit % kPieces * kCount, c = unit / kPieces * kTogether + u;
+        held[k][u] = {};
+        if (r0 + r < rows && c0 + c < columns) held[k][u] = read_piece(op, from + r + c * from_step, rows - r0 - r);
+      }
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      int const unit = int(threadIdx.x) + k * Op::kThreads;
+#pragma unroll
+      for (int v = 0; v < kCount; ++v) {
+        uint32_t word = 0;
+#pragma unroll
+        for (int u = 0; u < kTogether; ++u) word |= uint32_t(held[k][u].of[v]) << 8 * int(sizeof(Bits)) * u;
+        tile[unit / kPieces][unit % kPieces * kCount + v] = word;
+      }
+    }
     __syncthreads();
-    constexpr int kPieces = kSide / kCount;
+#pragma unroll 4
     for (int k = int(threadIdx.x); k < kSide * kPieces; k += Op::kThreads) {
       int const row = k / kPieces, c = k % kPieces * kCount;
       if (r0 + row >= rows || c0 + c >= columns) continue;
       Piece<Bits> piece;
 #pragma unroll
-      for (int v = 0; v < kCount; ++v) piece.of[v] = tile[c + v][row];
-      Bits* const out = to + row * op.to_stride[kRank - 2] + c;
+      for (int v = 0; v < 4; ++v) piece.words[v] = tile[c / kTogether + v][row];
+      Bits* const out = to + row * to_step + c;
       if (Op::kPadded || (c0 + c + kCount <= columns && (reinterpret_cast<uint64_t>(out) & 15) == 0)) {
         write_piece(op, out, piece);
       } else {
-        for (int v = 0; v < kCount && c0 + c + v < columns; ++v) out[v] = piece.of[v];
+#pragma unroll
+        for (int v = 0; v < kCount; ++v)
+          if (c0 + c + v < columns) out[v] = piece.of[v];
       }
     }
     __syncthreads();

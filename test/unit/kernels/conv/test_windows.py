@@ -1,0 +1,101 @@
+"""Pools of a convolution's result in its kernel: which join, and their C++ on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from on_host import Program, run
+
+from mucc.compiler.driver import Compilation, compile_text
+from mucc.diagnostics.core import Source
+from mucc.kernels.conv import lower
+from mucc.kernels.conv.layer import Layer
+from mucc.kernels.conv.op import ConvKernelOp, Strategy
+from mucc.kernels.conv.strategies import WAYS
+from mucc.target.facts import Facts
+
+PROGRAM = """
+kernel most[N](x: f32[N, 8, 9, 12], w: f32[40, 8, 3, 3], b: f32[40]) -> f32[N, 40, 4, 6] {
+  return mish(max_pool(relu(conv(x, w, pad=1) + b[:, None, None]), 2) * b[:, None, None])
+}
+kernel mean_of(x: f32[2, 4, 11, 20], w: f32[9, 4, 2, 2], r: f32[10, 19]) -> f32[2, 9, 2, 4] {
+  return sigmoid(avg_pool(tanh(conv(x, w)) * r, 4))
+}
+kernel uneven(x: bf16[2, 3, 8, 8], w: bf16[6, 3, 3, 3], s: f32[6, 3, 1]) -> (
+    y: bf16[2, 6, 3, 3], z: f32[2, 6, 3, 3]
+) {
+  h = max_pool(conv(x, w, stride=(1, 1)), (2, 2))
+  return h + s, h
+}
+kernel solid(x: f32[1, 12, 5, 6, 12], w: f32[33, 12, 2, 3, 3], b: f32[33]) -> f32[1, 33, 2, 3, 6] {
+  return max_pool(conv(x, w, pad=(0, 1, 1)) + b[:, None, None, None], 2)
+}
+kernel turned(x: f32[2, 8, 5, 8], w: f32[8, 6, 3, 3]) -> f32[2, 6, 5, 4] {
+  return max_pool(conv_transpose(x, w, pad=1), (1, 2))
+}
+kernel spread(x: f32[2, 3, 4, 5, 6], w: f32[3, 6, 3, 3, 3], b: f32[6]) -> f32[2, 6, 3, 4, 5] {
+  return max_pool(relu(conv_transpose(x, w, stride=2, pad=1)) * b[:, None, None, None], 2) + 1
+}
+kernel wide(x: f32[1, 4, 9, 6], w: f32[4, 5, 3, 4], r: f32[18, 24]) -> f32[1, 5, 4, 6] {
+  return avg_pool(conv_transpose(x, w, stride=(2, 4), pad=(1, 0)) + r[0:17, :], 4)
+}
+kernel groups(x: f32[2, 64, 6, 8], w: f32[24, 32, 3, 3]) -> f32[2, 24, 2, 3] {
+  return avg_pool(conv(x, w, groups=2), 2)
+}
+kernel line(x: f16[3, 8, 35], w: f16[70, 8, 4]) -> f16[3, 70, 8] { return max_pool(conv(x, w), 4) }
+"""
+
+
+def forced(strategy: Strategy) -> Callable[[Layer, Facts], Strategy]:
+    """Choose a strategy wherever it is legal."""
+    (way,) = (way for way in WAYS if way.strategy is strategy)
+    usual = lower.choose
+    return lambda layer, facts: usual(layer, facts) if way.refused(layer, facts) else strategy
+
+
+def kernels(compilation: Compilation) -> list[ConvKernelOp]:
+    return [op for p in compilation.programs for op in p.kernels if isinstance(op, ConvKernelOp)]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.TILES, Strategy.PLANES, Strategy.PATCHES])
+def test_kernels_agree_with_the_interpreter(
+    strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lower, "choose", forced(strategy))
+    compilation = compile_text(Source("k.mcu", PROGRAM))
+    found = kernels(compilation)
+    assert all(op.pool is not None for op in found) and strategy in {op.strategy.data for op in found}
+    others = {op.name for p in compilation.programs for op in p.kernels} - {"cutlass.conv", "cutlass.map"}
+    assert not others
+    program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(1)
+    for info in program.kernels:
+        for seed, align in ((0, 16), (1, 4)):
+            run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align, within=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        ("max_pool(conv(x, w), 2, stride=1)", "2, 8, 7"),
+        ("max_pool(conv(x, w), 2, pad=1)", "2, 8, 5"),
+        ("max_pool(conv(x, w), 3)", "2, 8, 2"),
+        ("avg_pool(conv(x, w), 2, divisor=3)", "2, 8, 4"),
+        ("max_pool(softmax(conv(x, w), axis=1), 2)", "2, 8, 4"),
+        ("h = conv(x, w) return max_pool(h, 2) + mean(h, axis=2, keepdims=on)", "2, 8, 4"),
+    ],
+)
+def test_others_are_kernels_of_their_own(body: str, result: str) -> None:
+    body = body if "return" in body else f"return {body}"
+    text = f"kernel k(x: f32[2, 8, 9], w: f32[8, 8, 2]) -> f32[{result}] {{ {body} }}"
+    (kernel,) = kernels(compile_text(Source("k.mcu", text)))
+    assert kernel.pool is None
+
+
+def test_what_warpgroups_multiply_is_pooled_by_another_kernel() -> None:
+    parameters = "x: bf16[64, 128, 56, 56] strides(_, 1, _, _), w: bf16[128, 128, 3, 3] strides(_, 1, _, _)"
+    text = f"kernel k({parameters}) -> bf16[64, 128, 27, 27] {{ return max_pool(conv(x, w), 2) }}"
+    (kernel,) = kernels(compile_text(Source("k.mcu", text)))
+    assert kernel.strategy.data is Strategy.WARPGROUPS and kernel.pool is None
