@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from processes import gone
 
-from bench import compilers, rivals
-from bench.compilers import RIVALS, problem
+import bench.compilers as compilers
+from bench.compilers import RIVALS, problem, times
 
 Stand = Callable[[str], None]
 
@@ -58,7 +58,7 @@ def test_a_child_gets_an_empty_cache_of_its_own(interpreter: Stand, tmp_path: Pa
     look = f'echo "$1 $2 $3 $4 $5" >> {log}; ls -A "$4" >> {log}; touch "$4/x"'
     interpreter(f"{look}; echo noise; echo '{answer([1], [])}'")
     for cold in (True, False):
-        found, seconds = rivals.run_child("triton", cold, 10)
+        found, seconds = times.run_child("triton", cold, 10)
         assert found == {"import_s": 0.5, "seconds": [1], "errors": []} and seconds > 0
     first, second = (line.split() for line in log.read_text().splitlines())
     assert first[:3] == ["-m", "bench.compilers", "triton"] and first[4] == "--cold" and len(second) == 4
@@ -68,16 +68,16 @@ def test_a_child_gets_an_empty_cache_of_its_own(interpreter: Stand, tmp_path: Pa
 def test_a_child_that_fails_is_quoted(interpreter: Stand):
     interpreter("echo Traceback >&2; echo \"ModuleNotFoundError: No module named 'triton'\" >&2; exit 1")
     with pytest.raises(RuntimeError, match=r"^ModuleNotFoundError: No module named 'triton'$"):
-        rivals.run_child("triton", True, 10)
+        times.run_child("triton", True, 10)
     interpreter("exit 3")
     with pytest.raises(RuntimeError, match=r"^exit status 3$"):
-        rivals.run_child("triton", True, 10)
+        times.run_child("triton", True, 10)
 
 
 def test_a_child_that_hangs_ends_with_its_workers(interpreter: Stand, tmp_path: Path):
     interpreter(f"sleep 60 & echo $! > {tmp_path}/worker; wait")
     with pytest.raises(RuntimeError, match=r"^not done after 0.3 s$"):
-        rivals.run_child("triton", True, 0.3)
+        times.run_child("triton", True, 0.3)
     worker = int((tmp_path / "worker").read_text())
     assert gone(worker)
 
@@ -85,18 +85,18 @@ def test_a_child_that_hangs_ends_with_its_workers(interpreter: Stand, tmp_path: 
 def test_figures_are_medians_of_what_children_report(interpreter: Stand, capsys: pytest.CaptureFixture[str]):
     cold, warm = answer([2.5], []), answer([9, 0.25, 0.75, 0.5], [1e-3, 2e-3, 1e-3, 1e-3])
     interpreter(f"if [ \"$5\" = --cold ]; then echo '{cold}'; else echo '{warm}'; fi")
-    (row,) = rivals.measure_all(["triton"], runs=2, timeout=300)
+    (row,) = times.measure_all(["triton"], runs=2, timeout=300)
     assert row["name"] == "triton" and not row["problem"]
     assert (row["import_s"], row["cold_s"], row["warm_s"], row["warm_worst_s"]) == (0.5, 2.5, 0.5, 0.75)
     assert row["error"] == 2e-3
-    summary = rivals.summarise([row])
-    assert summary["rivals.triton.cold_s"] == 2.5 and summary["rivals.triton.warm_s"] == 0.5
+    summary = times.summarise([row])
+    assert summary["compilers.triton.cold_s"] == 2.5 and summary["compilers.triton.warm_s"] == 0.5
     assert "cold 2.50 s" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("bad", ["0.5", "Infinity"])
 def test_nonsense_is_not_timed(interpreter: Stand, bad: str):
     interpreter(f"echo '{answer([1, 1, 1, 1], [0, 0, 0, 0])}' | sed 's/0, 0, 0]/{bad}, 0, 0]/'")
-    rival = rivals.measure("triton", runs=1, timeout=300)
+    rival = times.measure("triton", runs=1, timeout=300)
     assert rival.problem == "wrong results of silu" and rival.cold_s is None
-    assert rivals.summarise([{"name": "triton", "cold_s": None, "process_s": None, "warm_s": None}]) == {}
+    assert times.summarise([{"name": "triton", "cold_s": None, "process_s": None, "warm_s": None}]) == {}
