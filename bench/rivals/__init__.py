@@ -24,7 +24,7 @@ CASES = (
     Case("linear_gelu", {"M": 4096, "N": 4096, "K": 4096}),
     Case("linear_residual", {"M": 2048, "N": 4096, "K": 11008}),
     Case("swiglu", {"M": 2048, "N": 11008, "K": 4096}),
-    Case("attention", {"B": 64, "M": 4096, "N": 4096}),
+    Case("attention", {"B": 32, "M": 4096, "N": 4096}),
     Case("gated", {"M": 8192, "N": 8192}),
     Case("rms_norm", {"M": 8192, "N": 8192}),
     Case("add_rms_norm", {"M": 8192, "N": 8192}),

@@ -106,7 +106,7 @@ def times(row: Row) -> dict[str, float]:
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, float]:
-    """`rivals.NAME.mucc_speedup`, the geometric mean over kernels that both have, the least and their number."""
+    """`rivals.NAME.mucc_speedup`, the geometric mean over the kernels of both, the least, their number."""
     summary: dict[str, float] = {}
     ratios: dict[str, list[float]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""gelu(x wᵀ + b) in CuTe DSL: quack's kernel, whose gelu is the approximation by tanh, tuned by quack's tuner."""
+"""gelu(x wᵀ + b) in CuTe DSL: quack's kernel, tuned by quack's tuner. Its gelu is that by tanh."""
 
 from quack.gemm_interface import gemm_act
 

@@ -245,7 +245,7 @@ def _axes(op: Any) -> str:
 
 
 def _options(op: AttentionOp) -> list[str]:
-    """The options of an attention; PyTorch has the same scale where none is given."""
+    """Return the options of an attention; without a scale PyTorch has the same one."""
     causal = ["is_causal=True"] if op.causal is not None else []
     return causal if op.scale is None else [*causal, f"scale={op.scale.value.data!r}"]
 
