@@ -228,7 +228,7 @@ def report(rows: list[Row], *, simulated: bool) -> int:
         torch: Any = importlib.import_module("torch")
         card, versions = this_card(torch), gpu_versions(torch)
     through = "ray" if rows[0]["through"] == "ray" else "gpus"
-    write_result(card, f"farm_{through}", rows, summary, extra_versions=versions)
+    write_result(card, f"farm_{through}", rows, summary, extra_versions=versions, module="farm")
     return 0
 
 
