@@ -28,9 +28,7 @@ def test_the_parser_is_that_of_the_grammar():
     with (FOLDER / "src" / "parser.c").open() as file:
         first = file.readline()
     digest = hashlib.sha256((FOLDER / "grammar.js").read_bytes()).hexdigest()
-    assert digest in first, (
-        "`tree-sitter generate --abi 14` in editors/tree-sitter-mcu, with the digest above"
-    )
+    assert digest in first, "run `tree-sitter generate --abi 14`, and put the digest into the first line"
 
 
 @pytest.fixture(scope="module")
