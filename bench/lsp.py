@@ -1,8 +1,8 @@
 """Measure the time from an edit to its diagnostics in `mucc lsp`: python -m bench.lsp [--lines 300].
 
 The server runs as editors start it, and a client changes one character of a program that is made of the
-examples, then waits for the diagnostics of that version. The goal is 150 ms for 300 lines. --record writes the
-result.
+examples, then waits for the diagnostics of that version. The goal is 150 ms for 300 lines. --record writes
+the result.
 """
 
 from __future__ import annotations

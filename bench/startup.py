@@ -1,8 +1,8 @@
 """Whether starting mucc takes longer than at an earlier commit: `python -m bench.startup CHECKOUT`.
 
 Commands of this checkout and of another one take turns in fresh processes, so that both see the same
-machine. A row has the medians of seconds of wall and of processor time of each, the median ratio of pairs, and the
-number of modules that the command loads. What `pip install mucc` brings is compared, too.
+machine. A row has the medians of seconds of wall and of processor time of each, the median ratio of pairs,
+and the number of modules that the command loads. What `pip install mucc` brings is compared, too.
 """
 
 from __future__ import annotations
