@@ -1,0 +1,91 @@
+"""Ten kernels beside their rivals: the files are there, and figures are means over kernels that both have."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import farm
+from bench.rivals import CASES
+from bench.rivals import __main__ as rivals
+from mucc.compiler.program import compile_source
+from mucc.diagnostics.core import Source
+from mucc.library.signature import Manifest
+from mucc.measure.dims import complete_dims
+
+OPTIONS = Namespace(
+    tune=False, against="torch", plots=None, helion_effort="quick", helion_seconds=5, timeout=9, gpus="0,1"
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_programs_have_rivals(case: Any) -> None:
+    path = rivals.PROGRAMS / f"{case.name}.mcu"
+    compilation = compile_source(Source(path.name, path.read_text()), "sm_90a")
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    assert complete_dims(info, case.dims)
+    files = [path.with_suffix(f".{kind}.py") for kind in ("helion", "triton", "cutedsl")]
+    found = [file for file in files if file.exists()]
+    assert files[0] in found
+    for file in found:
+        functions = {n.name: n for n in ast.parse(file.read_text()).body if isinstance(n, ast.FunctionDef)}
+        assert len(functions[info.name].args.args) == len(info.inputs), file.name
+
+
+def row(name: str, **times: float | None) -> dict[str, object]:
+    return {"name": name, "results": [{"name": n, "time_us": t} for n, t in times.items()]}
+
+
+def test_figures_are_geometric_means_over_kernels_of_both() -> None:
+    rows = [row("a", mucc=10.0, torch=20.0, helion=None), row("b", mucc=10.0, torch=5.0, helion=10.0)]
+    found = rivals.summarise([*rows, row("c", mucc=None, torch=1.0), row("d")])
+    assert found["rivals.torch.mucc_speedup"] == 1.0 and found["rivals.torch.least"] == 0.5
+    assert found["rivals.helion.kernels"] == 1 and found["rivals.torch.kernels"] == 2
+    assert found["rivals.best.mucc_speedup"] == 1.0
+    assert "(no time: helion)" in rivals.line(rows[0])
+
+
+def test_every_gpu_has_one_kernel_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy: set[str] = set()
+
+    def mucc(words: list[str], environment: dict[str, str], seconds: float) -> Any:
+        gpu = environment["CUDA_VISIBLE_DEVICES"]
+        assert gpu not in busy and environment["HELION_AUTOTUNE_BUDGET_SECONDS"] == "5"
+        busy.add(gpu)
+        name = Path(words[1]).stem
+        said = json.dumps({"results": [{"name": "mucc", "time_us": 1.0}]}) if name != "gated" else ""
+        busy.remove(gpu)
+        return subprocess.CompletedProcess(words, 0, said, "error: no\n")
+
+    monkeypatch.setattr(rivals, "_mucc", mucc)
+    rows = list(rivals.run_all(CASES, OPTIONS))
+    assert {row["name"] for row in rows} == {case.name for case in CASES}
+    assert [row["problem"] for row in rows if "problem" in row] == ["error: no"]
+
+
+def test_speedups_of_the_farm_are_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(farm, "write_result", lambda *words, **_: written.append(words))
+    seconds = [(1, 8.0, 0), (2, 4.0, 0), (1, 10.0, 0), (2, 5.0, 0), (1, 12.0, 0), (2, 9.0, 0), (2, 99.0, 1)]
+    rows = [
+        {"gpus": n, "through": "ray", "measuring_s": s, "wall_s": 2 * s, "lost": lost}
+        for n, s, lost in seconds
+    ]
+    assert farm.report(rows, simulated=True) == 0
+    assert written[0][3] == {"farm.ray.gpus_2.measuring_speedup": 2.0, "farm.ray.gpus_2.wall_speedup": 2.0}
+
+
+@pytest.mark.parametrize("changed", [{}, {"tuned": 39}, {"stored": 321}, {"lost": 0}, {"good": 319}])
+def test_a_lost_actor_may_cost_nothing(changed: dict[str, int]) -> None:
+    found = {"problems": 40, "tuned": 40, "measurements": 320, "good": 320, "stored": 320, "lost": 1}
+    if changed:
+        with pytest.raises(SystemExit, match="not all was tuned"):
+            farm.check_loss({**found, **changed})
+    else:
+        farm.check_loss(found)
