@@ -247,7 +247,7 @@ def gpu() -> tuple[str, Callable[[], dict[str, str]]] | None:
 
 def rivals(results: Results) -> None:
     """What other compilers take for the same layer."""
-    from bench.rivals import measure_all
+    from bench.compilers.times import measure_all
 
     for row in measure_all(runs=1):
         results.rows.append(dict(row))

@@ -4,23 +4,28 @@
 built into the cache before, so that the times are those of measuring: `wall_s` is that of the whole search
 with the start of its processes, `measuring_s` begins with the first measurement. `--stand-in MS` needs no
 GPU: its measurements take so many milliseconds of sleep, its libraries are empty, and the scheduling is the
-real one.
+real one. With `--ray`, `--lose` tunes once more on the most GPUs and kills the actor of one of them in the
+middle of it: all problems have to be tuned, and all measurements stored once.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from bench.common import Row, cpu_label, run_main, write_result
+from bench.common import Row, at_least_one, cpu_label, run_main, write_result
 from mucc.build.pool import Pool
 from mucc.database.records import Record
+from mucc.database.store import Store
 from mucc.diagnostics.core import Source
 from mucc.measure.tune import local
 from mucc.measure.tune.building import Built, Toolset, build_each
@@ -28,6 +33,7 @@ from mucc.measure.tune.local import tune
 from mucc.measure.tune.plans import Candidate, Kernel, Program, Size
 from mucc.measure.tune.search import Limits, Silent
 from mucc.measure.tune.where import Where
+from mucc.process.processes import descendants
 
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh")
 
@@ -45,15 +51,20 @@ SIZES = tuple({"M": m, "N": 2048, "K": 1024} for m in ROWS)
 
 STAND_IN = "bench.farm_stand_in"
 
+LOSE_AT = 100
+"""The measurement at which `--lose` kills an actor."""
+
 
 @dataclass
 class Watch(Silent):
-    """Notes when the first and the last measurement came."""
+    """Notes when the first and the last measurement came; kills an actor at measurement `lose`."""
 
+    lose: int = 0
     count: int = 0
     first: float = 0.0
     last: float = 0.0
     good: int = 0
+    lost: int = 0
     start: float = field(default_factory=time.monotonic)
 
     def measured(self, kernel: Kernel, size: Size, candidate: Candidate, record: Record, known: bool) -> None:
@@ -61,6 +72,20 @@ class Watch(Silent):
         self.first = self.first or self.last
         self.count += 1
         self.good += record.is_good
+        if self.count == self.lose:
+            self.lost = lose_one()
+
+
+def lose_one() -> int:
+    """Kill an actor of Ray that holds a GPU of this machine, and return how many were killed."""
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if b"ray::Station" not in file.read():
+                    continue
+            os.kill(pid, signal.SIGKILL)
+            return 1
+    return 0
 
 
 def build_all(budget: int) -> int:
@@ -88,19 +113,22 @@ def program() -> Program:
     return Program(Source("farm.mcu", PROGRAM), SIZES)
 
 
-def searched(where: Where, budget: int) -> dict[str, float | int]:
-    """Tune all problems from an empty database."""
-    watch = Watch()
+def searched(where: Where, budget: int, lose: int = 0) -> dict[str, float | int]:
+    """Tune all problems from an empty database; an actor is killed at measurement `lose`."""
+    watch = Watch(lose)
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         database = os.path.join(folder, "tuning.db")
         outcomes = tune(program(), limits=Limits(budget), where=where, database=database, watcher=watch)
         ended = time.monotonic()
+        stored = len(Store(database).all())
     problems = [result for outcome in outcomes for result in outcome.results]
     return {
         "problems": len(problems),
         "tuned": sum(result.best is not None for result in problems),
         "measurements": watch.count,
         "good": watch.good,
+        "stored": stored,
+        "lost": watch.lost,
         "wall_s": round(ended - watch.start, 2),
         "measuring_s": round(ended - watch.first, 2),
     }
@@ -129,9 +157,13 @@ def main() -> int:
     parser.add_argument(
         "--stand-in", type=float, metavar="MS", help="measurements that sleep; no GPU, no nvcc"
     )
+    parser.add_argument("--runs", type=at_least_one, default=1, help="runs on each number of GPUs, in turns")
+    parser.add_argument("--lose", action="store_true", help="kill an actor of Ray in a further run")
     parser.add_argument("--build-only", action="store_true", help="fill the cache, measure nothing")
     args = parser.parse_args()
     counts = [int(word) for word in args.gpus.split(",")]
+    if args.lose and not args.ray:
+        parser.error("--lose kills an actor of Ray: add --ray local")
     command = stand_in(args.stand_in) if args.stand_in is not None else None
     if command is None:
         print(f"{build_all(args.budget)} candidates are built")
@@ -140,16 +172,27 @@ def main() -> int:
     rows: list[Row] = []
     if args.ray and command is not None:
         _pretend_gpus(max(counts))
-    for count in counts:
+    turns = [(count, False) for _ in range(args.runs) for count in counts]
+    for count, loses in [*turns, *([(max(counts), True)] if args.lose else [])]:
         where = (
             Where(ray=args.ray, command=command, most=count)
             if args.ray
             else Where(tuple(range(count)), command=command)
         )
-        row = {"gpus": count, "through": "ray" if args.ray else "processes", **searched(where, args.budget)}
+        found = searched(where, args.budget, LOSE_AT if loses else 0)
+        row = {"gpus": count, "through": "ray" if args.ray else "processes", **found}
         rows.append(row)
         print(row, flush=True)
+        if loses:
+            check_loss(found)
     return report(rows, simulated=command is not None)
+
+
+def check_loss(found: Mapping[str, float | int]) -> None:
+    """Raise SystemExit where a lost actor cost a problem or a measurement."""
+    whole = found["tuned"] == found["problems"] and found["measurements"] == found["good"] == found["stored"]
+    if not (found["lost"] and whole):
+        raise SystemExit(f"an actor was lost, and not all was tuned: {found}")
 
 
 def _pretend_gpus(count: int) -> None:
@@ -161,13 +204,17 @@ def _pretend_gpus(count: int) -> None:
 
 
 def report(rows: list[Row], *, simulated: bool) -> int:
-    """Print speedups and write the result."""
+    """Print speedups, of medians over runs, and write the result."""
     summary: dict[str, float] = {}
+    whole = [row for row in rows if not row["lost"]]
     for clock in ("measuring_s", "wall_s"):
-        base = float(str(rows[0][clock]))
-        for row in rows[1:]:
-            name = f"farm.{row['through']}.gpus_{row['gpus']}.{clock.removesuffix('_s')}_speedup"
-            summary[name] = round(base / float(str(row[clock])), 3)
+        times: dict[object, list[float]] = {}
+        for row in whole:
+            times.setdefault(row["gpus"], []).append(float(str(row[clock])))
+        base, *others = [(gpus, median(found)) for gpus, found in times.items()]
+        for gpus, seconds in others:
+            name = f"farm.{rows[0]['through']}.gpus_{gpus}.{clock.removesuffix('_s')}_speedup"
+            summary[name] = round(base[1] / seconds, 3)
     for name, value in summary.items():
         print(f"{name} {value}")
     if simulated:
@@ -181,7 +228,7 @@ def report(rows: list[Row], *, simulated: bool) -> int:
         torch: Any = importlib.import_module("torch")
         card, versions = this_card(torch), gpu_versions(torch)
     through = "ray" if rows[0]["through"] == "ray" else "gpus"
-    write_result(card, f"farm_{through}", rows, summary, extra_versions=versions)
+    write_result(card, f"farm_{through}", rows, summary, extra_versions=versions, module="farm")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Measure the time from an edit to its diagnostics in `mucc lsp`: python -m bench.lsp [--lines 300].
 
 The server runs as editors start it, and a client changes one character of a program that is made of the
-examples, then waits for the diagnostics of that version. The goal is 150 ms for 300 lines.
+examples, then waits for the diagnostics of that version. The goal is 150 ms for 300 lines. --record writes
+the result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from bench.common import ROOT
+from bench.common import ROOT, cpu_label, write_result
 
 URI = "file:///bench.mcu"
 
@@ -67,6 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--edits", type=int, default=40)
+    parser.add_argument("--record", action="store_true", help="write bench/results/CARD/lsp.json")
     args = parser.parse_args()
     text = program(args.lines)
     server = subprocess.Popen(
@@ -105,6 +107,12 @@ def main() -> None:
     print(f"{text.count(chr(10))} lines: opened in {opened * 1e3:.0f} ms; from edit to diagnostics")
     spread = f"median {statistics.median(times):.0f} ms, slowest of {len(times)} {max(times):.0f} ms"
     print(f"{spread}, {used * 1e3:.0f} ms of a core each")
+    if args.record:
+        lines = text.count("\n")
+        summary = {"lsp.median_ms": statistics.median(times), "lsp.slowest_ms": max(times)}
+        summary |= {"lsp.core_ms": used * 1e3, "lsp.opened_ms": opened * 1e3}
+        rows = [{"lines": lines, "edits": len(times), "ms": [round(time, 1) for time in times]}]
+        write_result(cpu_label(), "lsp", rows, {name: round(ms, 1) for name, ms in summary.items()})
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ A compiler is a module with two functions, which import it when called:
   `cache_dir` is an empty folder in a process's first call, and the same one in later calls.
 * `launch(variant, **options)` runs what was compiled on the tensors of `bench.compilers.problem`, returns y.
 
-`python -m bench.compilers NAME CACHE_DIR` measures one of them in a process of its own; `bench.rivals` starts
-such processes.
+`python -m bench.compilers NAME CACHE_DIR` measures one of them in a process of its own; such processes are
+started by `bench.compilers.times`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,8 @@ class Request:
     cached; `print_ir` gets the IR after every pass, or after those in `print_after`. Schedules are chosen for
     `dims`, typical values of open dims; with `tuned`, measured schedules take precedence. With `lines`,
     machine code leads back to lines of the program; nvcc then compiles it in one piece, since parts are
-    shared by programs with other lines.
+    shared by programs with other lines. `host` is the host that a library is for, one of
+    `mucc.build.toolchain.flags.HOSTS`, and this machine where it is empty.
     """
 
     data: bytes
@@ -60,6 +61,7 @@ class Request:
     dims: Mapping[str, int] = dataclasses.field(default_factory=dict[str, int])
     tuned: bool = True
     lines: bool = False
+    host: str = ""
 
     @property
     def whole(self) -> bool:
@@ -96,7 +98,7 @@ def build(
     missing: DiagnosticError | None = None
     toolchain: Toolchain | None = None
     try:
-        toolchain = find_toolchain(request.nvcc)
+        toolchain = find_toolchain(request.nvcc, request.host)
     except DiagnosticError as error:
         missing = error
     decisive = decisive_flags(request)
@@ -167,7 +169,7 @@ def _find_built(
     if request.save_temps or not missing or any(d.code not in MISSING for d in missing.diagnostics):
         return None
     texts = _decisive_texts(request, compilation, None if request.whole else compilation.parts())
-    return cache.find_made(makers_key(*texts, HEADERS), present_versions(request.nvcc))
+    return cache.find_made(makers_key(*texts, HEADERS), present_versions(request.nvcc, request.host))
 
 
 def _decisive_texts(
@@ -188,7 +190,8 @@ def decisive_flags(request: Request) -> tuple[str, ...]:
     way = "plain" if request.whole else "parts"
     lines = (os.path.abspath(request.name),) if request.lines else ()
     known = flags(request.kind, request.target, lines=request.lines)
-    return (request.kind, request.target, way, *known, *lines, *ambient_flags())
+    host = (request.host,) if request.host else ()
+    return (request.kind, request.target, way, *known, *lines, *host, *ambient_flags())
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +255,8 @@ class _Builder:
         from mucc.build.toolchain.assembly import Assembly, Unspliceable
 
         request = self.request
+        if self.toolchain.cross and pool.remote:
+            raise DiagnosticError(_only_here(self.toolchain.cross, "a cluster builds for its own"))
         assembly = Assembly(
             self.toolchain,
             request.target,
@@ -268,6 +273,8 @@ class _Builder:
             if len(parts.images) == 1:
                 return assembly.image(parts.images[0], ptx=request.kind == "ptx")
         except Unspliceable as error:
+            if self.toolchain.cross:
+                raise DiagnosticError(_only_here(self.toolchain.cross, str(error))) from error
             built = self._plain(pool)
             note = Diagnostic(
                 "MU5209",
@@ -282,6 +289,9 @@ class _Builder:
         from mucc.build.toolchain import nvcc
 
         request = self.request
+        if self.toolchain.cross and request.kind == "so":
+            why = "nvcc compiles a whole program for the processor of this machine"
+            raise DiagnosticError(_only_here(self.toolchain.cross, why))
         return nvcc.build(
             _whole_text(request, self.compilation),
             request.kind,
@@ -294,6 +304,12 @@ class _Builder:
             save_temps=request.save_temps,
             lines=request.lines,
         )
+
+
+def _only_here(cross: str, why: str) -> Diagnostic:
+    """Return MU5198 for a library for another host, of a build that has to be for this machine."""
+    helps = ("leave out --plain-nvcc, --lineinfo and --ray", f"or build on a machine like {cross}")
+    return Diagnostic("MU5198", f"this build cannot be for {cross}: {why}", helps=helps)
 
 
 def _save_texts(compilation: Compilation, directory: str, stem: str) -> None:

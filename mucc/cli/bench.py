@@ -29,7 +29,7 @@ EPILOG = """\
 contenders of --against:
   torch      the program written in PyTorch, call by call
   inductor   the same through torch.compile with max-autotune
-  NAME       KERNEL in the file STEM.NAME.py beside the program, such as linear.helion.py, linear.triton.py;
+  NAME       KERNEL in the file STEM.NAME.py beside the program, such as linear.helion.py, linear.cutedsl.py;
              STEM.torch.py replaces what is written for torch and inductor
 What is not installed or computes something else is named, and has no time."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TextIO
 
-from mucc.build.toolchain.flags import Kind
+from mucc.build.toolchain.flags import HOSTS, Kind
 from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag, option, repeated
@@ -98,6 +98,12 @@ class Arguments:
         help="let nvcc compile each program in one piece, instead of from parts that the cache may know"
     )
     lineinfo: bool = options.lineinfo()
+    host: str | None = option(
+        None,
+        choices=tuple(HOSTS),
+        metavar="TRIPLE",
+        help=f"build the .so for {' or '.join(HOSTS)} (default: this machine)",
+    )
     ray: str | None = options.ray(f"build on {options.RAY}")
     jobs: int | None = options.jobs("how much runs at a time (default: as cores and memory allow)", alone="0")
     timeout: float | None = option(
@@ -355,6 +361,7 @@ def _build(
             nvcc=args.nvcc,
             plain=args.plain_nvcc,
             lines=args.lineinfo,
+            host=args.host or "",
             cached=not args.no_cache,
             timeout=args.timeout,
             verbose=args.verbose,

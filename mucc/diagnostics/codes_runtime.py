@@ -291,7 +291,7 @@ Mend it by building or copying the file again.
         """
 The host half of a kernel library is machine code for one processor architecture (x86-64 or aarch64).
 
-Mend it by compiling the program on the kind of machine that is to run it.
+Mend it by compiling the program on the kind of machine that is to run it, or with `--host aarch64-linux-gnu`.
 """,
     ),
     "MU6033": CodeInfo(

@@ -355,6 +355,53 @@ What was built until then is in the cache, so the same command goes on from ther
 """,
         status=ExitStatus.TOOLCHAIN,
     ),
+    "MU5196": CodeInfo(
+        "there is no C++ compiler for the other host",
+        """
+A library for another processor needs a cross compiler for its host half: `aarch64-linux-gnu-g++` for
+`--host aarch64-linux-gnu`, on PATH. nvcc needs nothing, since code of the GPU is the same for every host.
+
+```
+$ mucc kernel.mcu --host aarch64-linux-gnu -o kernel.so
+error[MU5196]: there is no C++ compiler for aarch64-linux-gnu
+```
+
+Mend it with `apt-get install g++-aarch64-linux-gnu` or the like.
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
+    "MU5197": CodeInfo(
+        "there is no CUDA runtime for the other host",
+        """
+Libraries contain the CUDA runtime, `libcudart_static.a`, and the installed one is for this machine's
+processor.
+
+```
+$ mucc kernel.mcu --host aarch64-linux-gnu -o kernel.so
+error[MU5197]: there is no CUDA runtime for aarch64-linux-gnu: libcudart_static.a is linked into libraries
+```
+
+Mend it with the wheel for that host, which is 2 MB: `pip download --no-deps --only-binary=:all: --platform
+manylinux2014_aarch64 nvidia-cuda-runtime`, unzip it, and set MUCC_CROSS_CUDART to its `nvidia/cu13/lib`. CUDA
+toolkits have it in `targets/sbsa-linux/lib` where their cross packages are installed.
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
+    "MU5198": CodeInfo(
+        "this build cannot be for another host",
+        """
+Libraries for another host are built from parts on this machine. nvcc compiles whole programs (`--plain-nvcc`,
+`--lineinfo`) for this machine's processor only, and machines of a cluster build for their own.
+
+```
+$ mucc kernel.mcu --host aarch64-linux-gnu --plain-nvcc
+error[MU5198]: this build cannot be for aarch64-linux-gnu: nvcc compiles a whole program for the processor …
+```
+
+Leave out these options, or build on a machine of that kind.
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
     "MU5201": CodeInfo(
         "registers are spilled to memory",
         """

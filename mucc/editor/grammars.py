@@ -115,7 +115,8 @@ def highlights(words: Words) -> str:
 [{_quoted(keywords)}] @keyword
 [{_quoted(operators)}] @operator
 ["(" ")" "[" "]" "{{" "}}"] @punctuation.bracket
-["," ":" "."] @punctuation.delimiter
+["," ":" "." "..."] @punctuation.delimiter
+"T" @property
 
 (identifier) @variable
 (kernel name: (identifier) @function)

@@ -158,8 +158,8 @@ class _Writer:
                 return self._reduced(op, args[0])
             case VarianceOp():
                 return f"{args[0]}.float().var({_axes(op)}, correction={op.correction.value.data})"
-            case AttentionOp() if len(args) == 3 and _plain_attention(op):
-                return f"F.scaled_dot_product_attention({', '.join(args)})"
+            case AttentionOp() if op.mask is None:
+                return f"F.scaled_dot_product_attention({', '.join([*args, *_options(op)])})"
             case _:
                 return self._simple(op, args)
 
@@ -244,8 +244,10 @@ def _axes(op: Any) -> str:
     return f"({', '.join(str(axis) for axis in op.axes.get_values())},)"
 
 
-def _plain_attention(op: Any) -> bool:
-    return not [name for name in op.properties if name not in ("operandSegmentSizes",)]
+def _options(op: AttentionOp) -> list[str]:
+    """Return the options of an attention; without a scale PyTorch has the same one."""
+    causal = ["is_causal=True"] if op.causal is not None else []
+    return causal if op.scale is None else [*causal, f"scale={op.scale.value.data!r}"]
 
 
 def _is_open(text: str) -> bool:

@@ -4,7 +4,8 @@
 ["kernel" "fn" "schedule" "stage" "and" "or" "not" "for" "return" "where" "each"] @keyword
 ["->" "==" "<=" ">=" "!=" "<" ">" "=" "+" "-" "*" "/" "%" "@"] @operator
 ["(" ")" "[" "]" "{" "}"] @punctuation.bracket
-["," ":" "."] @punctuation.delimiter
+["," ":" "." "..."] @punctuation.delimiter
+"T" @property
 
 (identifier) @variable
 (kernel name: (identifier) @function)

@@ -2,7 +2,9 @@
 
 nvcc comes from, in this order: an explicit path (`--nvcc` or MUCC_NVCC), the pip packages of the extra
 `mucc[nvcc]` wherever Python finds packages, a CUDA toolkit (CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda*).
-The CUTLASS headers come from MUCC_CUTLASS, or the pip package nvidia-cutlass.
+The CUTLASS headers come from MUCC_CUTLASS, or the pip package nvidia-cutlass. For a host with another
+processor than this machine, the compiler is TRIPLE-g++ on PATH, and the static CUDA runtime that of
+MUCC_CROSS_CUDART or of the toolkit's folder for that host.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 
+from mucc.build.toolchain.flags import HOSTS
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.package import INCLUDES, PACKAGE, SUPPORT
 
@@ -41,11 +44,16 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """The tools that a build needs: nvcc, the CUTLASS headers, the host compiler."""
+    """The tools that a build needs: nvcc, the CUTLASS headers, the host compiler.
+
+    `cross` is the host that libraries are for where its processor is another one than this machine's, such as
+    `aarch64-linux-gnu`; empty otherwise.
+    """
 
     nvcc: Tool
     cutlass: Tool
     host: Tool
+    cross: str = ""
 
     @property
     def root(self) -> str:
@@ -64,14 +72,15 @@ class Toolchain:
             "mucc": PACKAGE,
             "support": SUPPORT,
             "cuda": os.path.join(cuda, "include"),
-            "cudart": library_directory(self.nvcc) or "",
+            "cudart": library_directory(self.nvcc, self.cross) or "",
         }
         # Jobs run in other working directories.
         return {name: path and os.path.abspath(path) for name, path in paths.items()}
 
     def versions(self) -> tuple[str, str, str]:
         """Return the versions of nvcc, CUTLASS and the host compiler, by running the compilers."""
-        return nvcc_version(self.nvcc.path), cutlass_version(self.cutlass.path), host_version(self.host.path)
+        host = " for ".join(filter(None, (host_version(self.host.path), self.cross)))
+        return nvcc_version(self.nvcc.path), cutlass_version(self.cutlass.path), host
 
     def fingerprint(self) -> tuple[str, ...]:
         """Return a fingerprint of the tools from file sizes and times, within microseconds."""
@@ -85,13 +94,24 @@ def root(nvcc: Tool) -> str:
     return os.path.dirname(os.path.dirname(os.path.realpath(nvcc.path)))
 
 
-def library_directory(nvcc: Tool) -> str | None:
-    """Find the directory with libcudart_static.a: `lib64` of a toolkit, `lib` of the pip packages."""
-    for name in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+def library_directory(nvcc: Tool, cross: str = "") -> str | None:
+    """Find the directory with libcudart_static.a: `lib64` of a toolkit, `lib` of the pip packages.
+
+    For another host `cross` it is MUCC_CROSS_CUDART, or the folder for that host in a toolkit.
+    """
+    places = ["lib64", "lib", *(f"targets/{name}/lib" for name in HOSTS.values())]
+    if cross:
+        places = [*filter(None, [os.environ.get("MUCC_CROSS_CUDART")]), f"targets/{HOSTS[cross]}/lib"]
+    for name in places:
         directory = os.path.join(root(nvcc), name)
         if os.path.exists(os.path.join(directory, "libcudart_static.a")):
             return directory
     return None
+
+
+def other_host(triple: str) -> str:
+    """Return a host of HOSTS where its processor is another one than this machine's, and else nothing."""
+    return "" if triple.partition("-")[0] == os.uname().machine else triple
 
 
 def _stat(path: str) -> str:
@@ -170,8 +190,14 @@ def find_cutlass() -> Tool | None:
     return None
 
 
-def find_host() -> Tool | None:
-    """Find the host C++ compiler; None without one. Raises MU5105 for a wrong MUCC_CXX or NVCC_CCBIN."""
+def find_host(cross: str = "") -> Tool | None:
+    """Find the C++ compiler for this machine or another host; None without one.
+
+    Raises MU5105 for a wrong MUCC_CXX or NVCC_CCBIN, which name the compiler for this machine.
+    """
+    if cross:
+        path = shutil.which(f"{cross}-g++")
+        return Tool(path, "PATH") if path else None
     for variable in ("MUCC_CXX", "NVCC_CCBIN"):
         if value := os.environ.get(variable):
             if path := shutil.which(value):
@@ -183,25 +209,32 @@ def find_host() -> Tool | None:
     return Tool(path, "PATH") if path else None
 
 
-MISSING = frozenset({"MU5101", "MU5102", "MU5103"})
+MISSING = frozenset({"MU5101", "MU5102", "MU5103", "MU5196"})
 """The codes of `find_toolchain` for missing tools."""
 
 
-def present_versions(nvcc: str | None = None) -> tuple[str | None, str | None, str | None]:
+def present_versions(nvcc: str | None = None, host: str = "") -> tuple[str | None, str | None, str | None]:
     """Return versions as `Toolchain.versions`, with None for missing tools. Raises MU5105."""
-    compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
+    cross = other_host(host) if host else ""
+    compiler, headers, found = find_nvcc(nvcc), find_cutlass(), find_host(cross)
     return (
         compiler and nvcc_version(compiler.path),
         headers and cutlass_version(headers.path),
-        host and host_version(host.path),
+        found and " for ".join(filter(None, (host_version(found.path), cross))),
     )
 
 
-def find_toolchain(nvcc: str | None = None) -> Toolchain:
-    """Find the toolchain. Raises MU5101 to MU5103, one for each missing tool."""
-    compiler, headers, host = find_nvcc(nvcc), find_cutlass(), find_host()
-    if compiler and headers and host:
-        return Toolchain(compiler, headers, host)
+def find_toolchain(nvcc: str | None = None, host: str = "") -> Toolchain:
+    """Find the toolchain for this machine, or for the host `host` of HOSTS.
+
+    Raises MU5101 to MU5103 and MU5196, one for each missing tool, and MU5197 for a missing CUDA runtime.
+    """
+    cross = other_host(host) if host else ""
+    compiler, headers, found = find_nvcc(nvcc), find_cutlass(), find_host(cross)
+    if compiler and headers and found:
+        if cross and library_directory(compiler, cross) is None:
+            raise DiagnosticError(_no_runtime(cross))
+        return Toolchain(compiler, headers, found, cross)
     missing: list[Diagnostic] = []
     if compiler is None:
         missing.append(
@@ -221,7 +254,16 @@ def find_toolchain(nvcc: str | None = None) -> Toolchain:
                 helps=(INSTALL_NVCC,),
             )
         )
-    if host is None:
+    if found is None and cross:
+        missing.append(
+            Diagnostic(
+                "MU5196",
+                f"there is no C++ compiler for {cross}",
+                notes=(f"looked for {cross}-g++ on PATH",),
+                helps=(f"{INSTALL_HOST}-{cross}",),
+            )
+        )
+    elif found is None:
         missing.append(
             Diagnostic(
                 "MU5103",
@@ -231,6 +273,17 @@ def find_toolchain(nvcc: str | None = None) -> Toolchain:
             )
         )
     raise DiagnosticError(missing)
+
+
+def _no_runtime(cross: str) -> Diagnostic:
+    platform = f"--platform manylinux2014_{cross.partition('-')[0]}"
+    wheel = f"pip download --no-deps --only-binary=:all: {platform} nvidia-cuda-runtime"
+    return Diagnostic(
+        "MU5197",
+        f"there is no CUDA runtime for {cross}: libcudart_static.a is linked into libraries",
+        notes=(f"looked at MUCC_CROSS_CUDART, and at targets/{HOSTS[cross]}/lib of the CUDA toolkit",),
+        helps=(f"`{wheel}`, unzip it, and set MUCC_CROSS_CUDART to the folder of libcudart_static.a in it",),
+    )
 
 
 @cache

@@ -10,6 +10,9 @@ Kind = Literal["so", "ptx", "cubin"]
 KINDS: tuple[Kind, ...] = ("so", "ptx", "cubin")
 """The kinds of artefacts."""
 
+HOSTS = {"x86_64-linux-gnu": "x86_64-linux", "aarch64-linux-gnu": "sbsa-linux"}
+"""The hosts that libraries are built for, with the names of their folders in CUDA toolkits."""
+
 COMMON = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr")
 """NDEBUG is required: with CUTLASS's device asserts, ptxas serialises wgmma."""
 

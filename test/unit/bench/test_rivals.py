@@ -1,102 +1,91 @@
-"""The processes in which other compilers are measured; a script stands for the interpreter that runs them."""
+"""Ten kernels beside their rivals: the files are there, and figures are means over kernels that both have."""
 
 from __future__ import annotations
 
-import importlib
+import ast
 import json
-import sys
-from collections.abc import Callable
+import subprocess
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from processes import gone
 
-from bench import compilers, rivals
-from bench.compilers import RIVALS, problem
+from bench import farm
+from bench.rivals import CASES
+from bench.rivals import __main__ as rivals
+from mucc.compiler.program import compile_source
+from mucc.diagnostics.core import Source
+from mucc.library.signature import Manifest
+from mucc.measure.dims import complete_dims
 
-Stand = Callable[[str], None]
-
-
-@pytest.fixture
-def interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    """Has children run a shell script, not Python; $3 is the compiler's name, $4 its cache, $5 --cold."""
-
-    def stand(script: str) -> None:
-        path = tmp_path / "python"
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(path))
-
-    return stand
+OPTIONS = Namespace(
+    tune=False, against="torch", plots=None, helion_effort="quick", helion_seconds=5, timeout=9, gpus="0,1"
+)
 
 
-def answer(seconds: list[float], errors: list[float]) -> str:
-    return json.dumps({"import_s": 0.5, "seconds": seconds, "errors": errors})
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_programs_have_rivals(case: Any) -> None:
+    path = rivals.PROGRAMS / f"{case.name}.mcu"
+    compilation = compile_source(Source(path.name, path.read_text()), "sm_90a")
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    assert complete_dims(info, case.dims)
+    files = [path.with_suffix(f".{kind}.py") for kind in ("helion", "triton", "cutedsl")]
+    found = [file for file in files if file.exists()]
+    assert files[0] in found
+    for file in found:
+        functions = {n.name: n for n in ast.parse(file.read_text()).body if isinstance(n, ast.FunctionDef)}
+        assert len(functions[info.name].args.args) == len(info.inputs), file.name
 
 
-@pytest.mark.parametrize("module", sorted({module for module, _ in RIVALS.values()}))
-def test_compilers_load_without_their_packages(module: str):
-    loaded = importlib.import_module(f"bench.compilers.{module}")
-    assert callable(loaded.compile_once) and callable(loaded.launch)
+def row(name: str, **times: float | None) -> dict[str, object]:
+    return {"name": name, "results": [{"name": n, "time_us": t} for n, t in times.items()]}
 
 
-def test_kernels_are_written_in_valid_python():
-    folder = Path(compilers.__file__).parent
-    kernels = sorted(folder.glob("*_kernel.py"))
-    assert [k.name for k in kernels] == ["cute_dsl_kernel.py", "triton_kernel.py"]
-    for kernel in kernels:
-        compile(kernel.read_text(encoding="utf-8"), str(kernel), "exec")
+def test_figures_are_geometric_means_over_kernels_of_both() -> None:
+    rows = [row("a", mucc=10.0, torch=20.0, helion=None), row("b", mucc=10.0, torch=5.0, helion=10.0)]
+    found = rivals.summarise([*rows, row("c", mucc=None, torch=1.0), row("d")])
+    assert found["rivals.torch.mucc_speedup"] == 1.0 and found["rivals.torch.least"] == 0.5
+    assert found["rivals.helion.kernels"] == 1 and found["rivals.torch.kernels"] == 2
+    assert found["rivals.best.mucc_speedup"] == 1.0
+    assert "(no time: helion)" in rivals.line(rows[0])
 
 
-def test_the_problem_suits_every_kernel():
-    assert problem.N % problem.TILE_N == 0 and problem.K % problem.TILE_K == 0
-    assert problem.M % problem.TILE_M and len(problem.VARIANTS) > 2
+def test_every_gpu_has_one_kernel_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy: set[str] = set()
+
+    def mucc(words: list[str], environment: dict[str, str], seconds: float) -> Any:
+        gpu = environment["CUDA_VISIBLE_DEVICES"]
+        assert gpu not in busy and environment["HELION_AUTOTUNE_BUDGET_SECONDS"] == "5"
+        busy.add(gpu)
+        name = Path(words[1]).stem
+        said = json.dumps({"results": [{"name": "mucc", "time_us": 1.0}]}) if name != "gated" else ""
+        busy.remove(gpu)
+        return subprocess.CompletedProcess(words, 0, said, "error: no\n")
+
+    monkeypatch.setattr(rivals, "_mucc", mucc)
+    rows = list(rivals.run_all(CASES, OPTIONS))
+    assert {row["name"] for row in rows} == {case.name for case in CASES}
+    assert [row["problem"] for row in rows if "problem" in row] == ["error: no"]
 
 
-def test_a_child_gets_an_empty_cache_of_its_own(interpreter: Stand, tmp_path: Path):
-    log = tmp_path / "log"
-    look = f'echo "$1 $2 $3 $4 $5" >> {log}; ls -A "$4" >> {log}; touch "$4/x"'
-    interpreter(f"{look}; echo noise; echo '{answer([1], [])}'")
-    for cold in (True, False):
-        found, seconds = rivals.run_child("triton", cold, 10)
-        assert found == {"import_s": 0.5, "seconds": [1], "errors": []} and seconds > 0
-    first, second = (line.split() for line in log.read_text().splitlines())
-    assert first[:3] == ["-m", "bench.compilers", "triton"] and first[4] == "--cold" and len(second) == 4
-    assert first[3] != second[3] and not Path(first[3]).exists()
+def test_speedups_of_the_farm_are_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(farm, "write_result", lambda *words, **_: written.append(words))
+    seconds = [(1, 8.0, 0), (2, 4.0, 0), (1, 10.0, 0), (2, 5.0, 0), (1, 12.0, 0), (2, 9.0, 0), (2, 99.0, 1)]
+    rows = [
+        {"gpus": n, "through": "ray", "measuring_s": s, "wall_s": 2 * s, "lost": lost}
+        for n, s, lost in seconds
+    ]
+    assert farm.report(rows, simulated=True) == 0
+    assert written[0][3] == {"farm.ray.gpus_2.measuring_speedup": 2.0, "farm.ray.gpus_2.wall_speedup": 2.0}
 
 
-def test_a_child_that_fails_is_quoted(interpreter: Stand):
-    interpreter("echo Traceback >&2; echo \"ModuleNotFoundError: No module named 'triton'\" >&2; exit 1")
-    with pytest.raises(RuntimeError, match=r"^ModuleNotFoundError: No module named 'triton'$"):
-        rivals.run_child("triton", True, 10)
-    interpreter("exit 3")
-    with pytest.raises(RuntimeError, match=r"^exit status 3$"):
-        rivals.run_child("triton", True, 10)
-
-
-def test_a_child_that_hangs_ends_with_its_workers(interpreter: Stand, tmp_path: Path):
-    interpreter(f"sleep 60 & echo $! > {tmp_path}/worker; wait")
-    with pytest.raises(RuntimeError, match=r"^not done after 0.3 s$"):
-        rivals.run_child("triton", True, 0.3)
-    worker = int((tmp_path / "worker").read_text())
-    assert gone(worker)
-
-
-def test_figures_are_medians_of_what_children_report(interpreter: Stand, capsys: pytest.CaptureFixture[str]):
-    cold, warm = answer([2.5], []), answer([9, 0.25, 0.75, 0.5], [1e-3, 2e-3, 1e-3, 1e-3])
-    interpreter(f"if [ \"$5\" = --cold ]; then echo '{cold}'; else echo '{warm}'; fi")
-    (row,) = rivals.measure_all(["triton"], runs=2, timeout=300)
-    assert row["name"] == "triton" and not row["problem"]
-    assert (row["import_s"], row["cold_s"], row["warm_s"], row["warm_worst_s"]) == (0.5, 2.5, 0.5, 0.75)
-    assert row["error"] == 2e-3
-    summary = rivals.summarise([row])
-    assert summary["rivals.triton.cold_s"] == 2.5 and summary["rivals.triton.warm_s"] == 0.5
-    assert "cold 2.50 s" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("bad", ["0.5", "Infinity"])
-def test_nonsense_is_not_timed(interpreter: Stand, bad: str):
-    interpreter(f"echo '{answer([1, 1, 1, 1], [0, 0, 0, 0])}' | sed 's/0, 0, 0]/{bad}, 0, 0]/'")
-    rival = rivals.measure("triton", runs=1, timeout=300)
-    assert rival.problem == "wrong results of silu" and rival.cold_s is None
-    assert rivals.summarise([{"name": "triton", "cold_s": None, "process_s": None, "warm_s": None}]) == {}
+@pytest.mark.parametrize("changed", [{}, {"tuned": 39}, {"stored": 321}, {"lost": 0}, {"good": 319}])
+def test_a_lost_actor_may_cost_nothing(changed: dict[str, int]) -> None:
+    found = {"problems": 40, "tuned": 40, "measurements": 320, "good": 320, "stored": 320, "lost": 1}
+    if changed:
+        with pytest.raises(SystemExit, match="not all was tuned"):
+            farm.check_loss({**found, **changed})
+    else:
+        farm.check_loss(found)

@@ -138,7 +138,7 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     tool = discover.Tool(sys.executable, "test")
     toolchain = discover.Toolchain(tool, tool, tool)
     monkeypatch.setattr(nvcc, "build", build)
-    monkeypatch.setattr("mucc.build.artefact.find_toolchain", lambda nvcc: toolchain)
+    monkeypatch.setattr("mucc.build.artefact.find_toolchain", lambda nvcc, host: toolchain)
     return seen
 
 
@@ -550,7 +550,7 @@ def test_an_unusable_cache_is_a_warning(
 
 
 def test_a_missing_toolchain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def missing(nvcc: str | None) -> discover.Toolchain:
+    def missing(nvcc: str | None, host: str) -> discover.Toolchain:
         raise DiagnosticError(Diagnostic("MU5101", "nvcc was not found"))
 
     monkeypatch.setattr("mucc.build.artefact.find_toolchain", missing)

@@ -147,3 +147,26 @@ def test_a_decision_is_one_page_of_one_form(page: Path) -> None:
 
 def test_decisions_are_numbered_in_order() -> None:
     assert [int(p.name[:4]) for p in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+FIGURE = re.compile(r"\d\s?(?:µs|ms|[TGM]B/s|TFLOP/s)\b|\d+(?:\.\d+)? times as (?:fast|long)")
+"""A measured figure: a time, a rate, or a speedup."""
+
+SOURCE = re.compile(
+    r"python -m bench\.\w+|`bench\.\w+|\bmake \w+|bench/results/|test/[\w/]+\.py|`mucc[ -]\w+"
+)
+"""The command that a figure comes from, or the file that has both."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_figures_name_their_command(page: Path) -> None:
+    """A section with measured figures says by which command; decisions have a table of their own for that."""
+    if page.name == "errors.md" or page.parent.name == "decisions":
+        return
+    sections = re.split(r"(?m)^(?=#{1,3} )", page.read_text(encoding="utf-8"))
+    missing = [
+        section.partition("\n")[0]
+        for section in sections
+        if FIGURE.search(re.sub(r"(?s)```.*?```", "", section)) and not SOURCE.search(section)
+    ]
+    assert missing == []

@@ -1,4 +1,4 @@
-"""How long other compilers take for the same fused linear layer: `python -m bench.rivals [--only NAME,…]`.
+"""How long other compilers take to compile a fused linear layer: `python -m bench.compilers.times`.
 
 Every compiler runs in processes of its own with an empty cache: some that compile one epilogue and end
 (cold), and one that goes on with other activations (a new epilogue in a warm process) and checks what all of
@@ -114,9 +114,9 @@ def measure_all(names: Sequence[str] = tuple(RIVALS), *, runs: int = 2, timeout:
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, float]:
-    """`rivals.<name>.cold_s` and so on, of those that were measured."""
+    """`compilers.<name>.cold_s` and so on, of those that were measured."""
     return {
-        f"rivals.{row['name']}.{key}": round(value, 3)
+        f"compilers.{row['name']}.{key}": round(value, 3)
         for row in rows
         for key in ("cold_s", "process_s", "warm_s")
         if isinstance(value := row[key], float)
@@ -140,7 +140,11 @@ def main() -> list[Row]:
     rows = measure_all(names, runs=options.runs, timeout=options.timeout)
     torch: Any = importlib.import_module("torch")
     found = {**gpu_versions(torch), **versions(*DISTRIBUTIONS)}
-    print(write_result(card(torch), "rivals", rows, summarise(rows), extra_versions=found))
+    print(
+        write_result(
+            card(torch), "compilers", rows, summarise(rows), extra_versions=found, module="compilers.times"
+        )
+    )
     return rows
 
 
