@@ -233,7 +233,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeat", type=at_least_one, default=1, help="audit honest samples so often")
     parser.add_argument("--load", type=int, default=0, help="processes that keep processors busy meanwhile")
     parser.add_argument("--beside", type=int, default=0, help="processes that keep the GPU busy meanwhile")
-    parser.add_argument("--shard", type=shard, default=(1, 1), help="K/N: the K-th of N parts of the candidates")
+    parser.add_argument("--shard", type=shard, default=(1, 1), help="K/N: the K-th of N parts of all")
     parser.add_argument("--kind", choices=("all", "cheats", "honest"), default="all")
     parser.add_argument("--no-samples", action="store_true")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=1)

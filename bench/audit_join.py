@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--card", required=True, help="the folder of results, such as h100_sxm")
     parser.add_argument("--name", default="audit", help="name of the result")
-    parser.add_argument("--versions", type=json.loads, default={}, help="of what the audits ran with, as JSON")
+    parser.add_argument("--versions", type=json.loads, default={}, help="of what was audited with, JSON")
     args = parser.parse_args(argv)
     rows = [row for folder in args.folders for row in rows_of(folder)]
     figures = summary(rows)

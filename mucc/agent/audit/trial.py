@@ -39,11 +39,12 @@ TRIES = 3
 CALIBRATION = 5
 """Calls of a function that does nothing, by which the judge's own time is known."""
 
-SLACK = 1.5
-"""Times that the judge needs to copy results: who takes longer to hand them over still computes."""
+HANDING_BYTES = (1 << 12, 1 << 24)
+"""Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
+measured with each call."""
 
-SLACK_MS = 0.05
-"""What handing over may take beside the copy."""
+SLACK, SLACK_MS = 1.5, 0.05
+"""Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
 
 
 class Entry(NamedTuple):
@@ -148,6 +149,11 @@ class Trial:
             run.failed = Failed(f"its process {failed}", failed.printed, failed.cause)
         finally:
             self.candidate.close()
+        if run.timing.calls and self.device == "cuda":
+            with self.turn([self.judge], exclusive_gpu):
+                before, during, _ = run.timing.cleared
+                after = float(self.ask(do="clear")["ms"])
+            run.timing = replace(run.timing, cleared=(before, during, after))
         return run
 
     def _called(self, run: Run, init: Json) -> None:
@@ -242,9 +248,16 @@ class Trial:
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
         self._lend(self.ask(do="room", outputs=[]))
-        if self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION).get("refused"):
+        if self._calibrated(case, 0).get("refused"):
             # The GPU waits for no number here: words are told as on a CPU.
-            self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION)
+            self._calibrated(case, 0)
+        for count in HANDING_BYTES[: 2 if self.device == "cuda" else 1]:
+            self._lend(self.ask(do="room", outputs=[{"dtype": "uint8", "shape": [count]}]))
+            self._tell(do="stand_in", count=count)
+            self._calibrated(case, count)
+
+    def _calibrated(self, case: Case, results: int) -> Json:
+        return self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION, results=results)
 
     def _tell_series(self, **request: Any) -> Json:
         """Have both processes make a series of calls."""
@@ -309,14 +322,10 @@ class Trial:
 
 
 def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
-    """Return the times in ms of a series: until calls returned, or, where a call still computes when its
-    results are fetched, until they were handed over."""
-    counted: list[float] = []
-    deferred = 0
-    for returned, handed, copied, _ in times:
-        late = handed - returned > SLACK * copied + SLACK_MS
-        deferred += late
-        counted.append(max(handed - copied, returned) if late else returned)
+    """Return the times in ms of a series: until calls returned, or until their results were handed over, less
+    what that takes at the most, where that is later: then a call still computes while results are fetched."""
+    counted = [max(handed - copied, returned) for returned, handed, copied, _ in times]
+    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied, _ in times)
     overhead = float(found.get("overhead", 0.0))
     return Timing(
         tuple(max(ms - overhead, 1e-4) for ms in counted),
@@ -324,6 +333,7 @@ def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
         late=(*before.late, *map(str, found.get("late", ()))),
         bands=tuple(sorted({*before.bands, *found.get("bands_changed", ())})),
         deferred=deferred,
+        cleared=(*found.get("cleared", (0.0, 0.0)), 0.0),
         whole=tuple((max(t[0] - overhead, 0.0), max(t[3] - t[1] + t[0] - overhead, 0.0)) for t in times),
     )
 

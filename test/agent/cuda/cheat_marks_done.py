@@ -1,6 +1,5 @@
 """Writes the judge's mark for the end of its work before it starts, from a stream of its own."""
 
-import torch
 from kernels import Layer
 
 from mucc.agent.audit.gate import DONE, READY, Stream

@@ -1,6 +1,5 @@
 """Works before the judge's mark that its inputs are ready."""
 
-import torch
 from kernels import Layer
 
 from mucc.agent.audit import gate

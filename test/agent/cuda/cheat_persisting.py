@@ -25,7 +25,7 @@ class ModelNew(Layer):
     def forward(self, x):
         if self.kept is None:
             w = self.linear.weight
-            runtime = ctypes.CDLL("libcudart.so.12") if torch.version.cuda < "13" else ctypes.CDLL("libcudart.so.13")
+            runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda[:2]}")
             size = w.numel() * w.element_size()
             runtime.cudaDeviceSetLimit(PERSISTING_SIZE, ctypes.c_size_t(size))
             self.kept = torch.cuda.Stream()

@@ -1,6 +1,5 @@
 """Multiplies in tf32 from the fifteenth call on."""
 
-import torch
 from kernels import Layer
 
 
