@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from mucc.api.json_types import Json
 
+PROBED, KINDS = ("tf32", "bf16"), ("drawn", "redrawn")
+"""Formats whose use is probed, and the two calls of a pair: see `inputs.probed`."""
+
 NAN, ZERO = 0xFF, 0x00
 """What the bytes around inputs hold: NaN in every float format, or zeros."""
 
@@ -60,6 +63,11 @@ class Case:
         return self.drift > 0
 
     @property
+    def drifts(self) -> int:
+        """How often inputs are changed before the call starts: those of a probe are as they were drawn."""
+        return 0 if self.probe else self.drift
+
+    @property
     def is_stated(self) -> bool:
         """Whether the inputs are as the problem draws them."""
         return self.scale == 1.0 and not self.probe
@@ -88,9 +96,9 @@ def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
     yield Case("back", seeds[5], slot=1, observe=True)
     yield Case("same", seeds[5], slot=1, observe=True)
     if probes:
-        for probe in ("tf32", "bf16"):
-            yield Case(f"{probe} rounded", seeds[6], slot=1, probe=f"{probe} rounded")
-            yield Case(f"{probe} finer", seeds[6], slot=1, probe=f"{probe} finer")
+        for probe in PROBED:
+            for kind in KINDS:
+                yield Case(f"{probe} {kind}", seeds[6], slot=1, probe=f"{probe} {kind}")
 
 
 def timed_case(rng: random.Random, number: int) -> Case:
@@ -103,6 +111,26 @@ def timed_case(rng: random.Random, number: int) -> Case:
         drift=1 + rng.randrange(DRIFTS),
         most=FEWER,
     )
+
+
+def timed_cases(rng: random.Random, first: int, count: int, sure: int) -> list[Case]:
+    """Return the calls of a timed series, the first `sure` of which are made in any case.
+
+    For each format two of them are a pair, which lies anywhere or among the sure ones.
+    """
+    cases = [timed_case(rng, first + n) for n in range(count)]
+    free = list(range(count))
+    for probe in PROBED:
+        among = [n for n in free if n < sure] if rng.randrange(2) else free
+        if len(among) < len(KINDS):
+            continue
+        pair = rng.sample(among, len(KINDS))
+        like = cases[pair[0]]
+        for n, kind in zip(pair, KINDS, strict=True):
+            free.remove(n)
+            same = dataclasses.replace(like, name=cases[n].name, slot=cases[n].slot)
+            cases[n] = dataclasses.replace(same, probe=f"{probe} {kind}")
+    return cases
 
 
 def seed_of_call(case: Case) -> int:

@@ -374,7 +374,7 @@ class Judge:
         slot = self.slots[case.slot]
         slot.show()
         for own, hidden in zip(slot.guarded, slot.hidden.guarded, strict=True):
-            for _ in range(case.drift):
+            for _ in range(case.drifts):
                 drift(own.tensor)
                 drift(hidden.tensor)
 
@@ -382,7 +382,7 @@ class Judge:
         """Show the inputs of a timed call behind a mask; return its key."""
         slot = self.slots[case.slot]
         for hidden in slot.hidden.guarded:
-            for _ in range(case.drift):
+            for _ in range(case.drifts):
                 drift(hidden.tensor)
         key = secrets.randbits(64), secrets.randbits(64)
         if slot.room is not None:

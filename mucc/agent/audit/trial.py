@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import WARM, Case, plan, timed_case
+from mucc.agent.audit.cases import WARM, Case, plan, timed_cases
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
@@ -290,7 +290,7 @@ class Trial:
         """Time calls, each on inputs of its own; once more where times are not steady."""
         for attempt in range(TRIES):
             first = len(run.timed)
-            cases = [timed_case(self.rng, first + n) for n in range(WARM + self.options.runs)]
+            cases = timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
             waited = self.candidate.waiting_seconds()
             found = self._tell_series(
                 do="series", cases=[c.to_json() for c in cases], budget=BUDGET, fewest=WARM + FEWEST
