@@ -28,6 +28,7 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,17 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
         notes = [note for d in error.diagnostics for note in d.notes]
         return row | {"label": None, "unjudged": f"{error} {' '.join(notes)[-600:]}"}
     said = verdict.to_json()
-    kept = ("label", "verdict", "accepted", "correct", "time_ms", "reference_ms", "bound_ms", "seed")
+    kept = (
+        "label",
+        "verdict",
+        "accepted",
+        "correct",
+        "time_ms",
+        "interval_ms",
+        "reference_ms",
+        "bound_ms",
+        "seed",
+    )
     row |= {key: said.get(key) for key in kept} | {"seconds": round(time.monotonic() - started, 2)}
     if candidate.honest and verdict.accepted:
         return row
@@ -177,8 +188,21 @@ def _counts(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, float]:
         "false_alarms": sum(map(is_alarm, honest)),
         "inconclusive": sum(r["verdict"] == "inconclusive" for r in honest),
         "unjudged": len(rows) - len(judged),
+        **_pairs(honest),
     }
     return {f"{prefix}.{name}": value for name, value in found.items()}
+
+
+def _pairs(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """How many pairs of audits of the same kernel in the same condition there are, one after the other, and
+    how many of these have intervals of times apart: a test by them would call the two different."""
+    series: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.get("interval_ms"):
+            series.setdefault((row["name"], row["condition"]), []).append(row["interval_ms"])
+    pairs = [pair for found in series.values() for pair in pairwise(found)]
+    apart = sum(one[1] < other[0] or other[1] < one[0] for one, other in pairs)
+    return {"same_kernel_pairs": len(pairs), "same_kernel_told_apart": apart}
 
 
 def is_missed(row: dict[str, Any]) -> bool:

@@ -198,6 +198,7 @@ class _Audit:
             findings=found,
             calls=[*calls, *timed],
             time_ms=run.timing.ms,
+            interval_ms=run.timing.interval,
             wall_ms=run.timing.wall_ms,
             reference_ms=reference.ms,
             bound=bound,

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from mucc.agent.audit.cases import Case
+from mucc.agent.audit.noise import interval
 from mucc.api.json_types import from_json
 
 BUSY = 0.1
@@ -118,6 +119,11 @@ class Timing:
         if not self.is_disturbed:
             return median(self.calls)
         return sorted(self.calls)[min(max(1, len(self.calls) // 10), len(self.calls) - 1)]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """An interval in ms that holds the median; None where other work disturbed the calls."""
+        return None if self.is_disturbed or not self.calls else interval(self.calls)
 
 
 @dataclass(frozen=True)
