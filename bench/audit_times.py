@@ -71,10 +71,10 @@ def get_init_inputs():
 
 
 class Kernel(NamedTuple):
-    """A kernel: how many numbers, and how often each is flipped."""
+    """A kernel, on so many numbers, each of which is flipped `turns` times."""
 
     name: str
-    count: int
+    numbers: int
     turns: int
 
 
@@ -135,7 +135,7 @@ def by_cupti(solution: Path, kernel: Kernel, runs: int) -> float:
         "bench.audit_times",
         "--launch",
         str(solution),
-        str(kernel.count),
+        str(kernel.numbers),
         str(runs),
     ]
     made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -149,7 +149,7 @@ def by_ncu(solution: Path, kernel: Kernel, runs: int) -> float | str:
     words = ["ncu", "--clock-control", "none", "--cache-control", "all", "--csv", "--print-units", "base"]
     words += ["--metrics", "gpu__time_duration.sum", "--kernel-name", "flips", "--launch-skip", "4"]
     words += ["--replay-mode", "kernel", sys.executable, "-m", "bench.audit_times"]
-    words += ["--launch", str(solution), str(kernel.count), str(runs), "--bare"]
+    words += ["--launch", str(solution), str(kernel.numbers), str(runs), "--bare"]
     made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     lines = [line for line in made.stdout.splitlines() if line.startswith('"')]
     times = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in csv.DictReader(lines)]
@@ -158,10 +158,10 @@ def by_ncu(solution: Path, kernel: Kernel, runs: int) -> float | str:
 
 def measured(kernel: Kernel, auditor: Auditor, folder: Path, runs: int, ncu: bool) -> dict[str, Any]:
     """One row: the kernel's time in us by the audit, CUPTI and ncu."""
-    problem, solution = folder / "problem.py", folder / f"solution_{kernel.count}_{kernel.turns}.py"
-    problem.write_text(PROBLEM.replace("COUNT", str(kernel.count)), encoding="utf-8")
+    problem, solution = folder / "problem.py", folder / f"solution_{kernel.numbers}_{kernel.turns}.py"
+    problem.write_text(PROBLEM.replace("COUNT", str(kernel.numbers)), encoding="utf-8")
     solution.write_text(text_of(kernel), encoding="utf-8")
-    row: dict[str, Any] = {"name": kernel.name, "count": kernel.count, "turns": kernel.turns}
+    row: dict[str, Any] = {"name": kernel.name, "numbers": kernel.numbers, "turns": kernel.turns}
     verdict = auditor.audit(str(problem), str(solution), Options(device="cuda", bound=False, runs=runs))
     row["verdict"], row["label"] = verdict.state, verdict.label.value
     if verdict.time_ms is None:

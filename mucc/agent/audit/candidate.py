@@ -93,7 +93,11 @@ class Session:
 
     def stand_in(self, count: int) -> Json:
         """Have a function that does nothing, and returns so many bytes, instead of the candidate."""
-        self.model = lambda *_: torch.empty(count, dtype=torch.uint8, device=self.device)
+
+        def made(*_: Any) -> Any:
+            return torch.empty(count, dtype=torch.uint8, device=self.device)
+
+        self.model = made
         return {}
 
     def load(self, path: str, seed: int) -> None:
