@@ -227,12 +227,15 @@ class Judge:
         pin(room)
         if self.gate is not None:
             return {"lent": 1}
+        driver = ctypes.CDLL("libcuda.so.1")
+        try:
+            self.clock, self.masking = CudaClock(self.device), Masking(driver)
+        except RuntimeError:  # words are told
+            return {"lent": 1}
+        self.reset = getattr(driver, "cuCtxResetPersistingL2Cache", None)
         flags, fd = make(BYTES)
         self.wire.lend(FLAGS, flags, fd)
         self.gate = Gate(flags)
-        driver = ctypes.CDLL("libcuda.so.1")
-        self.clock, self.masking = CudaClock(self.device), Masking(driver)
-        self.reset = getattr(driver, "cuCtxResetPersistingL2Cache", None)
         return {"lent": 2}
 
     def take(self, case: Case, described: Sequence[Json]) -> Json:
