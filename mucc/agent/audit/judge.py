@@ -167,6 +167,8 @@ class Judge:
         self.overhead = 0.0
         self.waited = 0
         self.gate: Gate | None = None
+        self.by_words = False
+        """Whether a GPU does not understand the gate, and words are told as on a CPU."""
         self.ready_ns = 0
         self.begun: list[int] = []
         self.cleared: list[int] = []
@@ -225,12 +227,13 @@ class Judge:
         if self.device.type == "cpu":
             return {"lent": 1}
         pin(room)
-        if self.gate is not None:
+        if self.gate is not None or self.by_words:
             return {"lent": 1}
         driver = ctypes.CDLL("libcuda.so.1")
         try:
             self.clock, self.masking = CudaClock(self.device), Masking(driver)
-        except RuntimeError:  # words are told
+        except RuntimeError:
+            self.by_words = True
             return {"lent": 1}
         self.reset = getattr(driver, "cuCtxResetPersistingL2Cache", None)
         flags, fd = make(BYTES)
@@ -308,7 +311,7 @@ class Judge:
             self.gate.patience = float("inf")
         self.given.clear()
         if found.get("ended") and self.gate is not None:
-            self.gate = None
+            self.gate, self.by_words = None, True
             return {"refused": True}
         times = found["times"][WARMING:]
         if times and results:
