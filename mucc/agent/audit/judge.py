@@ -314,16 +314,16 @@ class Judge:
             self.gate, self.by_words = None, True
             return {"refused": True}
         times = found["times"][WARMING:]
-        if times and results:
-            self.handing.append((results, _calm([handed - returned for returned, handed, _, _ in times])))
-            self.older += [self.results] if self.results else []
-            self.results = None  # or all of its memory would be looked at after each call
-        elif times:
+        if times and not self.handing:
             self.overhead = _calm([returned for returned, *_ in times])
             if self.device.type == "cpu":
                 self.overhead = min(self.overhead, MOST_MS)
             self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
             self.usually_cleared = _middle(self.cleared)
+        if times:
+            self.handing.append((results, _calm([handed - returned for returned, handed, _, _ in times])))
+        self.older += [self.results] if self.results else []
+        self.results = None  # or all of its memory would be looked at after each call
         return {"ended": bool(found.get("ended")), "overhead": self.overhead}
 
     def clear_again(self) -> Json:

@@ -133,10 +133,14 @@ class Trial:
         """Call the candidate in a process of its own, and keep what came."""
         run = Run()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs, self.phase("candidate.start"):
-            self.judge = self._child("judge", ours)
-            init = self._open(run)
-            self.candidate = self._child("candidate", theirs, readable=sources_beside(self.solution.path))
+        with ours, theirs:
+            with self.phase("fork"):
+                self.judge = self._child("judge", ours)
+            with self.phase("candidate.start"):
+                init = self._open(run)
+            with self.phase("fork"):
+                readable = sources_beside(self.solution.path)
+                self.candidate = self._child("candidate", theirs, readable=readable)
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -247,14 +251,14 @@ class Trial:
         """Have the judge measure the cost of its own messages, before the candidate is loaded."""
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
-        self._lend(self.ask(do="room", outputs=[]))
-        if self._calibrated(case, 0).get("refused"):
-            # The GPU waits for no number here: words are told as on a CPU.
-            self._calibrated(case, 0)
         for count in HANDING_BYTES[: 2 if self.device == "cuda" else 1]:
-            self._lend(self.ask(do="room", outputs=[{"dtype": "uint8", "shape": [count]}]))
+            outputs = [{"dtype": "uint8", "shape": [count]}]
+            self._lend(self.ask(do="room", outputs=outputs))
             self._tell(do="stand_in", count=count)
-            self._calibrated(case, count)
+            if self._calibrated(case, count).get("refused"):
+                # The GPU waits for no number here: words are told as on a CPU.
+                self._lend(self.ask(do="room", outputs=outputs))
+                self._calibrated(case, count)
 
     def _calibrated(self, case: Case, results: int) -> Json:
         return self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION, results=results)
