@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                     str(path.with_name("problem.py")), str(path), Options(device=args.device, bound=False)
                 )
                 rows.append({"whole": time.monotonic() - started, **verdict.seconds})
-                print(name, verdict.state, round(rows[-1]["whole"], 3), file=sys.stderr, flush=True)
+                print(name, verdict.label.value, round(rows[-1]["whole"], 3), file=sys.stderr, flush=True)
             names = sorted({key for row in rows for key in row})
             middle = {key: statistics.median(row.get(key, 0.0) for row in rows[1:]) for key in names}
             found[name] = {key: round(value, 4) for key, value in middle.items()}

@@ -97,87 +97,100 @@ def text_of(kernel: Kernel) -> str:
     return KERNELS.replace("TURNS", str(kernel.turns))
 
 
-def launched(solution: str, count: int, runs: int, profiled: bool) -> list[float]:
-    """Make calls from a cold cache; their kernels' times in us by CUPTI where they are profiled."""
+SKIPPED, BY_NCU = 4, 8
+"""Launches of a kernel that do not count, and of those that do under ncu."""
+
+
+def launched(files: Sequence[str], runs: int, profiled: bool) -> list[list[float]]:
+    """Make calls of solutions from a cold cache; their kernels' times in us by CUPTI where they are profiled.
+
+    The number of elements is in a file's name.
+    """
     import importlib
     import importlib.util
 
     torch: Any = importlib.import_module("torch")
-    spec = importlib.util.spec_from_file_location("solution", solution)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    model = module.ModelNew()
     other = torch.zeros(torch.cuda.get_device_properties(0).L2_cache_size, device="cuda")
-    inputs = [torch.rand(count, device="cuda") for _ in range(2)]
+    found: list[list[float]] = []
+    for file in files:
+        spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        model = module.ModelNew()
+        inputs = [torch.rand(int(Path(file).stem.split("_")[1]), device="cuda") for _ in range(2)]
 
-    def calls(number: int) -> None:
-        for n in range(number):
-            other.amax()
-            model(inputs[n % 2])
-        torch.cuda.synchronize()
+        def calls(number: int, model: Any = model, inputs: list[Any] = inputs) -> None:
+            for n in range(number):
+                other.amax()
+                model(inputs[n % 2])
+            torch.cuda.synchronize()
 
-    calls(4)
-    if not profiled:
-        calls(runs)
-        return []
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        calls(runs)
-    events = profile.profiler.kineto_results.events()
-    return [e.duration_ns() / 1e3 for e in events if e.name() == "flips"]
+        calls(SKIPPED)
+        if not profiled:
+            calls(runs)
+            continue
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            calls(runs)
+        events = profile.profiler.kineto_results.events()
+        found.append([e.duration_ns() / 1e3 for e in events if e.name() == "flips"])
+    return found
 
 
-def by_cupti(solution: Path, kernel: Kernel, runs: int) -> float:
-    """The median time in us of the kernel by PyTorch's profiler, in a process of its own."""
-    words = [
-        sys.executable,
-        "-m",
-        "bench.audit_times",
-        "--launch",
-        str(solution),
-        str(kernel.numbers),
-        str(runs),
-    ]
+def _process(before: Sequence[str], files: Sequence[Path], runs: int, *more: str) -> str:
+    words = [*before, sys.executable, "-m", "bench.audit_times", "--runs", str(runs), *more]
+    words += ["--launch", *map(str, files)]
     made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if made.returncode:
-        raise OSError(f"under the profiler {kernel.name} fails: {made.stderr[-500:]}")
-    return statistics.median(json.loads(made.stdout.splitlines()[-1]))
+        raise OSError(f"{words[0]} fails: {(made.stdout + made.stderr)[-600:]}")
+    return made.stdout
 
 
-def by_ncu(solution: Path, kernel: Kernel, runs: int) -> float | str:
-    """The median time in us of the kernel by ncu, or why there is none."""
+def by_cupti(files: Sequence[Path], runs: int) -> list[float]:
+    """The median times in us of kernels by PyTorch's profiler, in a process of their own. Raises OSError."""
+    return [statistics.median(times) for times in json.loads(_process((), files, runs).splitlines()[-1])]
+
+
+def by_ncu(files: Sequence[Path]) -> list[float]:
+    """The median times in us of kernels by ncu. Raises OSError."""
     words = ["ncu", "--clock-control", "none", "--cache-control", "all", "--csv", "--print-units", "base"]
-    words += ["--metrics", "gpu__time_duration.sum", "--kernel-name", "flips", "--launch-skip", "4"]
-    words += ["--replay-mode", "kernel", sys.executable, "-m", "bench.audit_times"]
-    words += ["--launch", str(solution), str(kernel.numbers), str(runs), "--bare"]
-    made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    lines = [line for line in made.stdout.splitlines() if line.startswith('"')]
-    times = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in csv.DictReader(lines)]
-    return statistics.median(times) if times else (made.stdout + made.stderr)[-400:]
+    words += ["--metrics", "gpu__time_duration.sum", "--kernel-name", "flips"]
+    said = _process(words, files, BY_NCU, "--bare")
+    rows = list(csv.DictReader(line for line in said.splitlines() if line.startswith('"')))
+    times = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in rows]
+    each = SKIPPED + BY_NCU
+    if len(times) != each * len(files):
+        raise OSError(f"ncu tells of {len(times)} launches, {each * len(files)} expected: {said[-300:]}")
+    return [statistics.median(times[n * each + SKIPPED : (n + 1) * each]) for n in range(len(files))]
 
 
-def measured(kernel: Kernel, auditor: Auditor, folder: Path, runs: int, ncu: bool) -> dict[str, Any]:
-    """One row: the kernel's time in us by the audit, CUPTI and ncu."""
-    problem, solution = folder / "problem.py", folder / f"solution_{kernel.numbers}_{kernel.turns}.py"
+def measured(kernel: Kernel, auditor: Auditor, folder: Path, runs: int) -> tuple[dict[str, Any], Path]:
+    """One row: the kernel's time in us by the audit; and its file."""
+    problem = folder / "problem.py"
+    solution = folder / f"solution_{kernel.numbers}_{kernel.turns}.py"
     problem.write_text(PROBLEM.replace("COUNT", str(kernel.numbers)), encoding="utf-8")
     solution.write_text(text_of(kernel), encoding="utf-8")
     row: dict[str, Any] = {"name": kernel.name, "numbers": kernel.numbers, "turns": kernel.turns}
-    verdict = auditor.audit(str(problem), str(solution), Options(device="cuda", bound=False, runs=runs))
-    row["verdict"], row["label"] = verdict.state, verdict.label.value
-    if verdict.time_ms is None:
-        return row | {"why": verdict.as_text()[-600:]}
-    row["audit_us"] = round(verdict.time_ms * 1e3, 3)
-    row["findings"] = [f.message[:200] for f in verdict.findings]
+    try:
+        verdict = auditor.audit(str(problem), str(solution), Options(device="cuda", bound=False, runs=runs))
+    except DiagnosticError as error:
+        return row | {"why": str(error)[-600:]}, solution
+    row |= {"verdict": verdict.state, "label": verdict.label.value}
+    row["findings"] = [f"{f.detector}: {f.message}"[:200] for f in verdict.findings]
     row["seconds"] = {name: round(s, 2) for name, s in verdict.seconds.items()}
-    row["cupti_us"] = round(by_cupti(solution, kernel, runs), 3)
-    if ncu:
-        found = by_ncu(solution, kernel, min(runs, 10))
-        row |= {"ncu_us": round(found, 3)} if isinstance(found, float) else {"ncu": found}
-    for other in ("cupti", "ncu"):
-        if f"{other}_us" in row:
-            row[f"over_{other}"] = round(row["audit_us"] / row[f"{other}_us"] - 1, 4)
-            row[f"more_than_{other}_us"] = round(row["audit_us"] - row[f"{other}_us"], 3)
-    return row
+    if verdict.time_ms is not None:
+        row["audit_us"] = round(verdict.time_ms * 1e3, 3)
+        row["interval_us"] = [round(ms * 1e3, 3) for ms in verdict.interval_ms or ()]
+    return row, solution
+
+
+def compare(rows: Sequence[dict[str, Any]], other: str, times: Sequence[float]) -> None:
+    """Add to rows what other means have measured."""
+    for row, us in zip(rows, times, strict=True):
+        row[f"{other}_us"] = round(us, 3)
+        if "audit_us" in row:
+            row[f"over_{other}"] = round(row["audit_us"] / us - 1, 4)
+            row[f"more_than_{other}_us"] = round(row["audit_us"] - us, 3)
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -200,33 +213,44 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", default="", help="only kernels with this in their name")
     parser.add_argument("--no-ncu", action="store_true")
     parser.add_argument("--record", default="audit_times", help="name of the result")
-    parser.add_argument("--launch", nargs=3, metavar=("SOLUTION", "COUNT", "RUNS"), help=argparse.SUPPRESS)
+    parser.add_argument("--launch", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.launch:
-        solution, count, runs = args.launch
-        print(json.dumps(launched(solution, int(count), int(runs), not args.bare)))
+        print(json.dumps(launched(args.launch, args.runs, not args.bare)))
         return
     from importlib import import_module
 
     from bench.timing import card
 
     rows: list[dict[str, Any]] = []
-    ncu = not args.no_ncu and shutil.which("ncu") is not None
-    label = ""
-    with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder, Auditor() as auditor:
-        for kernel in ALL:
-            if args.only not in kernel.name:
+    files: list[Path] = []
+
+    def write() -> None:
+        found = versions("torch", "triton")
+        label = card(import_module("torch"))
+        write_result(label, args.record, rows, summary(rows), extra_versions=found, module="audit_times")
+
+    with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
+        with Auditor() as auditor:
+            for kernel in ALL:
+                if args.only in kernel.name:
+                    row, file = measured(kernel, auditor, Path(folder), args.runs)
+                    rows.append(row)
+                    files.append(file)
+                    print(json.dumps(row), flush=True)
+        others = {"cupti": lambda: by_cupti(files, args.runs), "ncu": lambda: by_ncu(files)}
+        for name, times in others.items():
+            if name == "ncu" and (args.no_ncu or not shutil.which("ncu")):
                 continue
             try:
-                row = measured(kernel, auditor, Path(folder), args.runs, ncu)
-            except (DiagnosticError, OSError) as error:
-                row = {"name": kernel.name, "why": str(error)[-800:]}
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            label = label or card(import_module("torch"))
-            found = versions("torch", "triton")
-            write_result(label, args.record, rows, summary(rows), extra_versions=found, module="audit_times")
+                compare(rows, name, times())
+            except OSError as error:
+                print(error, flush=True)
+            write()
+    for row in rows:
+        kept = ("name", "label", "audit_us", "cupti_us", "ncu_us", "over_cupti", "over_ncu")
+        print(*(row.get(key) for key in kept), flush=True)
     print(json.dumps(summary(rows), indent=1))
 
 

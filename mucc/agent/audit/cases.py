@@ -19,6 +19,11 @@ SCALES = (("x3", 3.0), ("x0.01", 0.01), ("x-1", -1.0))
 """Hidden scalings of floating-point inputs, beside x1."""
 
 SEEDS = 2**31
+"""Seeds of inputs and of calls."""
+
+AUDITS = 2**53
+"""Seeds of audits, which all others come from: so many that none can be found by trying, and each is a number
+of JSON."""
 
 SLOTS = 2
 """Places that the inputs of timed calls take turns with."""
@@ -37,14 +42,17 @@ FEWER = 1 << 20
 class Case:
     """One call.
 
-    `slot` is the memory that the inputs lie in: the same slot means the same addresses. `guard` is the byte
-    around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe` has the call traced
-    by the profiler. `sample` draws the elements of large results that are compared, at `most` so many.
-    `drift` says how often the inputs are changed a little where they lie, just before a timed call starts.
+    `seed` draws the inputs, and stays with the judge; `call` seeds what the call draws itself, and tells
+    nothing of the other. `slot` is the memory that the inputs lie in: the same slot means the same addresses.
+    `guard` is the byte around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe`
+    has the call traced by the profiler. `sample` draws the elements of large results that are compared, at
+    `most` so many. `drift` says how often the inputs are changed a little where they lie, just before a timed
+    call starts.
     """
 
     name: str
     seed: int
+    call: int = 0
     slot: int = 0
     scale: float = 1.0
     guard: int = NAN
@@ -87,24 +95,25 @@ def plan(rng: random.Random, probes: bool = True) -> list[Case]:
 
 
 def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
-    seeds = [rng.randrange(SEEDS) for _ in range(8)]
-    yield Case("first", seeds[0])
-    yield Case("again", seeds[1], observe=True)
-    yield Case("moved", seeds[1], slot=1, guard=ZERO)
+    seeds = [(rng.randrange(SEEDS), rng.randrange(SEEDS)) for _ in range(8)]
+    yield Case("first", *seeds[0])
+    yield Case("again", *seeds[1], observe=True)
+    yield Case("moved", *seeds[1], slot=1, guard=ZERO)
     for n, (name, scale) in enumerate(SCALES):
-        yield Case(name, seeds[2 + n], slot=n % 2, scale=scale, observe=n == 0)
-    yield Case("back", seeds[5], slot=1, observe=True)
-    yield Case("same", seeds[5], slot=1, observe=True)
+        yield Case(name, *seeds[2 + n], slot=n % 2, scale=scale, observe=n == 0)
+    yield Case("back", *seeds[5], slot=1, observe=True)
+    yield Case("same", *seeds[5], slot=1, observe=True)
     if probes:
         for probe in PROBED:
             for kind in KINDS:
-                yield Case(f"{probe} {kind}", seeds[6], slot=1, probe=f"{probe} {kind}")
+                yield Case(f"{probe} {kind}", *seeds[6], slot=1, probe=f"{probe} {kind}")
 
 
 def timed_case(rng: random.Random, number: int) -> Case:
     """Return a timed call, on inputs of its own."""
     return Case(
         f"timed {number}",
+        rng.randrange(SEEDS),
         rng.randrange(SEEDS),
         slot=number % SLOTS,
         sample=rng.randrange(SEEDS),
@@ -131,8 +140,3 @@ def timed_cases(rng: random.Random, first: int, count: int, sure: int) -> list[C
             same = dataclasses.replace(like, name=cases[n].name, slot=cases[n].slot)
             cases[n] = dataclasses.replace(same, probe=f"{probe} {kind}")
     return cases
-
-
-def seed_of_call(case: Case) -> int:
-    """Return the seed of what a call draws itself: the seed of its inputs stays with the judge."""
-    return (case.seed * 0x9E3779B1 + 0x7F4A7C15) % SEEDS

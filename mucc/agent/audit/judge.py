@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mucc.agent.audit import values
-from mucc.agent.audit.cases import Case, seed_of_call
+from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import CpuClock, CudaClock
 from mucc.agent.audit.gate import ARMED_S, AWAKE, BYTES, COPIED, DONE, HANDED, READY, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
@@ -75,13 +75,16 @@ CLEARED = 5
 
 
 class Times(NamedTuple):
-    """One call in ms by the judge's clock: until it returned, until its results were handed over, what it
-    takes at the most to hand over as much, and until nothing of it was at work."""
+    """One call in ms by the judge's clock: until it returned, until its results were handed over, and what it
+    takes at the most to hand over as much."""
 
     returned: float
     handed: float
     copied: float
-    idle: float
+
+
+THREADS = 2
+"""Of the judge on the host beside a GPU: who waits for more of them waits for other work too."""
 
 
 class HiddenSlot(Slot):
@@ -157,6 +160,8 @@ class Judge:
         self.device = torch.device(request["device"])
         self.memory = int(request["memory"])
         limit_process(self.memory, addresses=self.device.type == "cpu", files=self.memory)
+        if self.device.type == "cuda":
+            torch.set_num_threads(THREADS)
         self.wire = wire
         self.referee = Referee(request)
         self.problem = self.referee.problem
@@ -172,6 +177,7 @@ class Judge:
         self.ready_ns = 0
         self.begun: list[int] = []
         self.cleared: list[int] = []
+        self.left: list[int] = []
         self.clock: CudaClock | None = None
         self.masking: Masking | None = None
         self.reset: Callable[[], int] | None = None
@@ -210,7 +216,7 @@ class Judge:
         return {
             "slot": case.slot,
             "args": args,
-            "seed": seed_of_call(case),
+            "seed": case.call,
             "lent": slot.lent - before,
         }
 
@@ -264,6 +270,7 @@ class Judge:
         watch = CpuClock() if self.device.type == "cpu" else None
         self.begun.clear()
         self.cleared.clear()
+        self.left.clear()
         self.waited = 0
         self.wire.drain()
         told: list[Times] = []
@@ -297,7 +304,7 @@ class Judge:
             "bands_changed": sorted(bands),
             "overhead": self.overhead,
             "waited": self.waited / 1e6,
-            "cleared": [self.usually_cleared, _middle(self.cleared)],
+            "cleared": [self.usually_cleared, _least(self.cleared), _least(self.left)],
         }
 
     def calibrate(self, case: Case, count: int, results: int) -> Json:
@@ -319,16 +326,16 @@ class Judge:
             if self.device.type == "cpu":
                 self.overhead = min(self.overhead, MOST_MS)
             self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
-            self.usually_cleared = _middle(self.cleared)
+            self.usually_cleared = _least(self.cleared)
         if times:
-            self.handing.append((results, _calm([handed - returned for returned, handed, _, _ in times])))
+            self.handing.append((results, _calm([handed - returned for returned, handed, _ in times])))
         self.older += [self.results] if self.results else []
         self.results = None  # or all of its memory would be looked at after each call
         return {"ended": bool(found.get("ended")), "overhead": self.overhead}
 
     def clear_again(self) -> Json:
         """Say what clearing the caches takes, in ms, when the candidate's process has ended."""
-        return {"ms": _middle([self._clear() for _ in range(CLEARED)])} if self.clock else {"ms": 0.0}
+        return {"ms": _least([self._clear() for _ in range(CLEARED)])} if self.clock else {"ms": 0.0}
 
     def _handing_ms(self, described: Sequence[Json], copied: int) -> float:
         """Return what it takes at the most to hand over results: on a GPU a line through what was measured
@@ -358,10 +365,12 @@ class Judge:
         else:
             started, returned, handed = self._handed(case)
         spots = self._spots()
+        if self.gate is not None:
+            self.left.append(self._clear())
         described = descriptions(json.loads(self._heard()))
-        idle = time.perf_counter_ns()
+        begun = time.perf_counter_ns()
         held = None if self.results is None else self.results.data.clone()
-        copied = time.perf_counter_ns() - idle
+        copied = time.perf_counter_ns() - begun
         changed = False
         if held is not None and spots is not None:
             places, read = spots
@@ -371,8 +380,8 @@ class Judge:
             flat = Results(held).read(described)
             got = [None if v is None else sampled(v, case.sample, case.most).clone() for v in flat]
         self.given.append(Given(case, described, got))
-        returned, handed, idle = ((t - started) / 1e6 for t in (returned, handed, idle))
-        return Times(returned, handed, self._handing_ms(described, copied), idle), changed
+        returned, handed = ((t - started) / 1e6 for t in (returned, handed))
+        return Times(returned, handed, self._handing_ms(described, copied)), changed
 
     def _shown(self, case: Case) -> None:
         """Show the inputs of a timed call, as late as can be, and change them once more where they lie: the
@@ -489,9 +498,9 @@ def _calm(times: list[float]) -> float:
     return middle if middle < DISTURBED * least else least
 
 
-def _middle(ns: Sequence[int]) -> float:
-    """Return the median of times, in ms; 0 where there are none."""
-    return sorted(ns)[len(ns) // 2] / 1e6 if ns else 0.0
+def _least(ns: Sequence[int]) -> float:
+    """Return the least of times, which other work has disturbed least, in ms; 0 where there are none."""
+    return min(ns) / 1e6 if ns else 0.0
 
 
 def hello() -> Json:

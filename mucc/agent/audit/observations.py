@@ -91,20 +91,18 @@ class Timing:
 
     `late` are calls whose results changed after they were handed over, `bands` inputs beside which somebody
     wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
-    the candidate's threads and the judge's waited for a processor, over the calls' time. `whole` has calls on
-    a GPU: until the current stream was done, and until the device was idle. `cleared` is how long it took to
-    clear the caches of a GPU in ms: before the candidate was loaded, while calls waited to begin, and when
-    its process had ended.
+    the candidate's threads and the judge's waited for a processor, over the calls' time. `cleared` is how
+    long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
+    waited to begin, when results had been handed over, and when the candidate's process had ended.
     """
 
     calls: tuple[float, ...] = ()
-    whole: tuple[tuple[float, float], ...] = ()
     wall_ms: float | None = None
     late: tuple[str, ...] = ()
     bands: tuple[int, ...] = ()
     deferred: int = 0
     busy: float = 0.0
-    cleared: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    cleared: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     @property
     def is_disturbed(self) -> bool:

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from mucc.agent.audit import watch
-from mucc.agent.audit.cases import KINDS, Case, seed_of_call
+from mucc.agent.audit.cases import KINDS, Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.memory import tidy
@@ -189,7 +189,7 @@ class Referee:
         return found
 
     def _run(self, model: Any, case: Case, inputs: Any) -> Any:
-        torch.manual_seed(seed_of_call(case))
+        torch.manual_seed(case.call)
         try:
             with torch.no_grad():
                 return model(*inputs)

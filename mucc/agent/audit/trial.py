@@ -155,9 +155,10 @@ class Trial:
             self.candidate.close()
         if run.timing.calls and self.device == "cuda":
             with self.turn([self.judge], exclusive_gpu):
-                before, during, _ = run.timing.cleared
+                *cleared, _ = run.timing.cleared
                 after = float(self.ask(do="clear")["ms"])
-            run.timing = replace(run.timing, cleared=(before, during, after))
+            before, during, left = cleared
+            run.timing = replace(run.timing, cleared=(before, during, left, after))
         return run
 
     def _called(self, run: Run, init: Json) -> None:
@@ -328,8 +329,8 @@ class Trial:
 def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
     """Return the times in ms of a series: until calls returned, or until their results were handed over, less
     what that takes at the most, where that is later: then a call still computes while results are fetched."""
-    counted = [max(handed - copied, returned) for returned, handed, copied, _ in times]
-    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied, _ in times)
+    counted = [max(handed - copied, returned) for returned, handed, copied in times]
+    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied in times)
     overhead = float(found.get("overhead", 0.0))
     return Timing(
         tuple(max(ms - overhead, 1e-4) for ms in counted),
@@ -337,8 +338,7 @@ def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
         late=(*before.late, *map(str, found.get("late", ()))),
         bands=tuple(sorted({*before.bands, *found.get("bands_changed", ())})),
         deferred=deferred,
-        cleared=(*found.get("cleared", (0.0, 0.0)), 0.0),
-        whole=tuple((max(t[0] - overhead, 0.0), max(t[3] - t[1] + t[0] - overhead, 0.0)) for t in times),
+        cleared=(*found.get("cleared", (0.0, 0.0, 0.0)), 0.0),
     )
 
 

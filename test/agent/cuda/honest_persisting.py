@@ -1,4 +1,4 @@
-"""Sets a part of the cache aside for its weights, so that clearing the caches leaves them there."""
+"""Sets a part of the cache aside for its weights, which gains nothing where caches are cleared."""
 
 import ctypes
 
