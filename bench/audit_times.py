@@ -1,6 +1,6 @@
 """Times that the audit accepts, against ncu and CUPTI on the same kernels: 5 us to 50 ms.
 
-    python -m bench.audit_times [--no-ncu] [--only NAME] [--runs 30] [--record audit_times]
+    python -m bench.audit_times [--no-ncu] [--only NAME] [--seconds 60] [--runs 30] [--record audit_times]
 
 Kernels are of Triton: `flips` computes in registers for as long as is asked, `scaled` moves memory. All are
 measured from a cold cache: ncu clears it (`--cache-control all`), at the clocks that the card takes by itself
@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,15 +81,15 @@ class Kernel(NamedTuple):
 
 
 ALL = (
-    Kernel("flips 5 us", 1 << 16, 300),
     Kernel("flips 10 us", 1 << 16, 1000),
-    Kernel("flips 50 us", 1 << 16, 8000),
     Kernel("flips 500 us", 1 << 16, 90_000),
-    Kernel("flips 5 ms", 1 << 16, 900_000),
     Kernel("flips 50 ms", 1 << 16, 9_000_000),
-    Kernel("scaled 4 MiB", 1 << 20, 0),
-    Kernel("scaled 16 MiB", 1 << 22, 0),
     Kernel("scaled 64 MiB", 1 << 24, 0),
+    Kernel("flips 5 us", 1 << 16, 300),
+    Kernel("flips 50 us", 1 << 16, 8000),
+    Kernel("flips 5 ms", 1 << 16, 900_000),
+    Kernel("scaled 16 MiB", 1 << 22, 0),
+    Kernel("scaled 4 MiB", 1 << 20, 0),
     Kernel("scaled 256 MiB", 1 << 26, 0),
 )
 
@@ -211,6 +213,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--runs", type=at_least_one, default=30)
     parser.add_argument("--only", default="", help="only kernels with this in their name")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="audit nothing new after so long")
     parser.add_argument("--no-ncu", action="store_true")
     parser.add_argument("--record", default="audit_times", help="name of the result")
     parser.add_argument("--launch", nargs="+", help=argparse.SUPPRESS)
@@ -223,6 +226,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     from bench.timing import card
 
+    until = time.monotonic() + args.seconds
     rows: list[dict[str, Any]] = []
     files: list[Path] = []
 
@@ -234,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         with Auditor() as auditor:
             for kernel in ALL:
-                if args.only in kernel.name:
+                if args.only in kernel.name and time.monotonic() < until:
                     row, file = measured(kernel, auditor, Path(folder), args.runs)
                     rows.append(row)
                     files.append(file)
