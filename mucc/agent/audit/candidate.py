@@ -104,8 +104,8 @@ class Session:
     def load(self, path: str, seed: int) -> None:
         """Load the candidate, which is trusted in nothing from here on."""
         self.path = path
-        self.before = tamper.snapshot()
         self.hook = watch.Hook(path)
+        self.before = tamper.snapshot()
         self.model = self._candidate(seed)
 
     def _candidate(self, seed: int) -> Any:
