@@ -253,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="*")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--eager", action="store_true", help="PyTorch's own kernels as well")
-    parser.add_argument("--only", default="", help="only candidates with this in their name")
+    parser.add_argument("--only", default="", help="only candidates with one of these in their name: A,B")
     parser.add_argument("--repeat", type=at_least_one, default=1, help="audit honest samples so often")
     parser.add_argument("--load", type=int, default=0, help="processes that keep processors busy meanwhile")
     parser.add_argument("--beside", type=int, default=0, help="processes that keep the GPU busy meanwhile")
@@ -277,7 +277,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         found = [] if args.no_samples else list(samples(args.device, Path(folder)))
         found += honest_ones(args.folders, Path(folder), args.eager)
-        found = [c for c in found if args.only in c.name and args.kind in ("all", kind_of(c))]
+        found = [
+            c
+            for c in found
+            if any(part in c.name for part in args.only.split(",")) and args.kind in ("all", kind_of(c))
+        ]
         part, parts = args.shard
         found = list(repeated(found[part - 1 :: parts], args.repeat))
         with busy(args.load, args.beside):
