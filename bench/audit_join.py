@@ -32,9 +32,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--card", required=True, help="the folder of results, such as h100_sxm")
     parser.add_argument("--name", default="audit", help="name of the result")
+    parser.add_argument("--without", default="", help="A,B: samples that have changed since, left out")
     parser.add_argument("--versions", type=json.loads, default={}, help="of what was audited with, JSON")
     args = parser.parse_args(argv)
-    rows = [row for folder in args.folders for row in rows_of(folder)]
+    found = [row for folder in args.folders for row in rows_of(folder)]
+    rows = [row for row in found if row["name"] not in args.without.split(",")]
     figures = summary(rows)
     print(json.dumps(figures, indent=1))
     write_result(args.card, args.name, rows, figures, extra_versions=args.versions, module="audit_join")

@@ -141,5 +141,7 @@ def test_shards_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (card, name, len(rows)) == ("h100_sxm", "audit", len(ROWS))
     expected = audit.summary([*ROWS[::2], *ROWS[1::2]])
     assert figures == expected
+    audit_join.main(["--card", "h100_sxm", str(tmp_path / "0"), "--without", "a,plain"])
+    assert {r["name"] for r in written[1][2]}.isdisjoint(("a", "plain"))
     with pytest.raises(OSError, match="audits"):
         audit_join.main(["--card", "h100_sxm", str(tmp_path / "2")])
