@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.audit_samples import Candidate, samples
-from bench.common import at_least_one, cpu_label, run_main, versions, write_result
+from bench.common import at_least_one, commit, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
@@ -155,7 +155,8 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
     if candidate.honest and verdict.accepted:
         return row
     findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]
-    return row | {"findings": findings, "failure": said.get("failure")}
+    failure = said.get("failure")
+    return row | {"findings": findings, "failure": failure and failure["message"]}
 
 
 def is_alarm(row: dict[str, Any]) -> bool:
@@ -215,6 +216,7 @@ class Run:
 
     def __init__(self, records: Records, options: Options, jobs: int, seconds: float, beside: str):
         self.records, self.options, self.jobs, self.beside = records, options, jobs, beside
+        self.commit = commit()
         self.until = time.monotonic() + seconds
 
     def rows(self, candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
@@ -232,7 +234,10 @@ class Run:
             return known
         if time.monotonic() >= self.until:
             return None
-        row = measure(candidate, self.options, auditor) | {"condition": self.beside}
+        row = measure(candidate, self.options, auditor) | {
+            "condition": self.beside,
+            "commit": self.commit,
+        }
         self.records.add(key, "audit", on, row)
         return row
 
