@@ -1,10 +1,14 @@
 """How many samples that cheat the audit catches, and on how many honest kernels it raises a false alarm.
 
     python -m bench.audit bench/kernelbench/problems/*/ [-j 4] [--eager] [--seconds 300]
+    python -m bench.audit --kind honest --repeat 20 --load 16 --shard 2/4 -o FOLDER
 
 The samples are those of the tests. Honest kernels are theirs, and what torch.compile makes of every problem
 file of the folders (`--eager`: PyTorch's own kernels as well). A false alarm is any rejection of one of these
-but for being PyTorch's work, which it may be.
+but for being PyTorch's work, which it may be. `--load` keeps processors busy meanwhile, `--beside` the GPU.
+
+Audits that run at once disturb each other, which `-j` counts as a condition of its own: for idle figures give
+each GPU a shard, `-j 1`. `python -m bench.audit_join` puts shards and conditions together.
 
 Each row is kept as it comes (`-o`), so a run that was ended goes on where it was; what has changed since,
 mucc included, is audited anew. After `--seconds` nothing new begins, and the result has what there is.
@@ -24,11 +28,12 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from bench.audit_samples import Candidate, samples
-from bench.common import at_least_one, cpu_label, run_main, versions, write_result
+from bench.common import at_least_one, commit, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
@@ -71,17 +76,30 @@ def kind_of(candidate: Candidate) -> str:
     return "honest" if candidate.honest else "cheats"
 
 
-def repeated(candidate: Candidate, count: int) -> Iterator[Candidate]:
-    """An honest candidate several times; one that cheats once."""
-    yield candidate
-    for n in range(1, count if candidate.honest else 1):
-        yield candidate._replace(kind=f"{candidate.kind} {n}")
+def repeated(candidates: Sequence[Candidate], count: int) -> Iterator[Candidate]:
+    """All candidates once, then honest ones again, so that a run that ends early has all styles."""
+    yield from candidates
+    for n in range(1, count):
+        yield from (c._replace(kind=f"{c.kind} {n}") for c in candidates if c.honest)
+
+
+BUSY_CPU = "while True: pass"
+
+BUSY_GPU = """
+import torch
+a = torch.rand(4096, 4096, device="cuda")
+while True:
+    for _ in range(20):
+        a @ a
+    torch.cuda.synchronize()
+"""
 
 
 @contextmanager
-def busy(count: int) -> Generator[None]:
-    """Processes that keep as many processors busy."""
-    held = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+def busy(processors: int, gpu: int) -> Generator[None]:
+    """Processes that keep as many processors busy, and others that keep the GPU busy."""
+    texts = [BUSY_CPU] * processors + [BUSY_GPU] * gpu
+    held = [subprocess.Popen([sys.executable, "-c", text]) for text in texts]
     try:
         yield
     finally:
@@ -90,15 +108,32 @@ def busy(count: int) -> Generator[None]:
             process.wait()
 
 
-def depends(candidate: Candidate, options: Options) -> str:
+def shard(text: str) -> tuple[int, int]:
+    """Parse "2/4", the second of four parts, for argparse. Raises ArgumentTypeError."""
+    part, _, parts = text.partition("/")
+    if not (part.isdigit() and parts.isdigit() and 1 <= int(part) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"a shard is K/N with K from 1 to N, and not {text!r}")
+    return int(part), int(parts)
+
+
+def condition(jobs: int, load: int, beside: int) -> str:
+    """What audits ran beside: "idle", or what kept the machine busy."""
+    said = [f"{load} busy processors"] if load else []
+    said += [f"{beside} processes on the GPU"] if beside else []
+    said += [f"{jobs} audits at once"] if jobs > 1 else []
+    return ", ".join(said) or "idle"
+
+
+def depends(candidate: Candidate, options: Options, beside: str) -> str:
     """What a row depends on."""
     texts = (candidate.problem.read_text(encoding="utf-8"), candidate.solution.read_text(encoding="utf-8"))
-    return digest(package_fingerprint(), *texts, repr(options), candidate.kind)
+    return digest(package_fingerprint(), *texts, repr(options), candidate.kind, beside)
 
 
 def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[str, Any]:
     """One row."""
     row: dict[str, Any] = {"name": candidate.name, "kind": candidate.kind, "honest": candidate.honest}
+    started = time.monotonic()
     try:
         verdict = auditor.audit(str(candidate.problem), str(candidate.solution), options)
     except DiagnosticError as error:
@@ -111,22 +146,17 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
         "accepted",
         "correct",
         "time_ms",
+        "interval_ms",
         "reference_ms",
-        "wall_ms",
         "bound_ms",
-        "own_share",
         "seed",
     )
+    row |= {key: said.get(key) for key in kept} | {"seconds": round(time.monotonic() - started, 2)}
+    if candidate.honest and verdict.accepted:
+        return row
     findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]
-    return (
-        row
-        | {key: said.get(key) for key in kept}
-        | {
-            "findings": findings,
-            "failure": said.get("failure"),
-            "seconds": said.get("seconds"),
-        }
-    )
+    failure = said.get("failure")
+    return row | {"findings": findings, "failure": failure and failure["message"]}
 
 
 def is_alarm(row: dict[str, Any]) -> bool:
@@ -134,28 +164,59 @@ def is_alarm(row: dict[str, Any]) -> bool:
     return row["honest"] and row.get("verdict") == "rejected" and row["label"] != Label.PYTORCH_ONLY.value
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The figures."""
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The figures; those that depend on what audits ran beside are there for each condition too."""
+    found = _counts(rows, "audit")
+    said = sorted({row["condition"] for row in rows})
+    for name in said if len(said) > 1 else ():
+        found |= _counts([row for row in rows if row["condition"] == name], f"audit.{name}")
+    return found
+
+
+def _counts(rows: Sequence[dict[str, Any]], prefix: str) -> dict[str, float]:
     judged = [row for row in rows if row["label"] is not None]
     cheats, honest = ([r for r in judged if r["honest"] is wanted] for wanted in (False, True))
-    return {
-        "audit.cheats": len(cheats),
-        "audit.cheats_caught": sum(r["verdict"] == "rejected" for r in cheats),
-        "audit.cheats_accepted": sum(r["accepted"] for r in cheats),
-        "audit.honest": len(honest),
-        "audit.honest_accepted": sum(r["accepted"] for r in honest),
-        "audit.honest_pytorch_only": sum(r["label"] == Label.PYTORCH_ONLY.value for r in honest),
-        "audit.false_alarms": sum(map(is_alarm, honest)),
-        "audit.inconclusive": sum(r["verdict"] == "inconclusive" for r in honest),
-        "audit.unjudged": len(rows) - len(judged),
+    found = {
+        "cheats": len({r["name"] for r in cheats}),
+        "cheat_audits": len(cheats),
+        "cheats_caught": len({r["name"] for r in cheats} - {r["name"] for r in cheats if is_missed(r)}),
+        "cheats_inconclusive": sum(r["verdict"] == "inconclusive" for r in cheats),
+        "cheats_accepted": sum(r["accepted"] for r in cheats),
+        "honest_styles": len({r["name"] for r in honest}),
+        "honest": len(honest),
+        "honest_accepted": sum(r["accepted"] for r in honest),
+        "honest_pytorch_only": sum(r["label"] == Label.PYTORCH_ONLY.value for r in honest),
+        "false_alarms": sum(map(is_alarm, honest)),
+        "inconclusive": sum(r["verdict"] == "inconclusive" for r in honest),
+        "unjudged": len(rows) - len(judged),
+        **_pairs(honest),
     }
+    return {f"{prefix}.{name}": value for name, value in found.items()}
+
+
+def _pairs(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """How many pairs of audits of the same kernel in the same condition there are, one after the other, and
+    how many of these have intervals of times apart: a test by them would call the two different."""
+    series: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.get("interval_ms"):
+            series.setdefault((row["name"], row["condition"]), []).append(row["interval_ms"])
+    pairs = [pair for found in series.values() for pair in pairwise(found)]
+    apart = sum(one[1] < other[0] or other[1] < one[0] for one, other in pairs)
+    return {"same_kernel_pairs": len(pairs), "same_kernel_told_apart": apart}
+
+
+def is_missed(row: dict[str, Any]) -> bool:
+    """Whether a candidate that cheats was not rejected."""
+    return row["verdict"] != "rejected"
 
 
 class Run:
     """Candidates that are audited until time is over; what was audited before is taken from its file."""
 
-    def __init__(self, records: Records, options: Options, jobs: int, seconds: float):
-        self.records, self.options, self.jobs = records, options, jobs
+    def __init__(self, records: Records, options: Options, jobs: int, seconds: float, beside: str):
+        self.records, self.options, self.jobs, self.beside = records, options, jobs, beside
+        self.commit = commit()
         self.until = time.monotonic() + seconds
 
     def rows(self, candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
@@ -167,19 +228,23 @@ class Run:
                     yield row
 
     def _row(self, auditor: Auditor, candidate: Candidate) -> dict[str, Any] | None:
-        on, key = depends(candidate, self.options), f"{candidate.kind}/{candidate.name}"
+        on = depends(candidate, self.options, self.beside)
+        key = f"{candidate.kind}/{candidate.name}/{self.beside}"
         if (known := self.records.find(key, "audit", on)) is not None:
             return known
         if time.monotonic() >= self.until:
             return None
-        row = measure(candidate, self.options, auditor)
+        row = measure(candidate, self.options, auditor) | {
+            "condition": self.beside,
+            "commit": self.commit,
+        }
         self.records.add(key, "audit", on, row)
         return row
 
 
 def show(row: dict[str, Any]) -> None:
     """A line for a row, and what was found where that is wrong."""
-    wrong = is_alarm(row) or (not row["honest"] and row.get("accepted"))
+    wrong = is_alarm(row) if row["honest"] else row["label"] is not None and is_missed(row)
     state = "WRONG" if wrong else "good"
     print(f"{row['name']:36} {row['kind']:9} {state:6} {row['label'] or row['unjudged']}", flush=True)
     if wrong or os.environ.get("MUCC_AUDIT_VERBOSE"):
@@ -193,9 +258,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="*")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--eager", action="store_true", help="PyTorch's own kernels as well")
-    parser.add_argument("--only", default="", help="only candidates with this in their name")
+    parser.add_argument("--only", default="", help="only candidates with one of these in their name: A,B")
     parser.add_argument("--repeat", type=at_least_one, default=1, help="audit honest samples so often")
     parser.add_argument("--load", type=int, default=0, help="processes that keep processors busy meanwhile")
+    parser.add_argument("--beside", type=int, default=0, help="processes that keep the GPU busy meanwhile")
+    parser.add_argument("--shard", type=shard, default=(1, 1), help="K/N: the K-th of N parts of all")
     parser.add_argument("--kind", choices=("all", "cheats", "honest"), default="all")
     parser.add_argument("--no-samples", action="store_true")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
@@ -209,14 +276,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(args.output) / "audits.jsonl"
     if args.again:
         path.unlink(missing_ok=True)
-    run = Run(Records(path), options, args.jobs, args.seconds)
+    beside = condition(args.jobs, args.load, args.beside)
+    run = Run(Records(path), options, args.jobs, args.seconds, beside)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         found = [] if args.no_samples else list(samples(args.device, Path(folder)))
         found += honest_ones(args.folders, Path(folder), args.eager)
-        found = [c for c in found if args.only in c.name and args.kind in ("all", kind_of(c))]
-        found = [r for c in found for r in repeated(c, args.repeat)]
-        with busy(args.load):
+        found = [
+            c
+            for c in found
+            if any(part in c.name for part in args.only.split(",")) and args.kind in ("all", kind_of(c))
+        ]
+        part, parts = args.shard
+        found = list(repeated(found[part - 1 :: parts], args.repeat))
+        with busy(args.load, args.beside):
             for row in run.rows(found):
                 rows.append(row)
                 show(row)

@@ -27,6 +27,9 @@ HELPERS = (
 )
 """Helpers among the files of samples, which are not samples themselves."""
 
+HOST_MEMORY = ("deferral_watching",)
+"""Samples that look at inputs in main memory, where those of a GPU are not."""
+
 SHARED = ("problem.py", "work.py", "work.cu")
 """Helpers of samples that cheat which honest ones need as well."""
 
@@ -65,8 +68,8 @@ def _of(kind: str, device: str, folder: Path) -> Iterator[Candidate]:
 
 
 def _is_native(path: Path) -> bool:
-    """Whether a sample computes with the host's compiler, in memory that only a CPU reaches."""
-    return "from native import" in path.read_text(encoding="utf-8")
+    """Whether a sample is for a CPU: it computes or looks in memory that only that reaches."""
+    return path.stem in HOST_MEMORY or "from native import" in path.read_text(encoding="utf-8")
 
 
 def _built(place: Path, folder: Path) -> None:

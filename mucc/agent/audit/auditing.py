@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import SEEDS
+from mucc.agent.audit.cases import AUDITS
 from mucc.agent.audit.confirming import confirmed, needs_another
 from mucc.agent.audit.detectors import findings
 from mucc.agent.audit.findings import Finding, note
@@ -132,7 +132,7 @@ class _Audit:
     def __init__(self, auditor: Auditor, request: Request, solution: Solution, options: Options, folder: str):
         self.auditor = auditor
         self.request, self.solution, self.options = request, solution, options
-        self.seed = secrets.randbelow(SEEDS) if options.seed is None else options.seed
+        self.seed = secrets.randbelow(AUDITS) if options.seed is None else options.seed
         self.trial = Trial(auditor.zygote, request, solution, options, folder, self.seed)
         self.seconds = self.trial.seconds
 
@@ -198,6 +198,7 @@ class _Audit:
             findings=found,
             calls=[*calls, *timed],
             time_ms=run.timing.ms,
+            interval_ms=run.timing.interval,
             wall_ms=run.timing.wall_ms,
             reference_ms=reference.ms,
             bound=bound,
@@ -226,7 +227,7 @@ class _Audit:
         started, count = time.monotonic(), len(run.timed)
         sure = set(self.trial.rng.sample(range(count), (count + 1) // 2))
         for n, case in enumerate(run.timed):
-            if n in sure or time.monotonic() - started < CHECKING:
+            if n in sure or case.probe or time.monotonic() - started < CHECKING:
                 found.append(Call(case, self.trial.comparison(len(run.answers) + n)))
         return found
 

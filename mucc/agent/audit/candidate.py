@@ -21,7 +21,7 @@ from typing import Any
 
 from mucc.agent.audit import tamper, values, watch
 from mucc.agent.audit.clocks import clock
-from mucc.agent.audit.gate import DONE, HANDED, READY, Stream, pin
+from mucc.agent.audit.gate import AWAKE, COLD, COPIED, DONE, HANDED, KEYED, OPEN, READY, Stream, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import leaves
 from mucc.agent.audit.memory import tidy
@@ -37,7 +37,7 @@ torch: Any = importlib.import_module("torch")
 SETTLE = 0.03
 """Seconds in which work that a call has left behind would change its result."""
 
-AWAKE = 0.05
+LISTENING_S = 0.05
 """Seconds in which a word to start is looked for all the time."""
 
 M_PERTURB, PERTURB = -6, 0x80
@@ -84,17 +84,28 @@ class Session:
         self.rooms: dict[str, Room] = {}
         self.older: list[Room | None] = []
         self.copies: dict[str, Any] = {}
+        self.masked: Any = None
         self.stream: Stream | None = None
         self.last: list[Any] = []
         self.kept: list[tuple[Any, Any]] = []
         self._mallopt = _mallopt()
         self.model: Any = _nothing
 
+    def stand_in(self, count: int) -> Json:
+        """Have a function that does nothing, and returns so many bytes, instead of the candidate."""
+        held = torch.zeros(count, dtype=torch.uint8, device=self.device)
+
+        def given(*_: Any) -> Any:
+            return held
+
+        self.model = given
+        return {}
+
     def load(self, path: str, seed: int) -> None:
         """Load the candidate, which is trusted in nothing from here on."""
         self.path = path
-        self.before = tamper.snapshot()
         self.hook = watch.Hook(path)
+        self.before = tamper.snapshot()
         self.model = self._candidate(seed)
 
     def _candidate(self, seed: int) -> Any:
@@ -136,6 +147,15 @@ class Session:
             self.copies[slot] = torch.empty(room.size, dtype=torch.uint8, device=self.device)
         self.copies[slot].copy_(room.data, non_blocking=True)
         return self.copies[slot]
+
+    def _masked(self, slot: str) -> Any:
+        """Return the masked bytes of a slot on the device; None where there are no tensors."""
+        if (room := self.rooms.get(slot)) is None:
+            return None
+        if self.masked is None or self.masked.numel() < room.size:
+            self.masked = torch.empty(room.size, dtype=torch.uint8, device=self.device)
+        self.masked[: room.size].copy_(room.data, non_blocking=True)
+        return self.masked
 
     def _copy_back(self, slot: str) -> None:
         """Show the judge what has become of inputs."""
@@ -228,7 +248,7 @@ class Session:
                 self.clock.flush()
                 self.clock.wait()
             wire.send(b"R")
-            if wire.awaited(AWAKE) != b"G":
+            if wire.awaited(LISTENING_S) != b"G":
                 break
             if self.stream is not None and "number" in said:
                 self._streamed(inputs, results, said, self.stream)
@@ -248,10 +268,15 @@ class Session:
 
     def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> None:
         """Put a call into the GPU's stream behind the judge's gate; see `gate`."""
-        number = int(said["number"])
-        stream.wait(number)
-        self._copy_in(str(said["slot"]))
-        self.clock.flush()
+        number, slot = int(said["number"]), str(said["slot"])
+        stream.wait(OPEN, number)
+        masked = self._masked(slot)
+        stream.mark(COPIED, number)
+        stream.wait(COLD, number)
+        stream.mark(AWAKE, number)
+        stream.wait(KEYED, number)
+        if masked is not None:
+            stream.unmask(masked, self.copies[slot])
         stream.mark(READY, number)
         result = self._call(inputs)
         stream.mark(DONE, number)
@@ -325,6 +350,8 @@ def serve(line: Line) -> None:
                     pass
                 case "borrow":
                     answer = session.borrow()
+                case "stand_in":
+                    answer = session.stand_in(request["count"])
                 case "load":
                     path = str(request["solution"])
                     session.load(path, request["seed"])

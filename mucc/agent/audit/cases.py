@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from mucc.api.json_types import Json
 
+PROBED, KINDS = ("tf32", "bf16"), ("drawn", "redrawn")
+"""Formats whose use is probed, and the two calls of a pair: see `inputs.probed`."""
+
 NAN, ZERO = 0xFF, 0x00
 """What the bytes around inputs hold: NaN in every float format, or zeros."""
 
@@ -16,6 +19,11 @@ SCALES = (("x3", 3.0), ("x0.01", 0.01), ("x-1", -1.0))
 """Hidden scalings of floating-point inputs, beside x1."""
 
 SEEDS = 2**31
+"""Seeds of inputs and of calls."""
+
+AUDITS = 2**53
+"""Seeds of audits, which all others come from: so many that none can be found by trying, and each is a number
+of JSON."""
 
 SLOTS = 2
 """Places that the inputs of timed calls take turns with."""
@@ -34,14 +42,17 @@ FEWER = 1 << 20
 class Case:
     """One call.
 
-    `slot` is the memory that the inputs lie in: the same slot means the same addresses. `guard` is the byte
-    around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe` has the call traced
-    by the profiler. `sample` draws the elements of large results that are compared, at `most` so many.
-    `drift` says how often the inputs are changed a little where they lie, just before a timed call starts.
+    `seed` draws the inputs, and stays with the judge; `call` seeds what the call draws itself, and tells
+    nothing of the other. `slot` is the memory that the inputs lie in: the same slot means the same addresses.
+    `guard` is the byte around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe`
+    has the call traced by the profiler. `sample` draws the elements of large results that are compared, at
+    `most` so many. `drift` says how often the inputs are changed a little where they lie, just before a timed
+    call starts.
     """
 
     name: str
     seed: int
+    call: int = 0
     slot: int = 0
     scale: float = 1.0
     guard: int = NAN
@@ -58,6 +69,11 @@ class Case:
     def is_timed(self) -> bool:
         """Whether it is a call of a timed series."""
         return self.drift > 0
+
+    @property
+    def drifts(self) -> int:
+        """How often inputs are changed before the call starts: those of a probe are as they were drawn."""
+        return 0 if self.probe else self.drift
 
     @property
     def is_stated(self) -> bool:
@@ -79,24 +95,25 @@ def plan(rng: random.Random, probes: bool = True) -> list[Case]:
 
 
 def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
-    seeds = [rng.randrange(SEEDS) for _ in range(8)]
-    yield Case("first", seeds[0])
-    yield Case("again", seeds[1], observe=True)
-    yield Case("moved", seeds[1], slot=1, guard=ZERO)
+    seeds = [(rng.randrange(SEEDS), rng.randrange(SEEDS)) for _ in range(8)]
+    yield Case("first", *seeds[0])
+    yield Case("again", *seeds[1], observe=True)
+    yield Case("moved", *seeds[1], slot=1, guard=ZERO)
     for n, (name, scale) in enumerate(SCALES):
-        yield Case(name, seeds[2 + n], slot=n % 2, scale=scale, observe=n == 0)
-    yield Case("back", seeds[5], slot=1, observe=True)
-    yield Case("same", seeds[5], slot=1, observe=True)
+        yield Case(name, *seeds[2 + n], slot=n % 2, scale=scale, observe=n == 0)
+    yield Case("back", *seeds[5], slot=1, observe=True)
+    yield Case("same", *seeds[5], slot=1, observe=True)
     if probes:
-        for probe in ("tf32", "bf16"):
-            yield Case(f"{probe} rounded", seeds[6], slot=1, probe=f"{probe} rounded")
-            yield Case(f"{probe} finer", seeds[6], slot=1, probe=f"{probe} finer")
+        for probe in PROBED:
+            for kind in KINDS:
+                yield Case(f"{probe} {kind}", *seeds[6], slot=1, probe=f"{probe} {kind}")
 
 
 def timed_case(rng: random.Random, number: int) -> Case:
     """Return a timed call, on inputs of its own."""
     return Case(
         f"timed {number}",
+        rng.randrange(SEEDS),
         rng.randrange(SEEDS),
         slot=number % SLOTS,
         sample=rng.randrange(SEEDS),
@@ -105,6 +122,21 @@ def timed_case(rng: random.Random, number: int) -> Case:
     )
 
 
-def seed_of_call(case: Case) -> int:
-    """Return the seed of what a call draws itself: the seed of its inputs stays with the judge."""
-    return (case.seed * 0x9E3779B1 + 0x7F4A7C15) % SEEDS
+def timed_cases(rng: random.Random, first: int, count: int, sure: int) -> list[Case]:
+    """Return the calls of a timed series, the first `sure` of which are made in any case.
+
+    For each format two of them are a pair, which lies anywhere or among the sure ones.
+    """
+    cases = [timed_case(rng, first + n) for n in range(count)]
+    free = list(range(count))
+    for probe in PROBED:
+        among = [n for n in free if n < sure] if rng.randrange(2) else free
+        if len(among) < len(KINDS):
+            continue
+        pair = rng.sample(among, len(KINDS))
+        like = cases[pair[0]]
+        for n, kind in zip(pair, KINDS, strict=True):
+            free.remove(n)
+            same = dataclasses.replace(like, name=cases[n].name, slot=cases[n].slot)
+            cases[n] = dataclasses.replace(same, probe=f"{probe} {kind}")
+    return cases

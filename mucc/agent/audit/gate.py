@@ -1,10 +1,19 @@
 """Times of work on a GPU by the judge's clock, without a word of the candidate's process in between.
 
-The candidate's process puts a call into the default stream of the GPU behind a gate: a wait for a number in
-memory that the judge shares. When all is in the stream, the judge changes the inputs a last time, writes the
-number, and watches three other numbers there, which the GPU writes: when inputs lie in its memory and caches
-are cold, when the call's work is done, and when results are in memory of the judge. So Python's time to start
-kernels does not count, as it does not in a loop that keeps the GPU busy. Imports torch.
+The candidate's process puts a call into the default stream of the GPU behind a gate: waits for numbers in
+memory that the judge shares, and writes of numbers there, which the judge watches. In turns, on the GPU:
+
+    OPEN    the judge: the call is in the stream
+    COPIED  inputs lie on the GPU, masked (`masking`)
+    COLD    the judge: it has cleared the caches, by a kernel of its own process
+    AWAKE   the GPU is at work for the candidate's process again
+    KEYED   the judge: here is the key
+    READY   inputs are what is meant
+    DONE    the call's work is done
+    HANDED  results are in memory of the judge
+
+So Python's time to start kernels does not count, as it does not in a loop that keeps the GPU busy, and what
+runs before KEYED, on whatever stream, has nothing to compute from. Imports torch.
 """
 
 from __future__ import annotations
@@ -15,12 +24,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from mucc.agent.audit.masking import WORD, Masking
 from mucc.agent.audit.rooms import Room
 
 torch: Any = importlib.import_module("torch")
 
-OPEN, READY, DONE, HANDED = range(4)
-"""Which number is which, each in a cache line of its own."""
+OPEN, COPIED, COLD, AWAKE, KEYED, READY, DONE, HANDED, KEY = range(9)
+"""Which number is which, each in a cache line of its own; the last is a key of two words of 64 bits."""
 
 LINE = 16
 """Numbers between two of them."""
@@ -60,10 +70,16 @@ class Stream:
         self._write_value = getattr(
             self._driver, "cuStreamWriteValue32_v2", self._driver.cuStreamWriteValue32
         )
+        self._masking = Masking(self._driver)
 
-    def wait(self, number: int) -> None:
-        """Have the stream wait until the gate has been opened for a call."""
-        self._at(self._wait_value, OPEN, number, GREATER_OR_EQUAL)
+    def wait(self, which: int, number: int) -> None:
+        """Have the stream wait until the judge has written a call's number."""
+        self._at(self._wait_value, which, number, GREATER_OR_EQUAL)
+
+    def unmask(self, source: Any, target: Any) -> None:
+        """Have the stream make inputs of bytes that were masked, by the key that is there by then."""
+        key = self._place + KEY * LINE * 4
+        self._masking.apply(source.data_ptr(), target.data_ptr(), target.numel() // WORD, key)
 
     def mark(self, which: int, number: int) -> None:
         """Have the stream write a call's number."""
@@ -93,6 +109,7 @@ class Gate:
 
     def __init__(self, room: Room):
         self._words = memoryview(room.memory).cast("I")
+        self._halves = memoryview(room.memory).cast("Q")
         self.number = 0
         self.patience = float("inf")
         """Seconds to wait for the next number before giving up."""
@@ -102,19 +119,32 @@ class Gate:
         self.number += 1
         return self.number
 
-    def opened(self) -> int:
+    def open(self) -> int:
         """Open the gate; return the time in ns."""
+        return self._written(OPEN)
+
+    def cold(self) -> None:
+        """Say that caches are cleared."""
+        self._written(COLD)
+
+    def keyed(self, key: tuple[int, int]) -> int:
+        """Tell the key; return the time in ns."""
+        for n, half in enumerate(key):
+            self._halves[KEY * LINE // 2 + n] = half
+        return self._written(KEYED)
+
+    def _written(self, which: int) -> int:
         now = time.perf_counter_ns()
-        self._words[OPEN * LINE] = self.number
+        self._words[which * LINE] = self.number
         return now
 
-    def watched(self, alive: Callable[[], None]) -> tuple[int, int, int]:
-        """Return the times in ns at which inputs were ready, work was done, and results were handed over.
-        `alive` raises where nothing is to come any more."""
-        found = tuple(self._seen(which, alive) for which in (READY, DONE, HANDED))
-        return found[0], found[1], found[2]
+    def release(self) -> None:
+        """Let all pass, so that nothing waits while the process ends."""
+        for which in (OPEN, COLD, KEYED):
+            self._written(which)
 
-    def _seen(self, which: int, alive: Callable[[], None]) -> int:
+    def seen(self, which: int, alive: Callable[[], None]) -> int:
+        """Return the time in ns at which a number came. `alive` raises where nothing is to come any more."""
         words, at, number = self._words, which * LINE, self.number
         now = started = time.perf_counter_ns()
         while words[at] != number:

@@ -15,6 +15,12 @@ torch: Any = importlib.import_module("torch")
 PROBES = {"tf32": 13, "bf16": 16}
 """Trailing bits of an f32 that a format leaves out."""
 
+OTHER = 0x2545F491
+"""What the seed of digits differs by from that of the inputs, which the same numbers would make."""
+
+COARSE = 0.5
+"""The share of numbers that have digits to draw again, below which digits are added."""
+
 WHOLE = 1 << 22
 """Elements of a result that are compared one and all; of larger ones as many are drawn."""
 
@@ -43,8 +49,8 @@ def make_inputs(problem: OpenedProblem, case: Case, device: Any) -> tuple[Any, .
         value = value.detach().to(device)
         if value.is_floating_point() and case.scale != 1:
             value = value * case.scale
-        value = value.clone() if case.drift else value
-        for _ in range(case.drift):
+        value = value.clone() if case.drifts else value
+        for _ in range(case.drifts):
             drift(value)
         return probed(value, case) if case.probe and value.dtype == torch.float32 else value
 
@@ -58,19 +64,31 @@ def drift(value: Any) -> None:
 
 
 def probed(value: Any, case: Case) -> Any:
-    """Digits that a narrower format keeps ("rounded"), or a quarter of its last digit more in half of them.
+    """Return values as they were drawn, or with other digits of those that a narrower format drops.
 
-    Arithmetic that rounds its operands to that format cannot tell the two apart, whichever way it rounds.
+    Arithmetic that rounds its operands to that format cannot tell the two apart, whichever way it rounds: the
+    first of the digits that it drops stays. Neither shows that it is a probe: numbers that were multiples of
+    a power of two are so again. Where that leaves few digits to draw, a quarter of the last digit that the
+    format keeps is added to half of the numbers.
     """
     name, _, kind = case.probe.partition(" ")
-    dropped = PROBES[name]
-    bits = value.contiguous().view(torch.int32) & ~((1 << dropped) - 1)
-    if kind == "finer":
-        generator = torch.Generator(value.device).manual_seed(case.seed)
-        drawn = torch.randint(0, 2, bits.shape, generator=generator, device=value.device, dtype=torch.int32)
-        drawn <<= dropped - 2  # in place: inputs may take gigabytes
-        bits |= drawn.masked_fill_((value == 0) | ~torch.isfinite(value), 0)
-    return bits.view(torch.float32)
+    if kind != "redrawn":
+        return value
+    bits = value.contiguous().view(torch.int32)
+    low = 1 << (PROBES[name] - 1)
+    generator = torch.Generator(value.device).manual_seed(case.seed ^ OTHER)
+    drawn = torch.randint(0, low, bits.shape, generator=generator, device=value.device, dtype=torch.int32)
+    steps = bits.neg()
+    steps &= bits
+    fine = int(((steps > 0) & (steps < low // 4)).sum())
+    if fine > COARSE * int(steps.count_nonzero()):
+        drawn &= steps.neg_()
+        kept = bits & ~(low - 1)
+    else:
+        drawn &= low >> 1
+        kept = bits.clone()
+    kept |= drawn
+    return torch.where((value == 0) | ~torch.isfinite(value), value, kept.view(torch.float32))
 
 
 def sampled(flat: Any, sample: int, most: int = WHOLE) -> Any:

@@ -6,9 +6,11 @@ process has ended. Imports torch.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import json
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,11 +18,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mucc.agent.audit import values
-from mucc.agent.audit.cases import Case, seed_of_call
-from mucc.agent.audit.clocks import CpuClock
-from mucc.agent.audit.gate import ARMED_S, BYTES, Ended, Gate, pin
+from mucc.agent.audit.cases import Case
+from mucc.agent.audit.clocks import CpuClock, CudaClock
+from mucc.agent.audit.gate import ARMED_S, AWAKE, BYTES, COPIED, DONE, HANDED, READY, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import drift, make_inputs, sampled
+from mucc.agent.audit.masking import WORD, Masking
 from mucc.agent.audit.noise import waited_ns
 from mucc.agent.audit.referee import Given, Referee
 from mucc.agent.audit.results import Results, descriptions, padded, room_for
@@ -40,12 +43,12 @@ SPOT = 1 << 12
 RESULTS = "results"
 
 
-CALM = 0.1
-"""Slack for the candidate's report that a call starts, as a share of the usual time until then. A call that
-reports later is timed from the usual time on."""
+CALM = 0.02
+"""Slack for the mark that inputs are ready, as a share of the usual time from the key until then. A call
+whose mark comes later is timed from the usual time on."""
 
-CALM_MS = 0.03
-"""Further slack for that report, in ms."""
+CALM_MS = 0.001
+"""Further slack for that mark, in ms."""
 
 
 WARMING = 2
@@ -61,24 +64,46 @@ DISTURBED = 2.0
 """Times the least of them: a median that is larger was disturbed by other work."""
 
 
+HANDING = 0.02
+"""Slack for handing over results, as a share of what it usually takes."""
+
+HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
+"""Further slack for that in ms, on a GPU and on a CPU."""
+
+CLEARED = 5
+"""How often caches are cleared to see what that takes."""
+
+
 class Times(NamedTuple):
-    """One call in ms by the judge's clock: until it returned, until its results were handed over, what the
-    judge itself needs to copy as much, and until nothing of it was at work."""
+    """One call in ms by the judge's clock: until it returned, until its results were handed over, and what it
+    takes at the most to hand over as much."""
 
     returned: float
     handed: float
     copied: float
-    idle: float
+
+
+THREADS = 2
+"""Of the judge on the host beside a GPU: who waits for more of them waits for other work too."""
+
+
+class HiddenSlot(Slot):
+    """Inputs in main memory that nobody else has."""
+
+    def allocate(self, sizes: Sequence[int], device: Any) -> list[Any]:
+        return super().allocate(sizes, "cpu")
 
 
 class LentSlot(Slot):
-    """Inputs in memory that the candidate's process has as well."""
+    """Inputs in memory that the candidate's process has as well; until they are shown there, their values are
+    the judge's alone."""
 
     def __init__(self, name: str, wire: Wire):
         super().__init__()
         self.name, self.wire = name, wire
         self.room: Room | None = None
         self.lent = 0
+        self.hidden = HiddenSlot()
 
     def allocate(self, sizes: Sequence[int], device: Any) -> list[Any]:
         room, fd = make(sum(map(padded, sizes)))
@@ -90,6 +115,24 @@ class LentSlot(Slot):
             found.append(room.data[at : at + size])
             at += padded(size)
         return found
+
+    def fill(self, values: Any, byte: int) -> None:
+        self.hidden.fill(values, byte)
+        self.lay_out(values)
+
+    def show(self) -> None:
+        """Put the values where the candidate's process sees them."""
+        for own, hidden in zip(self.guarded, self.hidden.guarded, strict=True):
+            own.copy(hidden)
+
+    def image(self, device: Any) -> Any:
+        """Return on a device what shared memory would hold."""
+        assert self.room
+        image = torch.zeros(self.room.size, dtype=torch.uint8, device=device)
+        for own, hidden in zip(self.guarded, self.hidden.guarded, strict=True):
+            at = own.buffer.data_ptr() - self.room.start
+            image[at : at + own.buffer.numel()].copy_(hidden.buffer)
+        return image
 
     def told(self) -> Json:
         """Return the arguments, with where tensors lie."""
@@ -117,6 +160,8 @@ class Judge:
         self.device = torch.device(request["device"])
         self.memory = int(request["memory"])
         limit_process(self.memory, addresses=self.device.type == "cpu", files=self.memory)
+        if self.device.type == "cuda":
+            torch.set_num_threads(THREADS)
         self.wire = wire
         self.referee = Referee(request)
         self.problem = self.referee.problem
@@ -127,9 +172,19 @@ class Judge:
         self.overhead = 0.0
         self.waited = 0
         self.gate: Gate | None = None
+        self.by_words = False
+        """Whether a GPU does not understand the gate, and words are told as on a CPU."""
         self.ready_ns = 0
         self.begun: list[int] = []
-        self.copies: dict[int, int] = {}
+        self.cleared: list[int] = []
+        self.left: list[int] = []
+        self.clock: CudaClock | None = None
+        self.masking: Masking | None = None
+        self.reset: Callable[[], int] | None = None
+        """Have lines of the cache that somebody has set aside be like others."""
+        self.usually_cleared = 0.0
+        self.handing: list[tuple[int, float]] = []
+        """Bytes of results, and what handing them over took in ms, before the candidate was loaded."""
 
     def arguments(self) -> Json:
         """Return the arguments of the module. Raises MU7012 for what cannot be handed over."""
@@ -144,7 +199,13 @@ class Judge:
         return DiagnosticError(Diagnostic("MU7012", said, helps=helps))
 
     def fill(self, case: Case) -> Json:
-        """Make the inputs of a case where the candidate's process finds them, and tell where."""
+        """Show the inputs of a case to the candidate's process, and tell where they are."""
+        told = self._prepared(case)
+        self.slots[case.slot].show()
+        return told
+
+    def _prepared(self, case: Case) -> Json:
+        """Make the inputs of a case, and tell where they are going to be."""
         slot = self.slots.setdefault(case.slot, LentSlot(str(case.slot), self.wire))
         before = slot.lent
         slot.fill(make_inputs(self.problem, case, self.device), case.guard)
@@ -155,7 +216,7 @@ class Judge:
         return {
             "slot": case.slot,
             "args": args,
-            "seed": seed_of_call(case),
+            "seed": case.call,
             "lent": slot.lent - before,
         }
 
@@ -172,8 +233,15 @@ class Judge:
         if self.device.type == "cpu":
             return {"lent": 1}
         pin(room)
-        if self.gate is not None:
+        if self.gate is not None or self.by_words:
             return {"lent": 1}
+        driver = ctypes.CDLL("libcuda.so.1")
+        try:
+            self.clock, self.masking = CudaClock(self.device), Masking(driver)
+        except RuntimeError:
+            self.by_words = True
+            return {"lent": 1}
+        self.reset = getattr(driver, "cuCtxResetPersistingL2Cache", None)
         flags, fd = make(BYTES)
         self.wire.lend(FLAGS, flags, fd)
         self.gate = Gate(flags)
@@ -201,6 +269,8 @@ class Judge:
         calls are made. Say the times in ms."""
         watch = CpuClock() if self.device.type == "cpu" else None
         self.begun.clear()
+        self.cleared.clear()
+        self.left.clear()
         self.waited = 0
         self.wire.drain()
         told: list[Times] = []
@@ -217,10 +287,12 @@ class Judge:
                 told.append(times)
                 if changed:
                     late.append(case.name)
-                bands |= {k for k, g in enumerate(self.slots[case.slot].guarded) if g.bands_changed()}
+                if self.gate is None:  # else shared memory has masked inputs
+                    own = self.slots[case.slot].guarded
+                    bands |= {k for k, g in enumerate(own) if g.bands_changed()}
         except (Ended, OSError, ValueError, RecursionError):
             if self.gate is not None:
-                self.gate.opened()  # so that nothing waits for it while the process ends
+                self.gate.release()
             return {"ended": True, "times": [list(t) for t in told]}
         finally:
             gc.enable()
@@ -232,30 +304,55 @@ class Judge:
             "bands_changed": sorted(bands),
             "overhead": self.overhead,
             "waited": self.waited / 1e6,
+            "cleared": [self.usually_cleared, _least(self.cleared), _least(self.left)],
         }
 
-    def calibrate(self, case: Case, count: int) -> Json:
-        """Measure what it costs to call a function that does nothing, before a candidate is loaded."""
+    def calibrate(self, case: Case, count: int, results: int) -> Json:
+        """Measure what it costs to call a function that does nothing, and returns so many bytes, before a
+        candidate is loaded."""
         cases = [replace(case, slot=0) for _ in range(count)]
         if self.gate is not None:
             self.gate.patience = PATIENCE
         found = self.series(cases, 60.0, count)
         if self.gate is not None:
             self.gate.patience = float("inf")
-        times = sorted(t[0] for t in found["times"][WARMING:])
-        middle, least = (times[len(times) // 2], times[0]) if times else (0.0, 0.0)
-        self.overhead = middle if middle < DISTURBED * least else least
-        if self.device.type == "cpu":
-            self.overhead = min(self.overhead, MOST_MS)
-        if found.get("ended") and self.gate is not None:
-            self.gate = None
-            return {"refused": True}
-        self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
         self.given.clear()
+        if found.get("ended") and self.gate is not None:
+            self.gate, self.by_words = None, True
+            return {"refused": True}
+        times = found["times"][WARMING:]
+        if times and not self.handing:
+            self.overhead = _calm([returned for returned, *_ in times])
+            if self.device.type == "cpu":
+                self.overhead = min(self.overhead, MOST_MS)
+            self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
+            self.usually_cleared = _least(self.cleared)
+        if times:
+            self.handing.append((results, _calm([handed - returned for returned, handed, _ in times])))
+        self.older += [self.results] if self.results else []
+        self.results = None  # or all of its memory would be looked at after each call
         return {"ended": bool(found.get("ended")), "overhead": self.overhead}
 
+    def clear_again(self) -> Json:
+        """Say what clearing the caches takes, in ms, when the candidate's process has ended."""
+        return {"ms": _least([self._clear() for _ in range(CLEARED)])} if self.clock else {"ms": 0.0}
+
+    def _handing_ms(self, described: Sequence[Json], copied: int) -> float:
+        """Return what it takes at the most to hand over results: on a GPU a line through what was measured
+        before the candidate was loaded, on a CPU what the judge has just needed to copy them, and its own
+        time."""
+        if not self.handing:
+            return copied / 1e6
+        (small, least), *more = self.handing
+        if self.device.type == "cpu" or not more:
+            return (1 + HANDING) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
+        (large, most), *_ = more
+        size = room_for(described, self.memory)
+        slope = max(most - least, 0.0) / (large - small)
+        return (1 + HANDING) * (least + slope * max(size - small, 0)) + HANDING_MS
+
     def _timed(self, case: Case, watch: Any) -> tuple[Times, bool]:
-        said = self.fill(replace(case, drift=0))
+        said = self._prepared(replace(case, drift=0))
         told = {"slot": said["slot"], "args": said["args"], "seed": said["seed"]}
         if self.gate is not None:
             told["number"] = self.gate.next()
@@ -268,10 +365,12 @@ class Judge:
         else:
             started, returned, handed = self._handed(case)
         spots = self._spots()
+        if self.gate is not None:
+            self.left.append(self._clear())
         described = descriptions(json.loads(self._heard()))
-        idle = time.perf_counter_ns()
+        begun = time.perf_counter_ns()
         held = None if self.results is None else self.results.data.clone()
-        copied = time.perf_counter_ns() - idle
+        copied = time.perf_counter_ns() - begun
         changed = False
         if held is not None and spots is not None:
             places, read = spots
@@ -281,20 +380,38 @@ class Judge:
             flat = Results(held).read(described)
             got = [None if v is None else sampled(v, case.sample, case.most).clone() for v in flat]
         self.given.append(Given(case, described, got))
-        if self.gate is not None:
-            copied = self._copy_ns(described)
-        returned, handed, idle = ((t - started) / 1e6 for t in (returned, handed, idle))
-        return Times(returned, handed, copied / 1e6, idle), changed
+        returned, handed = ((t - started) / 1e6 for t in (returned, handed))
+        return Times(returned, handed, self._handing_ms(described, copied)), changed
 
-    def _change(self, case: Case) -> None:
-        """Change inputs once more, so that whoever has read them before computes from others."""
-        for own in self.slots[case.slot].guarded:
-            for _ in range(case.drift):
+    def _shown(self, case: Case) -> None:
+        """Show the inputs of a timed call, as late as can be, and change them once more where they lie: the
+        time to copy them gives nobody a start."""
+        slot = self.slots[case.slot]
+        slot.show()
+        for own, hidden in zip(slot.guarded, slot.hidden.guarded, strict=True):
+            for _ in range(case.drifts):
                 drift(own.tensor)
+                drift(hidden.tensor)
+
+    def _masked(self, case: Case) -> tuple[int, int]:
+        """Show the inputs of a timed call behind a mask; return its key."""
+        slot = self.slots[case.slot]
+        for hidden in slot.hidden.guarded:
+            for _ in range(case.drifts):
+                drift(hidden.tensor)
+        key = secrets.randbits(64), secrets.randbits(64)
+        if slot.room is not None:
+            assert self.masking
+            image = slot.image(self.device)
+            halves = [half - (half >> 63 << 64) for half in key]
+            held = torch.tensor(halves, dtype=torch.int64, device=self.device)
+            self.masking.apply(image.data_ptr(), image.data_ptr(), image.numel() // WORD, held.data_ptr())
+            slot.room.data.copy_(image)
+        return key
 
     def _handed(self, case: Case) -> tuple[int, int, int]:
         """Have a call made on a CPU: when it began, returned, and handed over, in ns."""
-        self._change(case)
+        self._shown(case)
         now: Callable[[], int] = time.perf_counter_ns
         send, expect = self.wire.send, self._expect
         before = waited_ns()
@@ -309,6 +426,7 @@ class Judge:
 
     def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
         """Have a call made on a GPU; see `gate`."""
+        key = self._masked(case)
         self.wire.send(b"G")
         armed = True
         try:
@@ -316,15 +434,29 @@ class Judge:
                 raise Ended
         except TimeoutError:
             armed = False
-        self._change(case)
-        opened = gate.opened()
-        ready, done, handed = gate.watched(self._alive)
+        gate.open()
+        gate.seen(COPIED, self._alive)
+        self.cleared.append(self._clear())
+        gate.cold()
+        gate.seen(AWAKE, self._alive)
+        keyed = gate.keyed(key)
+        ready, done, handed = (gate.seen(which, self._alive) for which in (READY, DONE, HANDED))
         if not armed:
             self._expect(b"D")
-        self.begun.append(ready - opened)
-        if self.ready_ns and ready - opened > self.ready_ns * (1 + CALM) + CALM_MS * 1e6 and armed:
-            ready = opened + self.ready_ns
+        self.begun.append(ready - keyed)
+        if self.ready_ns:
+            ready = min(ready, keyed + int(self.ready_ns * (1 + CALM) + CALM_MS * 1e6))
         return ready, done, handed
+
+    def _clear(self) -> int:
+        """Have the caches of the GPU hold something else; return what that took in ns."""
+        assert self.clock
+        started = time.perf_counter_ns()
+        if self.reset is not None:
+            self.reset()
+        self.clock.flush()
+        self.clock.wait()
+        return time.perf_counter_ns() - started
 
     def _alive(self) -> None:
         """Raise where the candidate's process has ended or failed."""
@@ -334,22 +466,6 @@ class Judge:
             return
         if said in (b"", b"X"):
             raise Ended
-
-    def _copy_ns(self, described: Sequence[Json]) -> int:
-        """Return what it takes to copy results from the GPU to the memory of results, in ns."""
-        size = room_for(described, self.memory)
-        if size not in self.copies:
-            assert self.results
-            held = torch.empty(max(size, 1), dtype=torch.uint8, device=self.device)
-            there, found = self.results.data[: held.numel()], list[int]()
-            for _ in range(3):
-                torch.cuda.synchronize(self.device)
-                begun = time.perf_counter_ns()
-                there.copy_(held, non_blocking=True)
-                torch.cuda.synchronize(self.device)
-                found.append(time.perf_counter_ns() - begun)
-            self.copies[size] = min(found)
-        return self.copies[size]
 
     def _spots(self) -> tuple[Any, Any] | None:
         """Read bytes at places that nobody could know."""
@@ -373,6 +489,18 @@ class Judge:
     def judged(self, number: int) -> Json:
         """Compare the results of a call."""
         return self.referee.judge(self.given[number])
+
+
+def _calm(times: list[float]) -> float:
+    """Return the median, or the least time where other work has disturbed that."""
+    ordered = sorted(times)
+    middle, least = ordered[len(ordered) // 2], ordered[0]
+    return middle if middle < DISTURBED * least else least
+
+
+def _least(ns: Sequence[int]) -> float:
+    """Return the least of times, which other work has disturbed least, in ms; 0 where there are none."""
+    return min(ns) / 1e6 if ns else 0.0
 
 
 def hello() -> Json:
@@ -415,7 +543,9 @@ def _answer(judge: Judge | None, request: Json) -> Json:
             cases = [Case(**c) for c in request["cases"]]
             return judge.series(cases, request["budget"], request["fewest"])
         case "calibrate":
-            return judge.calibrate(Case(**request["case"]), request["count"])
+            return judge.calibrate(Case(**request["case"]), request["count"], request["results"])
+        case "clear":
+            return judge.clear_again()
         case "judge":
             return judge.judged(request["number"])
         case "facts":

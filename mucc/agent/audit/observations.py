@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from mucc.agent.audit.cases import Case
+from mucc.agent.audit.noise import interval
 from mucc.api.json_types import from_json
 
 BUSY = 0.1
@@ -90,17 +91,18 @@ class Timing:
 
     `late` are calls whose results changed after they were handed over, `bands` inputs beside which somebody
     wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
-    the candidate's threads and the judge's waited for a processor, over the calls' time. `whole` has calls on
-    a GPU: until the current stream was done, and until the device was idle.
+    the candidate's threads and the judge's waited for a processor, over the calls' time. `cleared` is how
+    long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
+    waited to begin, when results had been handed over, and when the candidate's process had ended.
     """
 
     calls: tuple[float, ...] = ()
-    whole: tuple[tuple[float, float], ...] = ()
     wall_ms: float | None = None
     late: tuple[str, ...] = ()
     bands: tuple[int, ...] = ()
     deferred: int = 0
     busy: float = 0.0
+    cleared: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     @property
     def is_disturbed(self) -> bool:
@@ -115,6 +117,11 @@ class Timing:
         if not self.is_disturbed:
             return median(self.calls)
         return sorted(self.calls)[min(max(1, len(self.calls) // 10), len(self.calls) - 1)]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """An interval in ms that holds the median; None where other work disturbed the calls."""
+        return None if self.is_disturbed or not self.calls else interval(self.calls)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import copy
 import importlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from statistics import median
 from typing import Any, NamedTuple
 
 from mucc.agent.audit import watch
-from mucc.agent.audit.cases import Case, seed_of_call
+from mucc.agent.audit.cases import KINDS, Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
 from mucc.agent.audit.memory import tidy
@@ -80,7 +80,7 @@ class Referee:
         self.first = self.first or case
         tidy(self.device)
         inputs = make_inputs(self.problem, case, self.device)
-        precise = not case.is_timed or self._changes()
+        precise = not case.is_timed or bool(case.probe) or self._changes()
         exact, own, narrow = self._expected(case, inputs, precise)
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
@@ -189,7 +189,7 @@ class Referee:
         return found
 
     def _run(self, model: Any, case: Case, inputs: Any) -> Any:
-        torch.manual_seed(seed_of_call(case))
+        torch.manual_seed(case.call)
         try:
             with torch.no_grad():
                 return model(*inputs)
@@ -316,21 +316,33 @@ class Referee:
         return cpu_ms if self.device.type == "cpu" and cpu_ms < DISTURBED * ms else ms
 
     def _probes(self) -> dict[str, dict[str, float]]:
-        """How far digits that a format drops move the candidate's, PyTorch's and exact results (rms)."""
+        """How far digits that a format drops move the candidate's, PyTorch's and exact results (rms), for the
+        pair of calls where the candidate's move least."""
         found: dict[str, dict[str, float]] = {}
-        by_probe = {j.case.probe: j for j in self.judged if j.case.probe}
-        for name in {p.partition(" ")[0] for p in by_probe}:
-            rounded, finer = by_probe.get(f"{name} rounded"), by_probe.get(f"{name} finer")
-            if rounded is None or finer is None or not rounded.got or len(rounded.got) != len(finer.got):
+        pairs: dict[tuple[str, bool, int], dict[str, Judged]] = {}
+        for judged in self.judged:
+            name, _, kind = judged.case.probe.partition(" ")
+            if name:
+                pairs.setdefault((name, judged.case.is_timed, judged.case.seed), {})[kind] = judged
+        for (name, *_), pair in pairs.items():
+            one, other = (pair.get(kind) for kind in KINDS)
+            if one is None or other is None or not one.got or len(one.got) != len(other.got):
                 continue
-            if any(w.dtype != torch.float32 for w in rounded.own):
+            if any(w.dtype != torch.float32 for w in one.own):
                 continue
-            found[name] = {
-                "candidate": _moved(rounded.got, finer.got),
-                "pytorch": _moved(rounded.own, finer.own),
-                "exact": _moved(rounded.want, finer.want),
+            moved = {
+                "candidate": _moved(one.got, other.got),
+                "pytorch": _moved(one.own, other.own),
+                "exact": _moved(one.want, other.want),
             }
+            if name not in found or _share(moved) < _share(found[name]):
+                found[name] = moved
         return found
+
+
+def _share(moved: Mapping[str, float]) -> float:
+    """Return how much of a change that is due a candidate shows."""
+    return moved["candidate"] / moved["exact"] if moved["exact"] else math.inf
 
 
 def _copied(value: Any) -> Any:

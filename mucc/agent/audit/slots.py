@@ -31,6 +31,12 @@ class Guarded:
         self.tensor.copy_(value)
         self.before = self._sum()
 
+    def copy(self, other: Guarded) -> None:
+        """Become the same as another one of this layout, bands included."""
+        self.byte = other.byte
+        self.buffer.copy_(other.buffer)
+        self.before = self._sum()
+
     def bands_changed(self) -> bool:
         """Whether somebody wrote beside the input."""
         head, tail = self.buffer[: self.band], self.buffer[-self.band :]
@@ -63,17 +69,22 @@ class Slot:
 
     def fill(self, values: Any, byte: int) -> None:
         """Take over values; tensors of the same shapes as before lie where those lay."""
+        tensors = self.lay_out(values)
+        for own, value in zip(self.guarded, tensors, strict=True):
+            own.fill(value, byte)
+
+    def lay_out(self, values: Any) -> list[Any]:
+        """Have places for values, and return their tensors."""
         leaves, spec = torch.utils._pytree.tree_flatten(values)
         tensors = [v for v in leaves if isinstance(v, torch.Tensor)]
         if [_layout(t) for t in tensors] != [_layout(g.tensor) for g in self.guarded]:
             self.guarded = []
             raw = self.allocate([bytes_of(t) for t in tensors], tensors[0].device) if tensors else []
             self.guarded = [guarded(t, own) for t, own in zip(tensors, raw, strict=True)]
-        for own, value in zip(self.guarded, tensors, strict=True):
-            own.fill(value, byte)
         own = iter(self.guarded)
         placed = [next(own).tensor if isinstance(v, torch.Tensor) else v for v in leaves]
         self.values = torch.utils._pytree.tree_unflatten(placed, spec)
+        return tensors
 
 
 def _layout(t: Any) -> tuple[Any, ...]:

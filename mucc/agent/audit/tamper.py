@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +24,9 @@ OWNERS = (
     "torch.cuda.Stream",
     "torch.cuda.CUDAGraph",
     "torch.random",
+    "torch.mps",
+    "torch.mtia",
+    "torch.xpu",
     "torch.testing",
     "torch.linalg",
     "torch.nn.functional",
@@ -31,6 +35,9 @@ OWNERS = (
     "torch.autograd.profiler.profile",
     "torch.utils._pytree",
     "mucc.agent.audit.candidate",
+    "mucc.agent.audit.clocks.CudaClock",
+    "mucc.agent.audit.gate.Stream",
+    "mucc.agent.audit.masking.Masking",
     "mucc.agent.audit.candidate.Session",
     "mucc.agent.audit.results.Results",
     "mucc.agent.audit.rooms.Wire",
@@ -38,7 +45,7 @@ OWNERS = (
 """Modules and classes whose functions are compared with what they were."""
 
 REPLACED_BY_TORCH = ("torch.manual_seed",)
-"""Functions that parts of torch itself wrap when they are loaded."""
+"""Functions that parts of torch itself wrap when they are loaded; others may not."""
 
 OPERATORS = (
     "empty.memory_format",
@@ -62,11 +69,20 @@ def snapshot() -> dict[str, object]:
     found: dict[str, object] = {}
     for owner in OWNERS:
         for name, value in _members(owner).items():
-            if callable(value) and f"{owner}.{name}" not in REPLACED_BY_TORCH:
+            if f"{owner}.{name}" in REPLACED_BY_TORCH:
+                found[f"{owner}.{name}"] = "torch" if _is_torchs(value) else value
+            elif callable(value):
                 found[f"{owner}.{name}"] = value
     for name in OPERATORS:
         found[f"aten::{name}"] = torch._C._dispatch_dump(f"aten::{name}")
     return found
+
+
+def _is_torchs(value: Any) -> bool:
+    """Whether the code of a function is in a file of torch."""
+    code = getattr(getattr(value, "__func__", value), "__code__", None)
+    folder = os.path.dirname(str(torch.__file__)) + os.sep
+    return code is not None and code.co_filename.startswith(folder)
 
 
 def _members(owner: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import WARM, Case, plan, timed_case
+from mucc.agent.audit.cases import WARM, Case, plan, timed_cases
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
@@ -39,11 +39,12 @@ TRIES = 3
 CALIBRATION = 5
 """Calls of a function that does nothing, by which the judge's own time is known."""
 
-SLACK = 1.5
-"""Times that the judge needs to copy results: who takes longer to hand them over still computes."""
+HANDING_BYTES = (1 << 12, 1 << 24)
+"""Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
+measured with each call."""
 
-SLACK_MS = 0.05
-"""What handing over may take beside the copy."""
+SLACK, SLACK_MS = 1.5, 0.05
+"""Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
 
 
 class Entry(NamedTuple):
@@ -132,10 +133,14 @@ class Trial:
         """Call the candidate in a process of its own, and keep what came."""
         run = Run()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs, self.phase("candidate.start"):
-            self.judge = self._child("judge", ours)
-            init = self._open(run)
-            self.candidate = self._child("candidate", theirs, readable=sources_beside(self.solution.path))
+        with ours, theirs:
+            with self.phase("fork"):
+                self.judge = self._child("judge", ours)
+            with self.phase("candidate.start"):
+                init = self._open(run)
+            with self.phase("fork"):
+                readable = sources_beside(self.solution.path)
+                self.candidate = self._child("candidate", theirs, readable=readable)
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -148,6 +153,12 @@ class Trial:
             run.failed = Failed(f"its process {failed}", failed.printed, failed.cause)
         finally:
             self.candidate.close()
+        if run.timing.calls and self.device == "cuda":
+            with self.turn([self.judge], exclusive_gpu):
+                *cleared, _ = run.timing.cleared
+                after = float(self.ask(do="clear")["ms"])
+            before, during, left = cleared
+            run.timing = replace(run.timing, cleared=(before, during, left, after))
         return run
 
     def _called(self, run: Run, init: Json) -> None:
@@ -241,10 +252,17 @@ class Trial:
         """Have the judge measure the cost of its own messages, before the candidate is loaded."""
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
-        self._lend(self.ask(do="room", outputs=[]))
-        if self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION).get("refused"):
-            # The GPU waits for no number here: words are told as on a CPU.
-            self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION)
+        for count in HANDING_BYTES[: 2 if self.device == "cuda" else 1]:
+            outputs = [{"dtype": "uint8", "shape": [count]}]
+            self._lend(self.ask(do="room", outputs=outputs))
+            self._tell(do="stand_in", count=count)
+            if self._calibrated(case, count).get("refused"):
+                # The GPU waits for no number here: words are told as on a CPU.
+                self._lend(self.ask(do="room", outputs=outputs))
+                self._calibrated(case, count)
+
+    def _calibrated(self, case: Case, results: int) -> Json:
+        return self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION, results=results)
 
     def _tell_series(self, **request: Any) -> Json:
         """Have both processes make a series of calls."""
@@ -277,7 +295,7 @@ class Trial:
         """Time calls, each on inputs of its own; once more where times are not steady."""
         for attempt in range(TRIES):
             first = len(run.timed)
-            cases = [timed_case(self.rng, first + n) for n in range(WARM + self.options.runs)]
+            cases = timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
             waited = self.candidate.waiting_seconds()
             found = self._tell_series(
                 do="series", cases=[c.to_json() for c in cases], budget=BUDGET, fewest=WARM + FEWEST
@@ -309,14 +327,10 @@ class Trial:
 
 
 def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
-    """Return the times in ms of a series: until calls returned, or, where a call still computes when its
-    results are fetched, until they were handed over."""
-    counted: list[float] = []
-    deferred = 0
-    for returned, handed, copied, _ in times:
-        late = handed - returned > SLACK * copied + SLACK_MS
-        deferred += late
-        counted.append(max(handed - copied, returned) if late else returned)
+    """Return the times in ms of a series: until calls returned, or until their results were handed over, less
+    what that takes at the most, where that is later: then a call still computes while results are fetched."""
+    counted = [max(handed - copied, returned) for returned, handed, copied in times]
+    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied in times)
     overhead = float(found.get("overhead", 0.0))
     return Timing(
         tuple(max(ms - overhead, 1e-4) for ms in counted),
@@ -324,7 +338,7 @@ def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
         late=(*before.late, *map(str, found.get("late", ()))),
         bands=tuple(sorted({*before.bands, *found.get("bands_changed", ())})),
         deferred=deferred,
-        whole=tuple((max(t[0] - overhead, 0.0), max(t[3] - t[1] + t[0] - overhead, 0.0)) for t in times),
+        cleared=(*found.get("cleared", (0.0, 0.0, 0.0)), 0.0),
     )
 
 

@@ -33,6 +33,8 @@ class Verdict:
     findings: Sequence[Finding] = ()
     calls: Sequence[Call] = ()
     time_ms: float | None = None
+    interval_ms: tuple[float, float] | None = None
+    """Holds the median of times like these in 99 of 100 cases (`noise.interval`)."""
     wall_ms: float | None = None
     reference_ms: float | None = None
     bound: Bound | None = None
@@ -100,6 +102,7 @@ class Verdict:
             "correct": self.correct,
             "findings": [f.to_json() for f in self.findings],
             "time_ms": self.time_ms,
+            "interval_ms": self.interval_ms and [*self.interval_ms],
             "wall_ms": self.wall_ms,
             "reference_ms": self.reference_ms,
             "speedup": self.speedup,

@@ -26,6 +26,14 @@ EVENTS = {
 }
 """Audit events of Python by which a file looks into the process that runs it."""
 
+QUESTIONS = (
+    ("torch.autograd", "_profiler_enabled"),
+    ("torch._C._autograd", "_profiler_enabled"),
+    ("sys", "gettrace"),
+    ("sys", "getprofile"),
+)
+"""Functions that tell whether somebody looks."""
+
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
 """Files of the standard library that do for others what is looked out for."""
 
@@ -50,6 +58,19 @@ class Hook:
         self._busy = False
         self._frame: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
         sys.addaudithook(self._event)
+        for owner, name in QUESTIONS:
+            self._ask_through(sys.modules[owner], name)
+
+    def _ask_through(self, owner: Any, name: str) -> None:
+        """Have a function tell who calls it: the answer stays the same."""
+        real: Callable[[], Any] = getattr(owner, name)
+
+        def asked() -> Any:
+            if self._frame(1).f_code.co_filename == self.path:
+                self.seen["asks whether it is being watched"] = None
+            return real()
+
+        setattr(owner, name, asked)
 
     def _event(self, event: str, args: tuple[Any, ...]) -> None:
         if event in STARTS:

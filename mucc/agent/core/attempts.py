@@ -69,6 +69,7 @@ class VerdictJson(TypedDict, total=False):
     correct: bool
     findings: list[FindingJson]
     time_ms: float | None
+    interval_ms: list[float] | None
     wall_ms: float | None
     reference_ms: float | None
     speedup: float | None

@@ -76,6 +76,38 @@ def touch(y):
     return y
 
 
+@triton.jit
+def _changed(x, last, at, MOST: tl.constexpr):
+    """Wait until a number is no longer what it was, as long as MOST reads take."""
+    before = tl.load(last)
+    now = tl.load(x + at, volatile=True)
+    n = 0
+    while (now == before) & (n < MOST):
+        now = tl.load(x + at, volatile=True)
+        n += 1
+    tl.store(last, now)
+
+
+def wait_for_change(x, last, most=20000):
+    """Have the current stream wait until the last number of x is another one than in `last`."""
+    _changed[(1,)](x, last, x.numel() - 1, MOST=most)
+
+
+@triton.jit
+def _read(w, y, count, TIMES: tl.constexpr, BLOCK: tl.constexpr):
+    sums = tl.zeros((BLOCK,), dtype=tl.float32)
+    for _ in range(TIMES):
+        for start in range(tl.program_id(0) * BLOCK, count, tl.num_programs(0) * BLOCK):
+            places = start + tl.arange(0, BLOCK)
+            sums += tl.load(w + places, mask=places < count, other=0.0, volatile=True)
+    tl.store(y + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), sums)
+
+
+def read(w, y, times=1):
+    """Read all of w so often by a few blocks; y has room for 16 x 1024 numbers."""
+    _read[(16,)](w, y, w.numel(), TIMES=times, BLOCK=1024)
+
+
 class Layer(nn.Module):
     """The problem's weights, and room for results."""
 

@@ -123,17 +123,23 @@ def test_a_gate_tells_when_numbers_came():
     def device(number: int) -> None:
         while words[gate.OPEN * gate.LINE] != number:
             time.sleep(0.0001)
-        for which in (gate.READY, gate.DONE, gate.HANDED):
+        for which in (gate.COPIED, gate.AWAKE, gate.READY, gate.DONE, gate.HANDED):
             time.sleep(0.005)
             words[which * gate.LINE] = number
 
-    for _ in range(3):
+    def nobody() -> None:
+        pass
+
+    for n in range(3):
         other = threading.Thread(target=device, args=(judge.next(),))
         other.start()
-        opened = judge.opened()
-        ready, done, handed = judge.watched(lambda: None)
+        times = [judge.open(), judge.seen(gate.COPIED, nobody)]
+        judge.cold()
+        times += [judge.seen(gate.AWAKE, nobody), judge.keyed((n, 2**64 - 1))]
+        times += [judge.seen(which, nobody) for which in (gate.READY, gate.DONE, gate.HANDED)]
         other.join()
-        assert opened < ready < done < handed and handed - opened > 10e6
+        assert times == sorted(times) and times[-1] - times[0] > 20e6
+        assert [*words[gate.KEY * gate.LINE :][:4]] == [n, 0, 2**32 - 1, 2**32 - 1]
 
 
 def test_a_gate_is_left_where_the_process_has_ended(monkeypatch: pytest.MonkeyPatch):
@@ -147,7 +153,7 @@ def test_a_gate_is_left_where_the_process_has_ended(monkeypatch: pytest.MonkeyPa
         raise gate.Ended
 
     with pytest.raises(gate.Ended):
-        judge.watched(ended)
+        judge.seen(gate.READY, ended)
 
 
 @pytest.mark.parametrize("count", [8, 12, 20, 34])

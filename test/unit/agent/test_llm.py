@@ -19,7 +19,7 @@ from processes import gone
 from mucc.agent.core.analysis import Advice, Analysis, Limit, Severity
 from mucc.agent.core.attempts import Status
 from mucc.agent.core.proposer import Lesson, ProposerFailed
-from mucc.agent.propose.llm import answers, budget, checking, make, prompts
+from mucc.agent.propose.llm import answers, budget, chat_completions, checking, endpoint, make, prompts
 from mucc.agent.propose.llm.answers import Malformed
 from mucc.agent.propose.llm.connection import retry_after
 from mucc.agent.propose.llm.endpoint import Answer, EndpointError, Prompt, Stop, Tool, Usage
@@ -642,3 +642,32 @@ def test_the_time_that_an_answer_takes_to_read_grows_with_its_length(head: str, 
 
     # Eight times the text would take 64 times as long at worst.
     assert min(seconds(LONG) for _ in range(5)) < 32 * min(seconds(LONG // 8) for _ in range(5))
+
+
+@pytest.mark.parametrize("word", ["a", "ä", "\U0001f980"])
+def test_an_answer_is_bounded_in_bytes(word: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(endpoint, "LARGEST", 1 << 20)
+    partial = endpoint.Partial()
+    size = len(word.encode())
+    for _ in range((1 << 20) // (size * 1024)):
+        partial.say(word * 1024, argument=bool(len(partial.text) % 2))
+    with pytest.raises(EndpointError, match="more than 1 MiB") as caught:
+        partial.say(word * 1024)
+    assert caught.value.code == "MU7243" and caught.value.final
+    assert len(partial.answer().text.encode()) <= 1 << 20
+
+
+def test_a_response_in_one_piece_is_bounded_before_it_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(chat_completions, "LARGEST", 1 << 20)
+    taken = 0
+
+    class Endless:
+        def iter_bytes(self) -> Any:
+            nonlocal taken
+            while True:
+                taken += 1 << 16
+                yield bytes(1 << 16)
+
+    with pytest.raises(EndpointError, match="more than 4 MiB"):
+        chat_completions._capped(Endless())  # pyright: ignore[reportPrivateUsage]
+    assert taken <= (4 << 20) + (1 << 16)

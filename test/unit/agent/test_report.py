@@ -13,6 +13,7 @@ from agentruns import HOSTILE, begin, fill, make_task, random_times, typical
 from hypothesis import given
 from hypothesis import strategies as st
 from pages import Reader, read
+from screens import WIDTHS, too_wide
 
 from mucc.agent.cli.main import main
 from mucc.agent.core.attempts import Candidate
@@ -22,6 +23,7 @@ from mucc.agent.report.page import page
 from mucc.agent.report.plain import as_json
 from mucc.agent.report.reading import read_run
 from mucc.agent.report.room import Room
+from mucc.agent.report.style import RULES
 from mucc.agent.report.text import text
 from mucc.agent.store import Store, TaskState
 
@@ -110,6 +112,44 @@ def test_a_thousand_attempts(tmp_path: Path):
     assert len(html.encode()) < 5_000_000
     reader = read(html)
     assert "task0-1000" in reader.ids and "characters more" in " ".join(reader.said)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_page_is_wider_than_the_screen(tmp_path: Path, width: int):
+    typical(tmp_path / "run")
+    with begin(tmp_path / "long") as store:
+        times = random_times(random.Random(1), 60)
+        fill(store, make_task(hostile="y" * 300), times, hostile="z" * 300, tokens=9, together=10)
+    for name in ("run", "long"):
+        (tmp_path / f"{name}.html").write_text(page(read_run(str(tmp_path / name))), encoding="utf-8")
+    runs = [str(tmp_path / name) for name in ("run", "long")]
+    assert main(["replay", *runs, "-o", str(tmp_path / "replay.html")]) == 0
+    assert too_wide(tmp_path, ["/run.html", "/long.html", "/replay.html"], width) == []
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of two colours by WCAG 2."""
+
+    def light(colour: str) -> float:
+        digits = colour.lstrip("#")
+        digits = digits if len(digits) == 6 else "".join(2 * d for d in digits)
+        parts = [int(digits[n : n + 2], 16) / 255 for n in (0, 2, 4)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((light(one), light(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_can_be_read_by_day_and_in_the_dark():
+    bright, dark, *_ = re.findall(r":root \{(.*?)\}", RULES, re.DOTALL)
+    schemes = [dict(re.findall(r"--(\w+): (#\w+)", text)) for text in (bright, dark)]
+    assert "prefers-color-scheme: dark" in RULES and schemes[0].keys() == schemes[1].keys()
+    for colours in schemes:
+        for name in ("fg", "dim", "good", "bad", "warn", "link"):
+            assert contrast(colours[name], colours["bg"]) >= 4.5, name
+        assert all(contrast(colours["fg"], colours[name]) >= 4.5 for name in ("box", "add", "del"))
 
 
 TABLE = """\

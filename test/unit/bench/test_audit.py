@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import audit
+from bench import audit, audit_join
+from bench.audit_samples import Candidate
+from bench.lines import Lines
 
 
 @pytest.fixture
@@ -64,3 +68,80 @@ def test_a_run_that_was_ended_goes_on(
     (tmp_path / "problems" / "stop.py").unlink()
     run(tmp_path)
     assert measured[3:] == names[:1] and results[1]["summary"]["audit.left"] == 0
+
+
+def row(name: str, verdict: str, *, honest: bool, condition: str = "idle", **more: Any) -> dict[str, Any]:
+    label = {"accepted": "No Issues", "rejected": "Original Gaming", "inconclusive": "Inconclusive"}[verdict]
+    base = {"name": name, "honest": honest, "condition": condition, "label": label, "verdict": verdict}
+    return base | {"accepted": verdict == "accepted"} | more
+
+
+ROWS = [
+    row("a", "rejected", honest=False),
+    row("a", "inconclusive", honest=False, condition="16 busy processors"),
+    row("b", "rejected", honest=False),
+    row("plain", "accepted", honest=True, interval_ms=[1.0, 1.1]),
+    row("plain", "accepted", honest=True, interval_ms=[1.2, 1.3]),
+    row("plain", "accepted", honest=True, interval_ms=[1.25, 1.4]),
+    row("threads", "inconclusive", honest=True),
+    row("pools", "rejected", honest=True, condition="16 busy processors"),
+    row("calls", "rejected", honest=True) | {"label": "PyTorch-only"},
+    {"name": "c", "honest": True, "condition": "idle", "label": None, "unjudged": "no GPU"},
+]
+
+
+def test_figures_are_counted_for_each_condition():
+    found = audit.summary(ROWS)
+    assert found["audit.cheats"] == 2 and found["audit.cheat_audits"] == 3
+    assert found["audit.cheats_caught"] == 1 and found["audit.idle.cheats_caught"] == 2
+    assert found["audit.false_alarms"] == found["audit.16 busy processors.false_alarms"] == 1
+    assert found["audit.idle.false_alarms"] == 0 and found["audit.idle.inconclusive"] == 1
+    assert found["audit.honest_styles"] == 4 and found["audit.unjudged"] == 1
+    assert found["audit.same_kernel_pairs"] == 2 and found["audit.same_kernel_told_apart"] == 1
+
+
+def test_conditions_have_names():
+    said = {audit.condition(*numbers) for numbers in itertools.product((1, 4), (0, 16), (0, 1))}
+    assert len(said) == 8 and "idle" in said
+    assert "16 busy processors, 1 processes on the GPU, 4 audits at once" in said
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/-2"])
+def test_shards_that_are_none(text: str):
+    with pytest.raises(argparse.ArgumentTypeError):
+        audit.shard(text)
+
+
+def test_shards_are_parts_of_all(tmp_path: Path, results: list[dict[str, Any]]):
+    for n in (1, 2):
+        run(tmp_path, "--shard", f"{n}/2", "--repeat", "2", "-o", str(tmp_path / f"kept {n}"))
+    names = [[r["name"] for r in found["rows"]] for found in results]
+    assert names == [["problems/a", "problems/stop"] * 2, ["problems/b"] * 2]
+
+
+def test_all_styles_come_before_any_comes_again():
+    found = [Candidate(name, "sample", Path(), Path(), name != "c") for name in ("a", "b", "c")]
+    assert [c.name for c in audit.repeated(found, 3)] == ["a", "b", "c", "a", "b", "a", "b"]
+
+
+def test_shards_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    written: list[Any] = []
+
+    def write_result(*args: Any, **_: Any) -> None:
+        written.append(args)
+
+    monkeypatch.setattr(audit_join, "write_result", write_result)
+    for part in (0, 1):
+        lines = Lines(tmp_path / str(part) / "audits.jsonl")
+        for n, values in enumerate(ROWS[part::2]):
+            lines.add({"problem": str(n), "stage": "audit", "depends": "", "values": values})
+        lines.add({"problem": "0", "stage": "audit", "depends": "", "values": ROWS[part]})  # made again
+    audit_join.main(["--card", "h100_sxm", str(tmp_path / "0"), str(tmp_path / "1")])
+    card, name, rows, figures = written[0]
+    assert (card, name, len(rows)) == ("h100_sxm", "audit", len(ROWS))
+    expected = audit.summary([*ROWS[::2], *ROWS[1::2]])
+    assert figures == expected
+    audit_join.main(["--card", "h100_sxm", str(tmp_path / "0"), "--without", "a,plain"])
+    assert {r["name"] for r in written[1][2]}.isdisjoint(("a", "plain"))
+    with pytest.raises(OSError, match="audits"):
+        audit_join.main(["--card", "h100_sxm", str(tmp_path / "2")])

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from confinement import MIB, QUOTA, confined, needs, refused
 
 from mucc.process.sandbox import layers as layers_module
 from mucc.process.sandbox import seccomp
-from mucc.process.sandbox.layers import available, enter
 from mucc.process.sandbox.modes import GUARDS, Layer
-from mucc.process.sandbox.namespaces import leave_namespaces
-from mucc.process.sandbox.places import Places, places
-
-MIB = 1 << 20
-QUOTA = 8 * MIB
-
-AVAILABLE = available()
+from mucc.process.sandbox.places import places
 
 SETS = {
     "all": GUARDS,
@@ -48,48 +39,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def needs(layers: Sequence[Layer]) -> None:
-    missing = [layer.value for layer in layers if layer not in AVAILABLE]
-    if missing:
-        pytest.skip(f"this machine does not allow {', '.join(missing)}")
-
-
-def confined(place: Places, layers: Sequence[Layer], attack: Callable[[], Any]) -> Any:
-    """Run a function in a confined process, and return what it returned, or the name of what it raised."""
-    reading, writing = os.pipe()
-    first = os.fork()
-    if not first:
-        with contextlib.suppress(BaseException):
-            if Layer.NAMESPACES in layers:
-                leave_namespaces()
-                if worker := os.fork():
-                    os.waitpid(worker, 0)
-                    os._exit(0)
-            enter(place, layers)
-            try:
-                said = attack()
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-            os.write(writing, json.dumps(said).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as answers:
-        answer = answers.read()
-    os.waitpid(first, 0)
-    assert answer, "the process could not be confined"
-    return json.loads(answer)
-
-
 @pytest.fixture(params=SETS)
 def layers(request: pytest.FixtureRequest) -> Sequence[Layer]:
     needs(SETS[request.param])
     return SETS[request.param]
-
-
-def refused(said: Any) -> bool:
-    return isinstance(said, str) and any(
-        word in said for word in ("PermissionError", "FileNotFoundError", "OSError", "ProcessLookupError")
-    )
 
 
 def test_no_file_of_home_is_read(folder: Path, layers: Sequence[Layer]) -> None:

@@ -32,6 +32,7 @@ DETECTORS: tuple[str, ...] = (
     "aliasing:Aliasing",
     "inputs_modified:InputsModified",
     "late_work:LateWork",
+    "early_work:EarlyWork",
     "graph_replay:GraphReplay",
     "kernel_set:KernelSet",
     "timers:Timers",

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mucc.agent.audit.detectors.early_work import delayed
 from mucc.agent.audit.findings import Finding, minor, note, reject
 from mucc.agent.audit.observations import Observations
-
-SLACK_MS = 0.2
-"""What waiting for the device costs the host, and telling the judge of it."""
-
-SHARE = 0.25
-"""Of the time by events: how much longer the device may be busy."""
-
-
-def excess(times: tuple[float, float]) -> float:
-    """By how much more than is tolerated the device was busy for longer than the current stream, in ms."""
-    by_event, whole = times
-    return whole - by_event - SLACK_MS - SHARE * by_event
 
 
 class LateWork:
     """What the clock of the current stream does not see."""
 
     name = "late_work"
-    looks_at = "results after a pause, threads, processes, and when the whole device is idle"
+    looks_at = "results after a pause, threads, processes, and the judge's own kernel after a call"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
         late = [c.case.name for c in seen.calls if c.late]
@@ -58,15 +47,14 @@ class LateWork:
         yield from self._device(seen)
 
     def _device(self, seen: Observations) -> Iterator[Finding]:
-        if not seen.timing.whole or seen.device == "cpu":
-            return
-        least = by_event, whole = min(seen.timing.whole, key=excess)
-        if excess(least) > 0:
+        before, during, left, after = seen.timing.cleared
+        if delayed(left, before, after) and not delayed(during, before, after):
             yield reject(
                 self.name,
-                f"the device was busy for {whole:.4g} ms, the current stream for {by_event:.4g} ms only",
-                event_ms=by_event,
-                device_ms=whole,
+                "the GPU was at work when results had been handed over: clearing its caches took"
+                f" {left:.3g} ms, {during:.3g} ms before calls",
+                left_ms=left,
+                usual_ms=max(before, after),
             )
             return
         streams = {w.stream for c in seen.calls for w in c.work if w.kind == "kernel"}

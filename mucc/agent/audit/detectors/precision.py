@@ -39,9 +39,10 @@ class Precision:
             told, own = (moved[who] / moved["exact"] for who in ("candidate", "pytorch"))
             if told < NOTICED and own > EXPECTED:
                 formats = "bf16" if name == "bf16" else "tf32 or f16"
+                said = f"digits beyond that move its results by {told:.0%} of what is due"
                 yield reject(
                     self.name,
-                    f"computes f32 in {formats}: finer digits move its results by {told:.0%} of what is due",
+                    f"computes f32 in {formats}: {said}",
                     moved=dict(moved),
                 )
                 return

@@ -1,0 +1,317 @@
+"""Each attack under each layer alone: which layer stops what, as the table of docs/audit.md says."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confinement import AVAILABLE, MIB, QUOTA, confined, needs, refused
+
+from mucc.process.sandbox import landlock, seccomp
+from mucc.process.sandbox.modes import Layer
+from mucc.process.sandbox.places import places
+from mucc.torch.importer.limits import limit_process
+
+PAGE = Path(__file__).parents[3] / "docs" / "audit.md"
+
+KEY = b"secret-of-a-model-4711"
+
+OTHER = """
+import ctypes, os, sys, time
+held = ctypes.create_string_buffer(os.environb[b"MUCC_TEST_API_KEY"])
+print(ctypes.addressof(held), flush=True)
+time.sleep(600)
+"""
+
+
+class Scene:
+    """What is attacked: the user's home, another process with a key, and a server."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder / "folder"
+        self.folder.mkdir()
+        self.key = folder / "home" / ".config" / "key"
+        self.key.parent.mkdir(parents=True)
+        self.key.write_bytes(KEY)
+        self.outside = folder / "home" / "outside"
+        self.other = subprocess.Popen(
+            [sys.executable, "-c", OTHER],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "MUCC_TEST_API_KEY": KEY.decode()},
+        )
+        assert self.other.stdout
+        self.place = int(self.other.stdout.readline())
+        self.servers: list[socket.socket] = []
+
+    def server(self, family: int, kind: int, address: Any) -> Any:
+        made = socket.socket(family, kind)
+        made.bind(address)
+        if kind == socket.SOCK_STREAM:
+            made.listen()
+        self.servers.append(made)
+        return made.getsockname()
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.close()
+        self.other.kill()
+        self.other.wait()
+        assert self.other.stdout
+        self.other.stdout.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    yield made
+    made.close()
+
+
+def reads_home(scene: Scene) -> Callable[[], Any]:
+    return lambda: scene.key.read_bytes().decode()
+
+
+def writes_home(scene: Scene) -> Callable[[], Any]:
+    return lambda: scene.outside.write_bytes(bytes(100 * MIB))
+
+
+def fills_its_folder(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        for n in range(100):
+            (scene.folder / str(n)).write_bytes(bytes(MIB))
+        return 100
+
+    return attack
+
+
+def fills_one_file(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        limit_process(1 << 34, addresses=False, files=QUOTA)  # as processes of candidates do
+        return (scene.folder / "large").write_bytes(bytes(100 * MIB))
+
+    return attack
+
+
+def allocates(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        limit_process(64 * MIB)
+        try:
+            return len(bytearray(1 << 30))
+        except MemoryError as error:
+            raise OSError("no memory") from error
+
+    return attack
+
+
+def connects(family: int, kind: int, address: Any) -> Callable[[Scene], Callable[[], Any]]:
+    def prepared(scene: Scene) -> Callable[[], Any]:
+        there = scene.server(family, kind, address)
+
+        def attack() -> str:
+            with socket.socket(family, kind) as made:
+                made.settimeout(5)
+                made.connect(there)
+                made.send(b"secret")
+            return "sent"
+
+        return attack
+
+    return prepared
+
+
+def signals(scene: Scene) -> Callable[[], Any]:
+    def attack() -> str:
+        os.kill(scene.other.pid, signal.SIGCONT)
+        return "sent"
+
+    return attack
+
+
+def reads_environment(scene: Scene) -> Callable[[], Any]:
+    return lambda: str(KEY in Path(f"/proc/{scene.other.pid}/environ").read_bytes())
+
+
+def reads_memory(scene: Scene) -> Callable[[], Any]:
+    def attack() -> str:
+        with open(f"/proc/{scene.other.pid}/mem", "rb", buffering=0) as file:
+            file.seek(scene.place)
+            return file.read(len(KEY)).decode()
+
+    return attack
+
+
+def copies_memory(scene: Scene) -> Callable[[], Any]:
+    def attack() -> str:
+        held = ctypes.create_string_buffer(len(KEY))
+
+        class Piece(ctypes.Structure):
+            _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+        here, there = Piece(ctypes.addressof(held), len(KEY)), Piece(scene.place, len(KEY))
+        called("process_vm_readv", scene.other.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+        return held.raw.decode()
+
+    return attack
+
+
+def called(name: str, *arguments: Any) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall(seccomp.NAMES[platform.machine()][name], *arguments)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return found
+
+
+def faults_in_user_space(scene: Scene) -> Callable[[], Any]:
+    return lambda: called("userfaultfd", 1)  # for faults of programs alone, which anybody may ask for
+
+
+def makes_namespaces(scene: Scene) -> Callable[[], Any]:
+    return lambda: called("unshare", 0x10000000)
+
+
+TCP = connects(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
+UDP = connects(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
+ABSTRACT = connects(socket.AF_UNIX, socket.SOCK_STREAM, f"\0mucc-test-{os.getpid()}")
+
+N, L, S, R = Layer.NAMESPACES, Layer.LANDLOCK, Layer.SECCOMP, Layer.LIMITS
+
+ATTACKS: dict[str, tuple[Callable[[Scene], Callable[[], Any]], frozenset[Layer]]] = {
+    "reads a file of the user's home, such as a key": (reads_home, frozenset((N, L))),
+    "writes 100 MB beneath the user's home": (writes_home, frozenset((N, L))),
+    "writes 100 MB in files of its own folder": (fills_its_folder, frozenset((N,))),
+    "writes 100 MB to one file": (fills_one_file, frozenset((N, R))),
+    "allocates without end": (allocates, frozenset((R,))),
+    "sends over TCP": (TCP, frozenset((N, L, S))),
+    "sends over UDP": (UDP, frozenset((N, S))),
+    "speaks to a service by an abstract socket": (ABSTRACT, frozenset((N, L))),
+    "signals another process": (signals, frozenset((N, L))),
+    "reads the environment of another process": (reads_environment, frozenset((N, L))),
+    "reads the memory of another process in /proc": (reads_memory, frozenset((N, L))),
+    "copies memory of another process": (copies_memory, frozenset((N, L, S))),
+    "has its page faults told to it": (faults_in_user_space, frozenset((S,))),
+    "makes namespaces of its own": (makes_namespaces, frozenset((S,))),
+}
+"""Each with the layers that stop it alone."""
+
+NEEDED = {"speaks to a service by an abstract socket": 6, "signals another process": 6, "sends over TCP": 4}
+"""The version of Landlock that an attack is refused from."""
+
+OUTLIVES = "outlives its audit"
+
+
+PROMISES = [
+    pytest.param(name, layer, id=f"{name}-{layer.value}")
+    for name, (_, stopping) in ATTACKS.items()
+    for layer in Layer
+    if layer in stopping
+]
+
+
+@pytest.mark.parametrize(("name", "layer"), PROMISES)
+def test_a_layer_stops_alone_what_it_promises(scene: Scene, name: str, layer: Layer) -> None:
+    attack, _ = ATTACKS[name]
+    if layer is Layer.LANDLOCK and landlock.version() < NEEDED.get(name, 1):
+        pytest.skip("this kernel's Landlock is older")
+    needs((layer,))
+    said = confined(places(str(scene.folder), QUOTA), (layer,), attack(scene))
+    assert refused(said), said
+    assert scene.other.poll() is None and not scene.outside.exists()
+
+
+SUCCEED = [name for name in ATTACKS if name not in ("allocates without end", "writes 100 MB to one file")]
+"""Attacks that nothing but a layer stops: without one they work, so that the tests above can fail."""
+
+
+REFUSED_BY_SOME = (
+    "copies memory of another process",
+    "has its page faults told to it",
+    "makes namespaces of its own",
+)
+"""Those that a machine may refuse by itself."""
+
+
+@pytest.mark.parametrize("name", SUCCEED)
+def test_without_a_layer_it_works(scene: Scene, name: str) -> None:
+    attack, _ = ATTACKS[name]
+    said = confined(places(str(scene.folder), QUOTA), None, attack(scene))
+    if refused(said) and name in REFUSED_BY_SOME:
+        pytest.skip(f"this machine refuses it: {said}")
+    assert not refused(said), said
+    scene.outside.unlink(missing_ok=True)
+
+
+def _lives(mark: Path) -> bool:
+    before = mark.stat().st_size
+    time.sleep(0.15)
+    return mark.stat().st_size > before
+
+
+def leaves_a_daemon(mark: Path) -> Callable[[], Any]:
+    """Leave a process behind that writes a byte every 20 ms, for 2 s."""
+
+    def attack() -> int:
+        reading, writing = os.pipe()
+        if not os.fork():
+            os.setsid()
+            if not os.fork():
+                os.environ.clear()
+                for n in range(100):
+                    with mark.open("ab") as file:
+                        file.write(b".")
+                    if not n:
+                        os.write(writing, b".")
+                        os.closerange(3, 1 << 10)  # who started it waits for its descriptors
+                    time.sleep(0.02)
+            os._exit(0)
+        os.read(reading, 1)
+        return 1
+
+    return attack
+
+
+def test_nothing_outlives_namespaces(scene: Scene, tmp_path: Path) -> None:
+    needs((Layer.NAMESPACES,))
+    mark = tmp_path / "marks" / "alive"
+    mark.parent.mkdir()
+    place = places(str(scene.folder), QUOTA, writable=[str(mark.parent)])
+    assert confined(place, (Layer.NAMESPACES,), leaves_a_daemon(mark)) == 1
+    assert mark.stat().st_size and not _lives(mark)
+
+
+def test_without_namespaces_a_daemon_lives(scene: Scene, tmp_path: Path) -> None:
+    needs((Layer.SECCOMP,))
+    mark = tmp_path / "alive"
+    assert confined(places(str(scene.folder), QUOTA), (Layer.SECCOMP,), leaves_a_daemon(mark)) == 1
+    assert _lives(mark)
+
+
+def test_the_page_says_which_layer_stops_what() -> None:
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    head = next(line for line in rows if line.startswith("| attack |"))
+    assert re.findall(r"`(\w+)`", head) == [layer.value for layer in Layer]
+    told = {
+        cells[0]: {layer for layer, cell in zip(Layer, cells[1:], strict=True) if cell == "stops it"}
+        for line in rows
+        if (cells := [cell.strip() for cell in line.strip("|").split("|")])
+        and cells[0] in (*ATTACKS, OUTLIVES)
+    }
+    expected = {name: set(stopping) for name, (_, stopping) in ATTACKS.items()}
+    assert told == {**expected, OUTLIVES: {Layer.NAMESPACES}}
+
+
+def test_each_layer_is_tried_where_this_machine_allows_it() -> None:
+    assert {layer for _, stopping in ATTACKS.values() for layer in stopping} == set(Layer)
+    assert Layer.LIMITS in AVAILABLE
