@@ -15,6 +15,7 @@ from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
+from mucc.kernels.attention.ranges import axes_of
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
@@ -58,7 +59,7 @@ class AttentionWork(ScoreWork):
 
     members = SCORE_MEMBERS | words(
         """
-        pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
+        pages kPage spans kLabelAxes multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
         store_sum kStoresSum kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
@@ -69,6 +70,7 @@ class AttentionWork(ScoreWork):
         self.batch = len(op.extents) - 2
         self.width: int = width_of(op.score.query)
         self.result_width: int = width_of(op.attend.value)
+        self.labels = op.attend.labels
         super().__init__(op, op.extents, (len(op.extents) - 1,), places)
 
     def node(self, node: Operation) -> None:
@@ -94,6 +96,9 @@ class AttentionWork(ScoreWork):
         if self.attention.score.pages is not None:
             members.append(f"mucc::attention::Pages<{self.batch}> pages;")
             given.append(self._pages())
+        if self.labels is not None:
+            members.append(f"mucc::attention::Spans<{self.batch}> spans;  // which the launch finds")
+            given.append("{}")
         members.append(
             "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
@@ -155,6 +160,7 @@ class AttentionWork(ScoreWork):
                     *self._decode_constants(),
                     *self.score_constants(self.attention.score, attend),
                     f"static constexpr int kPage = {self.page};",
+                    *self._label_constants(),
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
                     f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
@@ -210,6 +216,15 @@ class AttentionWork(ScoreWork):
             "static constexpr bool kDecodes = true;",
             f"static constexpr int kShared = {shared}, {sizes};",
         ]
+
+    def _label_constants(self) -> list[str]:
+        """Return the leading axes along which labels differ, a bit for each."""
+        if self.labels is None:
+            return []
+        rank = self.batch + 2
+        axes = [axes_of(label, rank) for label in self.labels]
+        differ = [a for a in range(self.batch) if any(known is None or a in known for known in axes)]
+        return [f"static constexpr int kLabelAxes = {sum(1 << a for a in differ)};"]
 
     @property
     def page(self) -> int:
@@ -277,17 +292,24 @@ class AttentionWork(ScoreWork):
                 )
             )
         if self.decodes:
-            given += ", mucc::attention::Split const split"
-            decoding = [("elements", "kElements", ""), ("pieces", "kPieces", "")]
-            if self.has_warpgroups:
-                decoding.append(("tiles", "kTiles", ", &maps"))
-            entries += [
-                Entry(
-                    f"{entry}_decode_{form}",
-                    f"{given}, {maps}" if rest else given,
-                    f"mucc::attention::decode<mucc::attention::{value}>(op, extents, split{rest})",
-                    "32 * Op::kDecodeWarps",
-                )
-                for form, value, rest in decoding
-            ]
+            entries += self._decode_entries(entry, given, maps)
+        if self.labels is not None and self.is_many:
+            call = "mucc::attention::find_spans(op, extents)"
+            entries.append(Entry(f"{entry}_spans", given, call, "mucc::attention::kSpanThreads"))
         return entries
+
+    def _decode_entries(self, entry: str, given: str, maps: str) -> list[Entry]:
+        """Return the kernels for few queries."""
+        given += ", mucc::attention::Split const split"
+        forms = [("elements", "kElements", ""), ("pieces", "kPieces", "")]
+        if self.has_warpgroups:
+            forms.append(("tiles", "kTiles", ", &maps"))
+        return [
+            Entry(
+                f"{entry}_decode_{form}",
+                f"{given}, {maps}" if rest else given,
+                f"mucc::attention::decode<mucc::attention::{value}>(op, extents, split{rest})",
+                "32 * Op::kDecodeWarps",
+            )
+            for form, value, rest in forms
+        ]

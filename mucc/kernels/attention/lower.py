@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, f32, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -22,7 +23,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import GeneratedOp, RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
-from mucc.kernels.attention.ranges import limit_bits, without_ranges
+from mucc.kernels.attention.ranges import label_bits, limit_bits, without_ranges
 from mucc.kernels.lowering.access import Axes, identity, root_axes, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
@@ -33,6 +34,9 @@ Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
 
 class ScoresBody(Body):
     """The nodes that compute scores, and the range of columns that each row sees."""
+
+    takes_labels: ClassVar[bool] = False
+    """Whether the kernel skips columns whose label is another than the row's."""
 
     def __init__(
         self,
@@ -51,8 +55,9 @@ class ScoresBody(Body):
             score = self.scalar(op.scores, identity(Shaped.of(op.scores.type).dims))
         elif op.mask is not None:
             score = self._masked(score, op.mask)
-        score, seen = without_ranges(self, score)
+        score, seen, labels = without_ranges(self, score, takes_labels=self.takes_labels)
         self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
+        self.labels = labels and (label_bits(self, labels.row), label_bits(self, labels.column))
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
         self.score = self._scaled(score)
 
@@ -110,11 +115,13 @@ class ScoresBody(Body):
 class AttentionBody(ScoresBody):
     """The nodes of an attention kernel: pointwise work on scores, then on results."""
 
+    takes_labels = True
+
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
         value = contiguous_rows(program, stage, op.value)
         nan_rows = isinstance(op, ScoredAttentionOp)
-        attend = AttendOp(self.score, value, self.causal, self.first, self.last, nan_rows)
+        attend = AttendOp(self.score, value, self.causal, self.first, self.last, nan_rows, self.labels)
         self.add(attend, op)
         self.attended = attend.result
         self.sums: SSAValue | None = None

@@ -32,9 +32,12 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     """Multiply values with the softmax of the scores; from here on nodes are over the results."""
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
-    first = None if op.first is None else args[2]
-    last = None if op.last is None else args[-1]
+    given = dict(zip(op.operands, args, strict=True))
+    first, last = (None if limit is None else given[limit] for limit in (op.first, op.last))
     scores = seen_columns(functions, functions.over_space(args[0]), first, last, causal=op.causal is not None)
+    if op.labels is not None:
+        row, column = (given[label] for label in op.labels)
+        scores = _kept(functions, row == column, scores)
     value = functions.read(args[1])
     if (page := kernel.score.page) is not None:
         value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)

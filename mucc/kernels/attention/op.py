@@ -99,8 +99,9 @@ class AttendOp(ValueNode):
 
     The nodes before it are over the scores `[.., M, N]`, those behind it over the results `[.., M, E]`.
     With `causal` row i has columns 0 to i. `first` and `last`, the bits of an s32 each, are the first and
-    the last column of a row: the same for all columns, and for a later row no less. A row without any column
-    with a score above -infinity gets 0, or NaN with `nan_rows`.
+    the last column of a row: the same for all columns, and for a later row no less. With `labels`, the bits of
+    an s32 of the row and of one of the column, a row has the columns whose label is its own. A row without any
+    column with a score above -infinity gets 0, or NaN with `nan_rows`.
     """
 
     name = "cutlass.attend"
@@ -113,10 +114,12 @@ class AttendOp(ValueNode):
     value = operand_def(TensorType)
     first = opt_operand_def(Float32Type)
     last = opt_operand_def(Float32Type)
+    row_label = opt_operand_def(Float32Type)
+    column_label = opt_operand_def(Float32Type)
 
     FORMAT: ClassVar[str] = (
-        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? (`nan_rows` $nan_rows^)? "
-        "attr-dict `:` type($value)"
+        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? "
+        "(`labels` $row_label^ `,` $column_label)? (`nan_rows` $nan_rows^)? attr-dict `:` type($value)"
     )
 
     def __init__(
@@ -127,9 +130,10 @@ class AttendOp(ValueNode):
         first: SSAValue | None = None,
         last: SSAValue | None = None,
         nan_rows: bool = False,
+        labels: tuple[SSAValue, SSAValue] | None = None,
     ):
         super().__init__(
-            operands=[score, value, first, last],
+            operands=[score, value, first, last, *(labels or (None, None))],
             result_types=[f32],
             properties={
                 "causal": UnitAttr() if causal else None,
@@ -140,6 +144,13 @@ class AttendOp(ValueNode):
     @property
     def holds_bits(self) -> bool:
         return False
+
+    @property
+    def labels(self) -> tuple[SSAValue, SSAValue] | None:
+        """The labels of a row and of a column, where rows see columns with their own only."""
+        if self.row_label is None or self.column_label is None:
+            return None
+        return self.row_label, self.column_label
 
 
 @irdl_op_definition
@@ -206,7 +217,8 @@ class AttentionKernelOp(DeviceKernelOp):
     def is_ranged(self) -> bool:
         """Whether rows see some of the columns only, by their indices."""
         attend = self.attend
-        return self.is_causal or attend.first is not None or attend.last is not None
+        limits = (attend.first, attend.last, attend.row_label)
+        return self.is_causal or any(limit is not None for limit in limits)
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, ScoreOp, ScoreSumOp, AttendOp, StoreOp))

@@ -1,4 +1,4 @@
-"""Masks that leave each row a range of columns, which kernels pass over and skip the rest."""
+"""Masks that leave each row a range of columns, or columns with its own label; kernels skip the rest."""
 
 from __future__ import annotations
 
@@ -89,35 +89,47 @@ def _of(is_least: bool, a: Linear | Limit | None, b: Linear | Limit | None) -> L
     return Limit(is_least, (a, b)) if a is not None and b is not None else a or b
 
 
+class Labels(NamedTuple):
+    """Integers of a row and of a column, which sees the other only where they are equal: those of documents."""
+
+    row: SSAValue
+    column: SSAValue
+
+
 class Masked(NamedTuple):
-    """A score without the masks that leave a row a range of columns, and that range."""
+    """A score without the masks that leave a row a range of columns, that range, and labels."""
 
     score: SSAValue
     seen: Seen
+    labels: Labels | None = None
 
 
-def without_ranges(body: Body, score: SSAValue) -> Masked:
+def without_ranges(body: Body, score: SSAValue, *, takes_labels: bool = False) -> Masked:
     """Take the masks off a score that leave each row a range of columns.
 
     A mask selects -infinity, or adds it. Ranges are those of integers: indices, extents and tensors that
-    are the same for all rows and columns, and their sums. Columns that only another condition hides stay
-    hidden by a select.
+    are the same for all rows and columns, and their sums. With `takes_labels` the first comparison of an
+    integer of the row with one of the column is taken off, too. Columns that only another condition hides
+    stay hidden by a select.
     """
     seen = Seen()
+    labels: Labels | None = None
     while (mask := _mask_of(score)) is not None:
         rest: list[tuple[SSAValue, bool]] = []
         found = Seen()
+        known = labels
         for condition, negated in _conjuncts(mask.condition, mask.negated):
-            part = _range_of(condition, negated, body.rank)
-            if part is None:
-                rest.append((condition, negated))
-            else:
+            if (part := _range_of(condition, negated, body.rank)) is not None:
                 found = found.both(part)
-        if found == Seen():
+            elif takes_labels and labels is None and (labels := _labels(condition, negated, body.rank)):
+                continue
+            else:
+                rest.append((condition, negated))
+        if found == Seen() and labels == known:
             break
         seen = seen.both(found)
         score = _masked(body, mask, rest)
-    return Masked(score, seen)
+    return Masked(score, seen, labels)
 
 
 class _Mask(NamedTuple):
@@ -265,26 +277,52 @@ def _linear(value: SSAValue, rank: int) -> Linear | None:
 
 def _is_same(value: SSAValue, rank: int) -> bool:
     """Whether a scalar of a body is the same for all rows and columns."""
+    axes = axes_of(value, rank)
+    return axes is not None and not axes & {rank - 2, rank - 1}
+
+
+def _labels(condition: SSAValue, negated: bool, rank: int) -> Labels | None:
+    """Return the integers of a row and of a column that a condition says are equal."""
+    if not isinstance(op := condition.owner, CmpOp) or S32 not in (op.lhs.type, op.rhs.type):
+        return None
+    relation = op.relation.data.value
+    if (_NEGATED.get(relation) if negated else relation) != "eq":
+        return None
+    axes = [axes_of(value, rank) for value in op.operands]
+    row, column = rank - 2, rank - 1
+    for (given, other), (own, others) in ((op.operands, axes), (op.operands[::-1], axes[::-1])):
+        if own is None or others is None or row not in own or column not in others:
+            continue
+        if column not in own and row not in others:
+            return Labels(given, other)
+    return None
+
+
+def axes_of(value: SSAValue, rank: int) -> frozenset[int] | None:
+    """Return the axes along which a scalar of a body differs; None where that is not known."""
     match op := value.owner:
         case ConstantOp():
-            return True
+            return frozenset()
         case IndexOp():
-            return op.axis.value.data < rank - 2
+            return frozenset((op.axis.value.data,))
         case LoadOp():
             dims = Shaped.of(op.source.type).dims
-            return all(d == 1 for d in dims[-2:])
-        case ElementwiseOp():
-            return all(_is_same(v, rank) for v in op.operands)
+            return frozenset(rank - len(dims) + a for a, d in enumerate(dims) if d != 1)
+        case ElementwiseOp() | BitsOp():
+            parts = [axes_of(v, rank) for v in op.operands]
+            return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
         case _:
-            return False
+            return None
 
 
 def limit_bits(body: Body, limit: Linear | Limit) -> SSAValue:
     """Append the computation of a limit; return its bits as an f32."""
-    value = _limit(body, limit)
-    if value.type != S32:
-        value = _added(body, CastOp(value, S32))
-    return body.as_bits(value)
+    return label_bits(body, _limit(body, limit))
+
+
+def label_bits(body: Body, value: SSAValue) -> SSAValue:
+    """Append what makes an s32 of a number; return its bits as an f32."""
+    return body.as_bits(value if value.type == S32 else _added(body, CastOp(value, S32)))
 
 
 def _added(body: Body, op: Operation) -> SSAValue:

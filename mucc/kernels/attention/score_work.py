@@ -17,8 +17,8 @@ from mucc.kernels.attention.op import ScoreOp
 
 SCORE_MEMBERS = words(
     """
-    query key value packs keys score first_column last_column sum a b keeps to Element kBatch kWidth
-    kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kShared
+    query key value packs keys score first_column last_column row_label column_label sum a b keeps to Element kBatch kWidth
+    kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kHasLabels kShared
     """
 )
 
@@ -38,6 +38,9 @@ class Seeing(Protocol):
 
 class ScoreWork(AcrossWork):
     """Builder of a kernel that computes scores of queries and keys."""
+
+    labels: tuple[SSAValue, SSAValue] | None = None
+    """The labels of a row and of a column, where rows see columns with their own only."""
 
     def expression(self, op: Operation, operands: Sequence[str]) -> str:
         """Emit an operation; before softmax a faster one where it feels an absolute error only."""
@@ -68,6 +71,7 @@ class ScoreWork(AcrossWork):
             f"static constexpr bool kPlain = {boolean(is_plain(product, node.score))};",
             f"static constexpr bool kHasFirst = {boolean(node.first is not None)};",
             f"static constexpr bool kHasLast = {boolean(node.last is not None)};",
+            f"static constexpr bool kHasLabels = {boolean(self.labels is not None)};",
         ]
 
     def score_work(self, product: ScoreOp, node: Seeing) -> list[str]:
@@ -84,10 +88,12 @@ class ScoreWork(AcrossWork):
             "  }",
             *self._limit("first_column", node.first),
             *self._limit("last_column", node.last),
+            *self._limit("row_label", self.labels and self.labels[0]),
+            *self._limit("column_label", self.labels and self.labels[1]),
         ]
 
     def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
-        """Emit the function that computes the first or last column of a position's row."""
+        """Emit the function that computes an integer of a position: the first column of its row, for example."""
         if limit is None:
             return []
         return [

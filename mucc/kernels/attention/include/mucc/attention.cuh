@@ -111,11 +111,6 @@ struct Corner {
   int row, column;
 };
 
-// Columns from `first` to before `end`.
-struct Columns {
-  int first, end;
-};
-
 // How many columns there are: keys, or those of a sequence's pages.
 template <class Work>
 MUCC_DEVICE int64_t columns_of(Work const& work) {
@@ -144,11 +139,31 @@ MUCC_DEVICE Columns columns_of_row(Work const& work, P const& position) {
   return seen;
 }
 
+MUCC_DEVICE Columns common(Columns const& a, Columns const& b) {
+  return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
+}
+
+// The columns of `rows` rows that have their labels, as `find_spans` found them.
+template <class Work, class P>
+MUCC_DEVICE Span labelled(Work const& work, P const& position, int64_t first_row, int rows) {
+  Span const* at = work.spans.data;
+#pragma unroll
+  for (int a = 0; a < Work::kBatch; ++a) at += position.at[a] * work.spans.strides[a];
+  Span found{{INT32_MAX, 0}, {0, INT32_MAX}};
+#pragma unroll 1
+  for (int64_t i = first_row / kSpanRows; i * kSpanRows < first_row + rows && i < work.spans.count; ++i) {
+    Span const span = at[i];
+    if (span.any.first < span.any.end) {
+      found.any.first = span.any.first < found.any.first ? span.any.first : found.any.first;
+      found.any.end = span.any.end > found.any.end ? span.any.end : found.any.end;
+    }
+    found.all = common(found.all, span.all);
+  }
+  return found;
+}
+
 // The columns that some of `rows` rows see, and those that all of them see: a later row sees no earlier first and last
 // columns than those before it.
-struct Span {
-  Columns any, all;
-};
 template <class Work, class P>
 MUCC_DEVICE Span span_of(Work const& work, P position, int64_t first_row, int rows) {
   constexpr int kRow = Work::kRank - 2;
@@ -157,7 +172,13 @@ MUCC_DEVICE Span span_of(Work const& work, P position, int64_t first_row, int ro
   Columns const first = columns_of_row(work, position);
   position.at[kRow] = int(last_row);
   Columns const last = columns_of_row(work, position);
-  return {{first.first, last.end}, {last.first, first.end}};
+  Span span{{first.first, last.end}, {last.first, first.end}};
+  if constexpr (Work::kHasLabels) {
+    Span const own = labelled(work, position, first_row, rows);
+    span.any = common(span.any, own.any), span.all = common(span.all, own.all);
+    if (span.any.first >= span.any.end) span.any = {0, 0};
+  }
+  return span;
 }
 
 // The columns at which the first and the last step of a tile begin, `kStep` columns each. There is one step at least.
@@ -179,11 +200,13 @@ MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner,
   int const rows = int(work.query.count), columns = int(columns_of(work));
   P at[2] = {position, position};
   Columns seen[2];
+  int labels[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     int const row = corner.row + 8 * h;
     at[h].at[kRow] = row < rows ? row : rows - 1;
     if constexpr (kMasked) seen[h] = columns_of_row(work, at[h]);
+    if constexpr (kMasked && Work::kHasLabels) labels[h] = work.row_label(at[h]);
   }
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j)
@@ -196,7 +219,11 @@ MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner,
         x = work.score(at[i / 2], x);
       }
       if constexpr (kMasked) {
-        bool const is_seen = column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column);
+        bool is_seen = column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column);
+        if constexpr (Work::kHasLabels) {
+          at[i / 2].at[kColumn] = column < columns ? column : columns - 1;
+          is_seen = is_seen & (work.column_label(at[i / 2]) == labels[i / 2]);
+        }
         x = is_seen ? x : -INFINITY;
       }
     }
@@ -487,6 +514,70 @@ MUCC_DEVICE T* matrix_of(Operand<T, kBatch> const& operand, P const& p) {
       if (operand.leading[a].extent != 1) at += p.at[a] * operand.leading[a].stride;
   }
   return at;
+}
+
+// ---- labels -------------------------------------------------------------------------------------------------
+
+// Finds the columns that have the labels of `kSpanRows` rows: all lie between the first and the last one whose label is
+// between the smallest and the largest of the rows. Labels may have any order; they are best where they rise.
+template <class Work>
+MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extents) {
+  constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1, kWarps = kSpanThreads / 32;
+  int const rows = int(extents.of[kRow]), columns = int(columns_of(work)), lane = threadIdx.x % 32;
+  unsigned const count = unsigned(work.spans.count), block = blockIdx.x % count;
+  unsigned index = blockIdx.x / count;
+  Position<Work::kRank, int> position{};
+  Span* to = work.spans.data + block;
+#pragma unroll
+  for (int a = Work::kBatch - 1; a >= 0; --a) {
+    if (!(Work::kLabelAxes >> a & 1)) continue;
+    unsigned const extent = unsigned(extents.of[a]), rest = index / extent;
+    position.at[a] = int(index - rest * extent);
+    to += position.at[a] * work.spans.strides[a];
+    index = rest;
+  }
+  int low = INT32_MAX, high = INT32_MIN;
+  for (int r = lane; r < kSpanRows; r += 32) {
+    int const row = int(block) * kSpanRows + r;
+    position.at[kRow] = row < rows ? row : rows - 1;
+    int const label = work.row_label(position);
+    low = label < low ? label : low, high = label > high ? label : high;
+  }
+  auto reduce = [](int& x, bool largest) {
+#pragma unroll
+    for (int bits = 1; bits < 32; bits *= 2) {
+      int const other = __shfl_xor_sync(~0u, x, bits);
+      x = (other > x) == largest ? other : x;
+    }
+  };
+  reduce(low, false), reduce(high, true);
+  int first = INT32_MAX, end = 0, whole = 0;
+#pragma unroll 8
+  for (int column = threadIdx.x; column < columns; column += kSpanThreads) {
+    position.at[kColumn] = column;
+    int const label = work.column_label(position);
+    bool const is_between = low <= label && label <= high;
+    first = is_between && column < first ? column : first;
+    end = is_between ? column + 1 : end;
+    whole += is_between;
+  }
+  reduce(first, false), reduce(end, true);
+#pragma unroll
+  for (int bits = 1; bits < 32; bits *= 2) whole += __shfl_xor_sync(~0u, whole, bits);
+  int* const found = reinterpret_cast<int*>(dynamic_shared());
+  if (lane == 0) {
+    int* const own = found + threadIdx.x / 32 * 3;
+    own[0] = first, own[1] = end, own[2] = whole;
+  }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int w = 1; w < kWarps; ++w) {
+    first = found[3 * w] < first ? found[3 * w] : first;
+    end = found[3 * w + 1] > end ? found[3 * w + 1] : end;
+    whole += found[3 * w + 2];
+  }
+  bool const all = low == high && whole == end - first;
+  *to = {{first, end}, {all ? first : 0, all ? end : 0}};
 }
 
 // ---- the kernels that use mma.sync -------------------------------------------------------------------------

@@ -40,7 +40,26 @@ enum Form { kElements, kPieces, kTiles };
 
 // Whether tiles take different times, so that blocks take one after the other as they end.
 template <class Op>
-inline constexpr bool kTakesTiles = Op::kCausal || Op::kHasFirst || Op::kHasLast;
+inline constexpr bool kTakesTiles = Op::kCausal || Op::kHasFirst || Op::kHasLast || Op::kHasLabels;
+
+// Columns from `first` to before `end`.
+struct Columns {
+  int first, end;
+};
+
+// The columns that some of several rows see, and those that all of them see.
+struct Span {
+  Columns any, all;
+};
+
+// Where rows see columns with their own label: of each `kSpanRows` rows, the columns between which they are. One matrix for
+// all leading indices along which labels are the same.
+constexpr int kSpanRows = 64, kSpanThreads = 128;
+template <int kBatch>
+struct Spans {
+  Span* data;
+  int64_t count, strides[kBatch + 1];
+};
 
 // How queries and keys are divided where there are few queries: `rows` of them share keys, in `tiles`.
 struct Split {

@@ -257,6 +257,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   }
   Position<Work::kRank, int> positions[2];
   Columns columns[2];
+  int labels[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     int const row = lane / 4 + 8 * h;
@@ -264,6 +265,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     columns[h] = columns_of_row(work, positions[h]);
     if (row >= rows) columns[h].end = 0;
     if (columns[h].end > end) columns[h].end = end;
+    if constexpr (Work::kHasLabels) labels[h] = work.row_label(positions[h]);
   }
 
   Rows state;
@@ -326,11 +328,10 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
     for (int i = 0; i < 4 * kBlocks; ++i) {
       int const h = i / 2 % 2, at = int(column) + i / 4 * 8 + lane % 4 * 2 + i % 2;
-      bool const is_seen = columns[h].first <= at && at < columns[h].end;
-      if constexpr (!Work::kPlain) {
-        positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
-        c[i] = work.score(positions[h], c[i]);
-      }
+      bool is_seen = columns[h].first <= at && at < columns[h].end;
+      positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
+      if constexpr (!Work::kPlain) c[i] = work.score(positions[h], c[i]);
+      if constexpr (Work::kHasLabels) is_seen = is_seen & (work.column_label(positions[h]) == labels[h]);
       c[i] = is_seen ? c[i] : -INFINITY;
     }
     float rescale[2];

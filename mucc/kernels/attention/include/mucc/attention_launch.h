@@ -81,10 +81,44 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
   return plan;
 }
 
+// Which matrices of spans there are, where columns have labels; their place is not known yet.
+template <class Op>
+Spans<Op::kBatch> spans_of(Extents<Op::kRank> const& extents, int64_t& matrices) {
+  Spans<Op::kBatch> spans{nullptr, blocks_of(extents.of[Op::kRank - 2], kSpanRows), {}};
+  matrices = 1;
+  if constexpr (Op::kHasLabels && Op::kBatch > 0)
+    for (int a = Op::kBatch - 1; a >= 0; --a)
+      if (Op::kLabelAxes >> a & 1) {
+        spans.strides[a] = matrices * spans.count;
+        matrices *= extents.of[a];
+      }
+  return spans;
+}
+
 // Scratch memory of a stage, for so many keys.
 template <class Op>
 int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
-  return at_least(plan_decode<Op>(c, extents, keys).bytes(), Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0);
+  int64_t many = Op::kMany && Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0, matrices;
+  if constexpr (Op::kHasLabels && Op::kMany) {
+    int64_t const count = spans_of<Op>(extents, matrices).count;
+    many += aligned(int64_t(sizeof(Span)) * matrices * count);
+  }
+  return at_least(plan_decode<Op>(c, extents, keys).bytes(), many);
+}
+
+// Finds which columns have the labels of rows, before other kernels.
+template <class Op>
+int find_spans(Call const& c, char const* stage, Code* codes, Op& op, Extents<Op::kRank>& extents, void* scratch) {
+  constexpr int kForms = Op::kWarpgroups ? kTiles + 1 : kPieces + 1;
+  int64_t matrices;
+  op.spans = spans_of<Op>(extents, matrices);
+  op.spans.data = reinterpret_cast<Span*>(static_cast<char*>(scratch) + (Op::kWarpgroups ? aligned(4) : 0));
+  if (op.spans.count * matrices > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  Geometry geometry{{unsigned(op.spans.count * matrices), 1, 1}, kSpanThreads};
+  geometry.shared = kSpanThreads;
+  void* parameters[] = {&op, &extents};
+  return start(c, stage, codes[kForms * (Op::kDecodes ? 2 : 1)], geometry, parameters);
 }
 
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
@@ -130,6 +164,8 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     }
   }
   if constexpr (Op::kMany) {
+    if constexpr (Op::kHasLabels)
+      if (find_spans(c, stage, codes, op, extents, scratch)) return 1;
     if constexpr (Op::kWarpgroups) {
       int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
       bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);

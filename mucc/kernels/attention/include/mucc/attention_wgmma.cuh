@@ -52,6 +52,9 @@ MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents
 struct TakenTile {
   unsigned tile;
   int leading[3];
+  // Where columns have labels: those that the tile sees, and those of the warpgroup. They are read once, ahead.
+  Columns any;
+  Span own;
 };
 constexpr unsigned kNoTile = ~0u;
 
@@ -125,7 +128,8 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     }
     auto const position = leading_position<Work>(extents, batch);
     int const first_row = int(tile) * Work::kTileRows;
-    Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
+    Columns const any = span_of(work, position, first_row, Work::kTileRows).any;
+    Steps const steps = steps_of<Work::kTileColumns>(any);
     auto copy_keys = [&](int column) {
       // The next tile's number comes while the last keys wait for their place. If it were asked for earlier, blocks that
       // end late would have tiles that others could begin.
@@ -155,7 +159,8 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     for (int g = 0; g < Work::kGroups; ++g) {
       await(at.query_empty(g), count & 1 ^ 1);
       if constexpr (kTells<Work>) {
-        TakenTile taken{tile, {}};
+        TakenTile taken{tile, {}, any, {}};
+        if constexpr (Work::kHasLabels) taken.own = span_of(work, position, first_row + 64 * g, 64);
 #pragma unroll
         for (int a = 0; a < Work::kBatch; ++a) taken.leading[a] = position.at[a];
         *at.taken(g) = taken;
@@ -217,11 +222,13 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   for (int count = 0;; ++count) {
     unsigned tile, batch;
     Position<Work::kRank, int> position{};
+    Columns any{};
+    Span span{};
     if constexpr (kTells<Work>) {
       await(at.query_full(group), count & 1);
       TakenTile const taken = *at.taken(group);
       if (taken.tile == kNoTile) break;
-      tile = taken.tile;
+      tile = taken.tile, any = taken.any, span = taken.own;
 #pragma unroll
       for (int a = 0; a < Work::kBatch; ++a) position.at[a] = taken.leading[a];
     } else {
@@ -231,8 +238,11 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     }
     int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
     int const row = own_row + thread / 32 * 16 + lane / 4;
-    Steps const steps = steps_of<kColumns>(span_of(work, position, first_row, Work::kTileRows).any);
-    Span const span = span_of(work, position, own_row, 64);
+    if constexpr (!Work::kHasLabels) {
+      any = span_of(work, position, first_row, Work::kTileRows).any;
+      span = span_of(work, position, own_row, 64);
+    }
+    Steps const steps = steps_of<kColumns>(any);
     Steps mine = steps;
     if constexpr (kSkips) {
       mine = steps_of<kColumns>(span.any);
