@@ -60,6 +60,8 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case PoolOp():
             # Overlapping windows can share what they have in common; each new element is taken in once.
             plain, dims = 1, (*Shaped.of(op.result.type).dims, *(min(w.size, w.stride) for w in op.windows))
+        case ScoredAttentionOp() if op.without_softmax is not None:
+            return []
         case AttentionOp() | ScoredAttentionOp():
             scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
             special, plain, dims = 1, 4, scores

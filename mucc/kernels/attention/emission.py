@@ -60,7 +60,7 @@ class AttentionWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         pages kPage spans kLabelAxes multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
-        store_sum kStoresSum kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
+        store_sum kStoresSum kSoftmax kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
 
@@ -158,10 +158,11 @@ class AttentionWork(ScoreWork):
                     f"static constexpr int kThreads = {32 * tile.warps};",
                     *self._warpgroup_constants(wide),
                     *self._decode_constants(),
-                    *self.score_constants(self.attention.score, attend),
+                    *self.score_constants(self.attention.score, attend, self.is_plain),
                     f"static constexpr int kPage = {self.page};",
                     *self._label_constants(),
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
+                    f"static constexpr bool kSoftmax = {boolean(attend.without_softmax is None)};",
                     f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
                 ],
@@ -177,7 +178,8 @@ class AttentionWork(ScoreWork):
     @property
     def is_plain(self) -> bool:
         """Whether scores are positive multiples of products: their order is that of the products."""
-        return is_plain(self.attention.score, self.attention.attend.score)
+        attend = self.attention.attend
+        return attend.without_softmax is None and is_plain(self.attention.score, attend.score)
 
     @property
     def narrows_first(self) -> bool:

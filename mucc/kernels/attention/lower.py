@@ -55,7 +55,9 @@ class ScoresBody(Body):
             score = self.scalar(op.scores, identity(Shaped.of(op.scores.type).dims))
         elif op.mask is not None:
             score = self._masked(score, op.mask)
-        score, seen, labels = without_ranges(self, score, takes_labels=self.takes_labels)
+        self.softmax = not isinstance(op, ScoredAttentionOp) or op.without_softmax is None
+        hidden = -math.inf if self.softmax else 0.0
+        score, seen, labels = without_ranges(self, score, hidden, takes_labels=self.takes_labels)
         self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
         self.labels = labels and (label_bits(self, labels.row), label_bits(self, labels.column))
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
@@ -120,8 +122,9 @@ class AttentionBody(ScoresBody):
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
         value = contiguous_rows(program, stage, op.value)
-        nan_rows = isinstance(op, ScoredAttentionOp)
-        attend = AttendOp(self.score, value, self.causal, self.first, self.last, nan_rows, self.labels)
+        nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax
+        limits = (self.causal, self.first, self.last)
+        attend = AttendOp(self.score, value, *limits, nan_rows, self.labels, self.softmax)
         self.add(attend, op)
         self.attended = attend.result
         self.sums: SSAValue | None = None

@@ -38,6 +38,11 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     if op.labels is not None:
         row, column = (given[label] for label in op.labels)
         scores = _kept(functions, row == column, scores)
+    if op.without_softmax is not None:
+        weights = functions.arrays.xp.where(scores == -math.inf, functions.arrays.full((), 0.0), scores)
+        result = functions.narrowed(weights, op.value.type) @ functions.read(args[1])
+        functions.begin(kernel.results_space)
+        return (functions.over_space(result),)
     value = functions.read(args[1])
     if (page := kernel.score.page) is not None:
         value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)

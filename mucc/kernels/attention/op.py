@@ -101,7 +101,8 @@ class AttendOp(ValueNode):
     With `causal` row i has columns 0 to i. `first` and `last`, the bits of an s32 each, are the first and
     the last column of a row: the same for all columns, and for a later row no less. With `labels`, the bits of
     an s32 of the row and of one of the column, a row has the columns whose label is its own. A row without any
-    column with a score above -infinity gets 0, or NaN with `nan_rows`.
+    column with a score above -infinity gets 0, or NaN with `nan_rows`. Without softmax scores are the weights,
+    and 0 where a row does not have a column.
     """
 
     name = "cutlass.attend"
@@ -110,6 +111,7 @@ class AttendOp(ValueNode):
 
     causal = opt_prop_def(UnitAttr)
     nan_rows = opt_prop_def(UnitAttr)
+    without_softmax = opt_prop_def(UnitAttr)
     score = operand_def(Float32Type)
     value = operand_def(TensorType)
     first = opt_operand_def(Float32Type)
@@ -119,7 +121,8 @@ class AttendOp(ValueNode):
 
     FORMAT: ClassVar[str] = (
         "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? "
-        "(`labels` $row_label^ `,` $column_label)? (`nan_rows` $nan_rows^)? attr-dict `:` type($value)"
+        "(`labels` $row_label^ `,` $column_label)? (`nan_rows` $nan_rows^)? "
+        "(`without_softmax` $without_softmax^)? attr-dict `:` type($value)"
     )
 
     def __init__(
@@ -131,6 +134,7 @@ class AttendOp(ValueNode):
         last: SSAValue | None = None,
         nan_rows: bool = False,
         labels: tuple[SSAValue, SSAValue] | None = None,
+        softmax: bool = True,
     ):
         super().__init__(
             operands=[score, value, first, last, *(labels or (None, None))],
@@ -138,6 +142,7 @@ class AttendOp(ValueNode):
             properties={
                 "causal": UnitAttr() if causal else None,
                 "nan_rows": UnitAttr() if nan_rows else None,
+                "without_softmax": None if softmax else UnitAttr(),
             },
         )
 

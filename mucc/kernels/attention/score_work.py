@@ -62,13 +62,13 @@ class ScoreWork(AcrossWork):
         data = memory.data(VIEW_TYPES[memory.type.dtype])
         return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
 
-    def score_constants(self, product: ScoreOp, node: Seeing) -> list[str]:
+    def score_constants(self, product: ScoreOp, node: Seeing, plain: bool) -> list[str]:
         """Emit what headers know of scores."""
         scale = float_literal(product.scale.value.data)
         return [
             f"static constexpr float kScale = {scale};",
             f"static constexpr bool kCausal = {boolean(node.causal is not None)};",
-            f"static constexpr bool kPlain = {boolean(is_plain(product, node.score))};",
+            f"static constexpr bool kPlain = {boolean(plain)};",
             f"static constexpr bool kHasFirst = {boolean(node.first is not None)};",
             f"static constexpr bool kHasLast = {boolean(node.last is not None)};",
             f"static constexpr bool kHasLabels = {boolean(self.labels is not None)};",

@@ -1,4 +1,4 @@
-"""The pattern of attention that is written out: `softmax(f(q @ k.T)) @ v` with a pointwise f."""
+"""Patterns of attention that is written out: `softmax(f(q @ k.T)) @ v` and `f(q @ k.T) @ v`, pointwise f."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xdsl.rewriter import InsertPoint
 
 from mucc.dialects.mu.ops.attention import ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.elementwise import CastOp, ElementwiseOp, RetypeOp
+from mucc.dialects.mu.ops.elementwise import CastOp, ConstantOp, DivOp, ElementwiseOp, MulOp, RetypeOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.views import VIEWS, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
@@ -48,14 +48,14 @@ def _dims(value: SSAValue) -> Dims:
     return Shaped.of(value.type).dims
 
 
-def _leads_only_to(product: MatmulOp, softmax: SoftmaxOp) -> bool:
-    """Whether nothing but a softmax reads what pointwise operations of its shape compute from a product."""
+def _leads_only_to(product: MatmulOp, reader: Operation) -> bool:
+    """Whether nothing but one operation reads what pointwise ones of its shape compute from a product."""
     pending: list[SSAValue] = [product.result]
     seen: set[Operation] = set()
     while pending:
         for use in pending.pop().uses:
             op = use.operation
-            if op is softmax or op in seen:
+            if op is reader or op in seen:
                 continue
             if not isinstance(op, ElementwiseOp) or _dims(op.result) != _dims(product.result):
                 return False
@@ -81,17 +81,50 @@ def _keys(turned: SSAValue) -> tuple[list[Operation], SSAValue] | None:
             return [new := TransposeOp(turned)], new.result
 
 
+def _is_attention(product: MatmulOp, values: SSAValue, weights: SSAValue) -> bool:
+    """Whether weights that are no softmax are those of attention, and two products no layers of a network.
+
+    Keys are given by rows, as values are, and something but a factor is computed of scores.
+    """
+    turned = (
+        isinstance(view := product.rhs.owner, PermuteOp)
+        and view.order.get_values()[-1] != len(_dims(product.rhs)) - 1
+    )
+    by_rows = not isinstance(values.owner, TransposeOp)
+    if (
+        not (turned or isinstance(view, TransposeOp))
+        or not by_rows
+        or _dims(product.rhs)[:-2] != _dims(values)[:-2]
+    ):
+        return False
+    return not _is_multiple(weights, product.result)
+
+
+def _is_multiple(value: SSAValue, of: SSAValue) -> bool:
+    """Whether a value is another one times numbers."""
+    while value is not of and isinstance(op := value.owner, CastOp | RetypeOp | MulOp | DivOp):
+        others = [v for v in op.operands if not isinstance(v.owner, ConstantOp)]
+        if len(others) != 1:
+            return False
+        value = others[0]
+    return value is of
+
+
 class Written(RewritePattern):
-    """`softmax(f(q @ k.T)) @ v` -> attention, where no one else reads the scores."""
+    """`softmax(f(q @ k.T)) @ v` -> attention, where no one else reads the scores; the same without softmax."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, MatmulOp) or (softmax := _softmax_of(op.lhs)) is None:
+        if not isinstance(op, MatmulOp):
             return
-        scores, value = softmax.operand, op.rhs
+        softmax, value = _softmax_of(op.lhs), op.rhs
+        scores = op.lhs if softmax is None else softmax.operand
         for product in _products(scores):
             query = product.lhs
-            whole = product.mixed is None and op.mixed is None
-            if not whole or not _leads_only_to(product, softmax) or _dims(scores) != _dims(product.result):
+            whole = product is not op and product.mixed is None and op.mixed is None
+            reader = softmax or op
+            if not whole or not _leads_only_to(product, reader) or _dims(scores) != _dims(product.result):
+                continue
+            if softmax is None and not _is_attention(product, value, scores):
                 continue
             dims, results = _dims(scores), _dims(op.result)
             if dims[:-1] != results[:-1] or not takes(query, product.rhs, value, results):
@@ -100,7 +133,7 @@ class Written(RewritePattern):
                 continue
             new, key = found
             computed = ScoresOp(query, key)
-            attention = ScoredAttentionOp(query, key, value, scores)
+            attention = ScoredAttentionOp(query, key, value, scores, softmax=softmax is not None)
             if computed.result.type != product.result.type or attention.result.type != op.result.type:
                 continue
             rewriter.insert([*new, computed], InsertPoint.before(product))

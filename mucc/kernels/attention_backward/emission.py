@@ -13,7 +13,14 @@ from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.mu.ops.attention import Wanted
-from mucc.kernels.attention.score_work import SCORE_MEMBERS, ScoreWork, dtype_of, shared_axes, width_of
+from mucc.kernels.attention.score_work import (
+    SCORE_MEMBERS,
+    ScoreWork,
+    dtype_of,
+    is_plain,
+    shared_axes,
+    width_of,
+)
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
 from mucc.kernels.attention_backward.tiles import CHUNK, tile_of
 
@@ -101,8 +108,9 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
                     "static constexpr int kPage = 0;",
+                    "static constexpr bool kSoftmax = true;",
                     f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
-                    *self.score_constants(self.kernel.score, node),
+                    *self.score_constants(self.kernel.score, node, is_plain(self.kernel.score, node.score)),
                 ],
                 work=self._work(tile.rows, widths),
                 entries=_entries(entry),

@@ -235,6 +235,8 @@ def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:
 
 def _scored_attention(machine: Machine, op: ScoredAttentionOp, values: tuple[Any, ...]) -> Any:
     value = machine.factor(op, op.value, values[2])
+    if op.without_softmax is not None:
+        return machine.narrowed(values[3], op.value.type) @ value
     return attended(machine, values[3], value, op.value.type, causal=False, empty=math.nan)
 
 

@@ -105,7 +105,8 @@ class ScoresOp(GeneratedOp):
 class ScoredAttentionOp(InferredOp, AnchorOp):
     """`softmax(scores) @ v`, the scores computed from `mu.scores` of q and k by pointwise operations.
 
-    As with softmax, the result of a row whose scores are all -infinity is NaN.
+    As with softmax, the result of a row whose scores are all -infinity is NaN. Without softmax scores are
+    weights: `scores @ v`.
     """
 
     name = "mu.scored_attention"
@@ -116,14 +117,21 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
     value = operand_def(TensorType)
     scores = operand_def(TensorType)
 
+    without_softmax = opt_prop_def(UnitAttr)
+
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value `scores` $scores attr-dict `:` functional-type(operands, results)"
+        "$query `,` $key `,` $value `scores` $scores (`without_softmax` $without_softmax^)? attr-dict "
+        "`:` functional-type(operands, results)"
     )
 
-    def __init__(self, query: SSAValue, key: SSAValue, value: SSAValue, scores: SSAValue):
-        operands = [query, key, value, scores]
-        result = tensor_rules.attention(query.type, key.type, value.type)
-        super().__init__(operands=operands, result_types=[result])
+    def __init__(
+        self, query: SSAValue, key: SSAValue, value: SSAValue, scores: SSAValue, *, softmax: bool = True
+    ):
+        super().__init__(
+            operands=[query, key, value, scores],
+            result_types=[tensor_rules.attention(query.type, key.type, value.type)],
+            properties={"without_softmax": None if softmax else UnitAttr()},
+        )
 
     @property
     def space(self) -> Dims:

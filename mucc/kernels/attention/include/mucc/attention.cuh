@@ -224,16 +224,20 @@ MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner,
           at[i / 2].at[kColumn] = column < columns ? column : columns - 1;
           is_seen = is_seen & (work.column_label(at[i / 2]) == labels[i / 2]);
         }
-        x = is_seen ? x : -INFINITY;
+        x = is_seen ? x : Work::kSoftmax ? -INFINITY : 0.0f;
       }
     }
 }
 
 // Replaces scores by their powers relative to the largest of the row so far, and says by how much what was added up before
-// is to be scaled.
+// is to be scaled. Without softmax scores are weights.
 template <class Work, int kCount>
 MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2]) {
   constexpr float kBy = kFactor<Work>;
+  if constexpr (!Work::kSoftmax) {
+    rescale[0] = rescale[1] = 1.0f;
+    return;
+  }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float most = rows.most[h];
@@ -260,6 +264,7 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
 // What sums are multiplied with: nothing was added up where a row sees no column.
 template <class Work>
 MUCC_DEVICE float share_of(float total) {
+  if constexpr (!Work::kSoftmax) return 1.0f;
   return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
 }
 

@@ -59,6 +59,7 @@ MUCC_DEVICE void set_row(Position<Work::kRank, int>& p, Extents<Work::kRank> con
 // A relative weight: of what was added up relative to the score `own`, where the largest one is `most`.
 template <class Work>
 MUCC_DEVICE float relative(float own, float most) {
+  if constexpr (!Work::kSoftmax) return 1.0f;
   return power_of_two((own - (most == -INFINITY ? 0.0f : most)) * kFactor<Work>);
 }
 
@@ -332,7 +333,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
       if constexpr (!Work::kPlain) c[i] = work.score(positions[h], c[i]);
       if constexpr (Work::kHasLabels) is_seen = is_seen & (work.column_label(positions[h]) == labels[h]);
-      c[i] = is_seen ? c[i] : -INFINITY;
+      c[i] = is_seen ? c[i] : Work::kSoftmax ? -INFINITY : 0.0f;
     }
     float rescale[2];
     make_weights<Work>(state, c, rescale);
