@@ -34,6 +34,7 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "over_best_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full", "causal", "gqa")],
         "over_flex": [r["over"] for r in good if "over" in r and r["kind"] in FLEX],
         "decode_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "decode"],
+        "over_written": [r["over"] for r in good if "over" in r and r["kind"] == "sigmoid"],
         "paged_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "paged"],
         "backward_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].startswith("backward")],
         "decode_over_copy": [r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE],

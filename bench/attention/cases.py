@@ -19,11 +19,19 @@ KINDS = {
     "paged": "attention(q, ks, vs)",
     "window": f"attention(q, k, v, mask=j <= i and i - j < {WINDOW})",
     "alibi": "attention(q, k, v, mask=slope[:, None, None] * (j - i), causal=on)",
+    "document": "attention(q, k, v, mask=j <= i and doc[:, None, :, None] == doc[:, None, None])",
+    "sink": "attention(q, k, v, causal=on, sinks=sink)",
+    "sigmoid": "cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {scale}), bf16) @ v",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
 }
 """The result of each kind, over queries q, keys k and values v, indices i and j."""
 
-INDEXED = ("window", "alibi")
+INDEXED = ("window", "alibi", "document")
+MORE = {"alibi": "slope: f32[H]", "document": "doc: s32[B, S]", "sink": "sink: f32[H]"}
+"""Parameters of a kind besides q, k and v."""
+
+DOCUMENTS = (1536, 512, 1024, 256, 768)
+"""Lengths of the documents of a sequence, in turns."""
 SDPA = ("full", "causal", "gqa", "decode", "paged")
 """What `scaled_dot_product_attention` computes without a mask in memory; of pages, it has keys that follow
 each other."""
@@ -31,8 +39,11 @@ each other."""
 PAGE = 64
 """Keys of a page."""
 
-FLEX = ("window", "alibi", "softcap")
-"""What only FlexAttention computes."""
+FLEX = ("window", "alibi", "softcap", "document", "sink")
+"""What only FlexAttention computes; of sinks, its log-sum-exp tells their share."""
+
+
+BACKWARD = ("backward_full", "backward_causal", "backward_gqa")
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,7 @@ class Case:
     @property
     def is_causal(self) -> bool:
         """Whether rows see no later columns."""
-        return self.kind in ("causal", "gqa", "alibi", "window", "backward_causal", "backward_gqa")
+        return self.kind in ("causal", "gqa", "alibi", "window", "document", "sink", *BACKWARD[1:])
 
     @property
     def kernel(self) -> str:
@@ -97,13 +108,17 @@ class Case:
         lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
         of_query, of_key = f"bf16[{lead}, {rows}, {self.width}]", f"bf16[{shared}, T, {self.width}]"
         dims = ["B", "H", *(["G"] if self.kind == "gqa" else []), *([] if rows == "1" else ["S"]), "T"]
-        slope = ", slope: f32[H]" if self.kind == "alibi" else ""
-        indices = [f"    {n} = iota((S, T), axis={a})" for a, n in enumerate("ij")]
+        more = f", {MORE[self.kind]}" if self.kind in MORE else ""
+        if self.kind == "document":
+            dims.remove("T")  # labels of queries are those of keys
+            of_key = of_key.replace("T", "S")
+        columns = "S" if self.kind == "document" else "T"
+        indices = [f"    {n} = iota((S, {columns}), axis={a})" for a, n in enumerate("ij")]
         result = KINDS[self.kind].format(scale=1 / math.sqrt(self.width))
         return "\n".join(
             [
                 f"kernel {self.kernel}[{', '.join(dims)}](",
-                f"    q: {of_query}, k: {of_key}, v: {of_key}{slope}",
+                f"    q: {of_query}, k: {of_key}, v: {of_key}{more}",
                 f") -> {of_query} {{",
                 *(indices if self.kind in INDEXED else []),
                 f"    return {result}",
@@ -139,11 +154,13 @@ class Case:
         """How many scores of a head count: those that a mask leaves."""
         n = self.queries
         match self.kind:
-            case "causal" | "gqa" | "alibi" | "backward_causal" | "backward_gqa":
+            case "causal" | "gqa" | "alibi" | "sink" | "backward_causal" | "backward_gqa":
                 return n * (n + 1) // 2
             case "window":
                 seen = min(n, WINDOW)
                 return seen * (seen + 1) // 2 + (n - seen) * WINDOW
+            case "document":
+                return sum(n * (n + 1) // 2 for n in documents_of(n))
             case _:
                 return n * self.keys
 
@@ -158,6 +175,14 @@ class Case:
         return 4 * self.batch * self.heads * self.keys * self.width
 
 
+def documents_of(length: int) -> list[int]:
+    """Return the lengths of the documents of a sequence."""
+    found: list[int] = []
+    while (left := length - sum(found)) > 0:
+        found.append(min(left, DOCUMENTS[len(found) % len(DOCUMENTS)]))
+    return found
+
+
 def _prefill() -> Iterator[Case]:
     for kind in ("full", "causal", "gqa", "window", "alibi", "softcap"):
         for width in (64, 96, 128, 256):
@@ -167,6 +192,14 @@ def _prefill() -> Iterator[Case]:
                 batch, heads = max(1, 16384 // length), max(8, 2048 // width)
                 groups = 8 if kind == "gqa" else 1
                 yield Case(kind, width, batch, heads // groups, groups, length, length)
+
+
+def _others() -> Iterator[Case]:
+    """What has fewer shapes: documents, sinks, and attention without softmax."""
+    for kind in ("document", "sink", "sigmoid"):
+        for width in (64, 128):
+            for length in (2048, 8192, 16384):
+                yield Case(kind, width, 16384 // length, 2048 // width, 1, length, length)
 
 
 def _decode() -> Iterator[Case]:
@@ -193,4 +226,4 @@ def _backward() -> Iterator[Case]:
                 yield Case(f"backward_{kind}", width, batch, heads // groups, groups, length, length)
 
 
-CASES: tuple[Case, ...] = (*_prefill(), *_decode(), *_paged(), *_backward())
+CASES: tuple[Case, ...] = (*_prefill(), *_others(), *_decode(), *_paged(), *_backward())

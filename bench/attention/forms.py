@@ -21,12 +21,14 @@ class Form:
     result: str
     score: Score = lambda x, i, j, more: x
     more: str = ""
-    """Parameters besides q, k and v."""
+    """Parameters besides q, k and v, with commas between them."""
     lead: tuple[str, str] = ("B, H", "B, H")
     few: bool = False
     """Whether there is one query."""
     empty: float = 0.0
     """What rows without a key get."""
+    normalised: bool = True
+    """Whether weights are a softmax of scores; otherwise scores are weights, 0 where they are -infinity."""
     adds: bool = False
     """Whether the tensor x is added to the result."""
     page: int = 0
@@ -179,6 +181,84 @@ FORMS = (
         "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
         lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
         more="n: s32[B]",
+    ),
+    Form(
+        "documents",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=a[:, None, :, None] == b[:, None, None])",
+        lambda x, i, j, m: _where(m["a"][:, None, :, None] == m["b"][:, None, None], x),
+        more="a: s32[B, S], b: s32[B, T]",
+    ),
+    Form(
+        "packed",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask= j <= i and a[:, None, :, None] == b[:, None, None])",
+        lambda x, i, j, m: _where((j <= i) & (m["a"][:, None, :, None] == m["b"][:, None, None]), x),
+        more="a: s32[B, S], b: s32[B, T]",
+    ),
+    Form(
+        "packed_heads",
+        "bf16",
+        (96, 96),
+        "attention(q, k, v, mask=where(a[:, None, :, None] != b[:, None, None], -inf, slope[:, None, None]), causal=on)",
+        lambda x, i, j, m: _where(
+            (j <= i) & (m["a"][:, None, :, None] == m["b"][:, None, None]), x + m["slope"][:, None, None]
+        ),
+        more="a: s32[B, S], b: s32[B, T], slope: f32[H]",
+    ),
+    Form(
+        "sinks",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask= j <= i and i - j < 128 , sinks=sink)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 128), x),
+        more="sink: f32[H]",
+    ),
+    Form(
+        "sinks_decode",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, sinks=sink[:, None])",
+        lead=("B, H, 8", "B, H, 1"),
+        few=True,
+        more="sink: f32[H]",
+    ),
+    Form(
+        "sigmoids",
+        "bf16",
+        (128, 128),
+        f"cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {128**-0.5} + slope[:, None, None] - 4), bf16) @ v",
+        lambda x, i, j, m: (x + m["slope"][:, None, None] - 4).sigmoid(),
+        more="slope: f32[H]",
+        normalised=False,
+    ),
+    Form(
+        "rectified",
+        "bf16",
+        (64, 64),
+        "cast(relu(where( j <= i , cast(q @ permute(k, (0, 1, 3, 2)), f32) * 0.125, -inf)), bf16) @ v",
+        lambda x, i, j, m: _where(j <= i, x).relu(),
+        normalised=False,
+    ),
+    Form(
+        "linear",
+        "bf16",
+        (96, 64),
+        f"cast(where( j <= i , cast(q @ permute(k, (0, 1, 3, 2)), f32) * {96**-0.5}, 0), bf16) @ v",
+        lambda x, i, j, m: _where(j <= i, x),
+        normalised=False,
+    ),
+    Form(
+        "sigmoids_decode",
+        "f16",
+        (64, 64),
+        "cast(sigmoid(cast(q @ permute(k, (0, 1, 2, 4, 3)), f32) * 0.125), f16) @ v",
+        lambda x, i, j, m: x.sigmoid(),
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+        normalised=False,
     ),
     Form("sums64", "bf16", (64, 64), "attention(q, k, v)", gives="sums"),
     Form(

@@ -78,7 +78,7 @@ class Call:
         return {"bf16": self.torch.bfloat16, "f16": self.torch.float16}[self.form.dtype]
 
     def _named(self) -> list[str]:
-        return [self.form.more] if self.form.more else []
+        return re.split(r", (?=[a-z]+:)", self.form.more) if self.form.more else []
 
     def _lead(self, at: int) -> list[int]:
         return [int(d) if d.isdigit() else self.sizes[d] for d in self.form.lead[min(at, 1)].split(", ")]
@@ -91,6 +91,10 @@ class Call:
     def _further(self, name: str, rng: random.Random) -> Any:
         torch, rows = self.torch, self.queries
         match name:
+            case "a" | "b":
+                return self._labels(rows if name == "a" else self.keys, rng)
+            case "sink":
+                return torch.randn(self.sizes["H"], device="cuda") * rng.choice((1, 10))
             case "x":
                 return self._operand(0, 1)[..., : self.form.widths[1]].contiguous()
             case "slope":
@@ -111,6 +115,12 @@ class Call:
                 bias[:: rng.randint(1, 9)] = -math.inf
                 return bias
 
+    def _labels(self, count: int, rng: random.Random) -> Any:
+        """Draw the documents of a sequence's places: most rise, some are in any order."""
+        torch, documents = self.torch, rng.choice((1, 3, 20, 200))
+        labels = torch.randint(0, documents, (self.sizes["B"], count), device="cuda", dtype=torch.int32)
+        return labels if rng.random() < 0.2 else labels.sort(-1).values
+
     def scores(self) -> Any:
         """Return the scores in float64."""
         torch = self.torch
@@ -126,6 +136,12 @@ class Call:
         empty = most == -math.inf
         weights = (scores - most.masked_fill(empty, 0.0)).exp()
         total = weights.sum(-1, keepdim=True)
+        if "sink" in self.more:
+            sinks = self.more["sink"].double().reshape(-1, *[1] * (scores.ndim - 2))
+            total = total + (sinks - most).exp()
+        if not self.form.normalised:
+            weights, total = scores.masked_fill(scores == -math.inf, 0.0), 1.0
+            empty = most.isnan()
 
         def result(weights: Any) -> Any:
             mean = (weights @ v / total).masked_fill(empty, self.form.empty)

@@ -259,7 +259,8 @@ def _scale(b: Emit, op: AttentionOp | AttentionLogSumExpOp | GradientOp) -> SSAV
 class Attention(RewritePattern):
     """`attention(q, k, v)` -> `weights(scale * cast(q @ k.T, f32) + mask) @ v`.
 
-    Weights are a softmax, but 0 in rows that are masked completely. Where attention is causal, the scores of
+    Weights are a softmax, but 0 in rows that are masked completely; sinks leave them the share
+    `sigmoid(logsumexp(scores) - sinks)`. Where attention is causal, the scores of
     later columns are -infinity.
     """
 
@@ -267,7 +268,13 @@ class Attention(RewritePattern):
         if not isinstance(op, AttentionOp):
             return
         b = Emit()
-        weights = converted(b, _weights(b, _scores(b, op)), op.value)
+        scores = _scores(b, op)
+        weights = _weights(b, scores)
+        if op.sinks is not None:
+            axis = len(Shaped.of(scores.type).dims) - 1
+            sums = b(ExpandOp(b(LogSumExpOp(scores, (axis,))), [axis]))
+            weights = b(e.MulOp(weights, b(e.SigmoidOp(b(e.SubOp(sums, op.sinks))))))
+        weights = converted(b, weights, op.value)
         result = b(MatmulOp(weights, op.value))
         rewriter.replace(op, b.ops, [result])
 

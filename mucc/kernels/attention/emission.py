@@ -60,7 +60,7 @@ class AttentionWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         pages kPage spans kLabelAxes multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
-        store_sum kStoresSum kSoftmax kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
+        store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
 
@@ -145,7 +145,9 @@ class AttentionWork(ScoreWork):
         tile = tile_of(*widths)
         attend = self.attention.attend
         keys = str(self.places.extent(self.attention.extents[-1]))
-        wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=self.is_plain)
+        # Where labels are compared there is no room for a third warpgroup either.
+        plain = self.is_plain and self.labels is None
+        wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=plain)
         return self.assemble(
             Parts(
                 fast=len(self.space) - 1,
@@ -162,6 +164,7 @@ class AttentionWork(ScoreWork):
                     f"static constexpr int kPage = {self.page};",
                     *self._label_constants(),
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
+                    f"static constexpr bool kHasSink = {boolean(attend.sink is not None)};",
                     f"static constexpr bool kSoftmax = {boolean(attend.without_softmax is None)};",
                     f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
@@ -250,6 +253,7 @@ class AttentionWork(ScoreWork):
         attended = f"mucc::Lanes<V> const& {self.lanes[attend.result]}"
         lines = [
             *self.score_work(self.attention.score, attend),
+            *self._sink(),
             "  template <int V, class P, class To>",
             f"  MUCC_DEVICE void store(P const& p, {attended}, To const& to) const {{",
             *self.statements_for(self.stored),
@@ -263,6 +267,19 @@ class AttentionWork(ScoreWork):
             lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
             lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
         return lines
+
+    def _sink(self) -> list[str]:
+        """Emit the function that computes the score of the column without a value."""
+        if (sink := self.attention.attend.sink) is None:
+            return []
+        return [
+            "  template <class P>",
+            "  MUCC_DEVICE float sink(P const& p) const {",
+            "    constexpr int V = 1;",
+            *self.statements_for([sink]),
+            f"    return {self.lanes[sink]}.of[0];",
+            "  }",
+        ]
 
     def _sum_store(self) -> list[str]:
         """Emit the function that stores the log-sum-exp of a position's row, if that is stored."""

@@ -124,7 +124,7 @@ class AttentionBody(ScoresBody):
         value = contiguous_rows(program, stage, op.value)
         nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax
         limits = (self.causal, self.first, self.last)
-        attend = AttendOp(self.score, value, *limits, nan_rows, self.labels, self.softmax)
+        attend = AttendOp(self.score, value, *limits, nan_rows, self.labels, self.softmax, self._sink())
         self.add(attend, op)
         self.attended = attend.result
         self.sums: SSAValue | None = None
@@ -133,6 +133,10 @@ class AttentionBody(ScoresBody):
         # Behind it the same values are those of other elements.
         self.values.clear()
         self.loads.clear()
+
+    def _sink(self) -> SSAValue | None:
+        sinks = None if isinstance(self.op, ScoredAttentionOp) else self.op.sinks
+        return None if sinks is None else self.scalar(sinks, root_axes(sinks, self.stage))
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         if isinstance(op, AttentionLogSumExpOp):

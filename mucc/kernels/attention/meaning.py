@@ -47,7 +47,8 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     if (page := kernel.score.page) is not None:
         value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)
     empty = 0.0 if op.nan_rows is None else math.nan
-    result = attended(functions, scores, value, op.value.type, causal=False, empty=empty)
+    sinks = None if op.sink is None else given[op.sink]
+    result = attended(functions, scores, value, op.value.type, causal=False, empty=empty, sinks=sinks)
     functions.begin(kernel.results_space)
     # Sums are the same for all columns.
     sums = score_sums(functions, scores)

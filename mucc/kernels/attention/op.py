@@ -102,7 +102,7 @@ class AttendOp(ValueNode):
     the last column of a row: the same for all columns, and for a later row no less. With `labels`, the bits of
     an s32 of the row and of one of the column, a row has the columns whose label is its own. A row without any
     column with a score above -infinity gets 0, or NaN with `nan_rows`. Without softmax scores are the weights,
-    and 0 where a row does not have a column.
+    and 0 where a row does not have a column. `sink` is the score of a further column without a value.
     """
 
     name = "cutlass.attend"
@@ -118,10 +118,11 @@ class AttendOp(ValueNode):
     last = opt_operand_def(Float32Type)
     row_label = opt_operand_def(Float32Type)
     column_label = opt_operand_def(Float32Type)
+    sink = opt_operand_def(Float32Type)
 
     FORMAT: ClassVar[str] = (
         "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? "
-        "(`labels` $row_label^ `,` $column_label)? (`nan_rows` $nan_rows^)? "
+        "(`labels` $row_label^ `,` $column_label)? (`sink` $sink^)? (`nan_rows` $nan_rows^)? "
         "(`without_softmax` $without_softmax^)? attr-dict `:` type($value)"
     )
 
@@ -135,9 +136,10 @@ class AttendOp(ValueNode):
         nan_rows: bool = False,
         labels: tuple[SSAValue, SSAValue] | None = None,
         softmax: bool = True,
+        sink: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[score, value, first, last, *(labels or (None, None))],
+            operands=[score, value, first, last, *(labels or (None, None)), sink],
             result_types=[f32],
             properties={
                 "causal": UnitAttr() if causal else None,

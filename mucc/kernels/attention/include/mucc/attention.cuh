@@ -139,6 +139,8 @@ MUCC_DEVICE Columns columns_of_row(Work const& work, P const& position) {
   return seen;
 }
 
+constexpr int kLastColumn = 0x7fffffff;  // as large as columns and labels are
+
 MUCC_DEVICE Columns common(Columns const& a, Columns const& b) {
   return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
@@ -149,7 +151,7 @@ MUCC_DEVICE Span labelled(Work const& work, P const& position, int64_t first_row
   Span const* at = work.spans.data;
 #pragma unroll
   for (int a = 0; a < Work::kBatch; ++a) at += position.at[a] * work.spans.strides[a];
-  Span found{{INT32_MAX, 0}, {0, INT32_MAX}};
+  Span found{{kLastColumn, 0}, {0, kLastColumn}};
 #pragma unroll 1
   for (int64_t i = first_row / kSpanRows; i * kSpanRows < first_row + rows && i < work.spans.count; ++i) {
     Span const span = at[i];
@@ -261,10 +263,15 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
   }
 }
 
-// What sums are multiplied with: nothing was added up where a row sees no column.
-template <class Work>
-MUCC_DEVICE float share_of(float total) {
+// What sums of a row are multiplied with, of its largest score and of the sum of its powers relative to that: nothing was
+// added up where a row sees no column. A sink adds to the sum.
+template <class Work, class P>
+MUCC_DEVICE float share_of(Work const& work, P const& position, float most, float total) {
   if constexpr (!Work::kSoftmax) return 1.0f;
+  if constexpr (Work::kHasSink) {
+    if (total == 0.0f) return 0.0f;
+    return reciprocal(total + power_of_two(work.sink(position) * kLog2E - most * kFactor<Work>));
+  }
   return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
 }
 
@@ -428,7 +435,8 @@ MUCC_DEVICE void store_rows(Work const& work, P position, int row, int rows, Row
   constexpr int kVector = Work::kVector, kTogether = kVector / 2, kColumn = Work::kRank - 1, kPacks = kBlocks / kTogether;
   int const lane = threadIdx.x % 32, own_column = 8 * (lane % kTogether) + lane % 4 / kTogether * 4;
   float const total[2] = {sum_of_four_lanes(state.sum[0]), sum_of_four_lanes(state.sum[1])};
-  float const share[2] = {share_of<Work>(total[0]), share_of<Work>(total[1])};
+  float const share[2] = {share_of(work, position, state.most[0], total[0]),
+                          share_of(work, position, state.most[1], total[1])};
   auto exists = [&](int h) { return row + 8 * h < rows; };
   if constexpr (Work::kStoresSum) {
 #pragma unroll
@@ -541,7 +549,7 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
     to += position.at[a] * work.spans.strides[a];
     index = rest;
   }
-  int low = INT32_MAX, high = INT32_MIN;
+  int low = kLastColumn, high = -kLastColumn - 1;
   for (int r = lane; r < kSpanRows; r += 32) {
     int const row = int(block) * kSpanRows + r;
     position.at[kRow] = row < rows ? row : rows - 1;
@@ -556,7 +564,7 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
     }
   };
   reduce(low, false), reduce(high, true);
-  int first = INT32_MAX, end = 0, whole = 0;
+  int first = kLastColumn, end = 0, whole = 0;
 #pragma unroll 8
   for (int column = threadIdx.x; column < columns; column += kSpanThreads) {
     position.at[kColumn] = column;

@@ -429,7 +429,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     if (parts > 1) {
       *reinterpret_cast<Four*>(own_part + 2 * kRows + 4 * i) = four;
     } else {
-      float const share = share_of<Work>(total_of(row, most_of(row)));
+      float const share = share_of(work, position_of(row), most_of(row), total_of(row, most_of(row)));
 #pragma unroll
       for (int k = 0; k < 4; ++k) four.of[k] *= share;
       finish(i, four);
@@ -459,7 +459,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       sums += known[k * 2 * kRows + kRows + row] * relative<Work>(known[k * 2 * kRows + row], largest);
 #pragma unroll
     for (int bits = 1; bits < 8; bits *= 2) sums += __shfl_xor_sync(~0u, sums, bits);
-    float const share = share_of<Work>(sums);
+    float const share = share_of(work, position_of(row), largest, sums);
     if constexpr (Work::kStoresSum) {
       if (thread % 8 == 0 && row < rows) store_sum_of(work, position_of(row), largest, sums);
     }

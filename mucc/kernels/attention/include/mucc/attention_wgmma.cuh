@@ -352,8 +352,8 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
   __syncthreads();
   int const group = int(threadIdx.x / 128) - 1;
   // All have 504 or 512 together, which is what the block is started with. To take tiles takes more than to count them.
-  constexpr int kLoading = Work::kGroups > 2 ? 32 : kTakesTiles<Work> ? 40 : 24;
-  constexpr int kMultiplying = Work::kGroups > 2 ? 160 : kTakesTiles<Work> ? 232 : 240;
+  constexpr int kLoading = Work::kGroups > 2 ? 32 : Work::kHasLabels ? 56 : kTakesTiles<Work> ? 40 : 24;
+  constexpr int kMultiplying = Work::kGroups > 2 ? 160 : Work::kHasLabels ? 224 : kTakesTiles<Work> ? 232 : 240;
   if (group < 0) {
     if constexpr (Work::kGroups > 1) leave_registers<kLoading>();
     if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, at);
