@@ -293,6 +293,25 @@ inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&
   }
 }
 
+// mma.sync m16n8k8 of tf32.
+inline void multiply_single(float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
+  int const self = on_host::self(), parity = rounds[self] & 1, lane = self % 32;
+  uint32_t const own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  std::memcpy(words[parity][self], own, sizeof(own));
+  wait();
+  auto single = [&](int from, int word) {
+    uint32_t const bits = words[parity][self - lane + from][word] & ~0x1fffu;
+    float x;
+    std::memcpy(&x, &bits, sizeof(x));
+    return x;
+  };
+  for (int i = 0; i < 4; ++i) {
+    int const row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 8; ++k)
+      c[i] += single(row % 8 * 4 + k % 4, row / 8 + k / 4 * 2) * single(column * 4 + k % 4, 4 + k / 4);
+  }
+}
+
 // ---- warpgroups, and the copy engine ------------------------------------------------------------------------
 
 // Shared memory is named by the distance from its start.

@@ -36,7 +36,7 @@ class AttentionCode(LightCode):
 
     def __init__(self, op: AttentionKernelOp, places: Places):
         self.op, self.places = op, places
-        self.has_warpgroups = places.program.target.data in WARPGROUPS
+        self.has_warpgroups = places.program.target.data in WARPGROUPS and not op.is_f32
 
     @property
     def light_headers(self) -> tuple[str, ...]:
@@ -82,6 +82,8 @@ class AttentionWork(ScoreWork):
     @property
     def widest(self) -> int:
         """Return the results that a lane writes at a time: the columns of two or four blocks of 8."""
+        if self.attention.is_f32:
+            return 4
         return 8 if -(-self.result_width // 16) % 2 == 0 else 4
 
     def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
@@ -142,7 +144,7 @@ class AttentionWork(ScoreWork):
         """Return the C++ of the kernel in parts."""
         element = VIEW_TYPES[dtype_of(self.attention.attend.value)]
         widths = (self.width, self.result_width)
-        tile = tile_of(*widths)
+        tile = tile_of(*widths, 4 if self.attention.is_f32 else 2)
         attend = self.attention.attend
         keys = str(self.places.extent(self.attention.extents[-1]))
         # Where labels are compared there is no room for a third warpgroup either.

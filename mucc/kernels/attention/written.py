@@ -9,12 +9,12 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
 from mucc.dialects.mu.ops.attention import ScoredAttentionOp, ScoresOp
-from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.contraction import Compute, MatmulOp
 from mucc.dialects.mu.ops.elementwise import CastOp, ConstantOp, DivOp, ElementwiseOp, MulOp, RetypeOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.views import VIEWS, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
-from mucc.kernels.attention.operands import takes
+from mucc.kernels.attention.operands import takes, takes_f32
 
 
 def _only_use(value: SSAValue) -> bool:
@@ -127,7 +127,9 @@ class Written(RewritePattern):
             if softmax is None and not _is_attention(product, value, scores):
                 continue
             dims, results = _dims(scores), _dims(op.result)
-            if dims[:-1] != results[:-1] or not takes(query, product.rhs, value, results):
+            operands = (query, product.rhs, value, results)
+            as_tf32 = takes_f32(*operands) and {product.compute.data, op.compute.data} == {Compute.TF32}
+            if dims[:-1] != results[:-1] or not (takes(*operands) or as_tf32):
                 continue
             if (found := _keys(product.rhs)) is None:
                 continue

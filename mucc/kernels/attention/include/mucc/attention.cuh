@@ -55,6 +55,24 @@ MUCC_DEVICE void multiply(bf16, float (&c)[4], uint32_t const (&a)[4], uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// 16 x 8 by 8 x 8, as tf32.
+MUCC_DEVICE void multiply(float, float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The nearest number of tf32. What is not rounded the tensor cores cut off.
+MUCC_DEVICE uint32_t to_tf32(float x) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+#else
+  return (__builtin_bit_cast(uint32_t, x) + 0x1000u) & ~0x1fffu;
+#endif
+}
+
 // Two numbers as the halves of a word, the first one in the low half.
 MUCC_DEVICE uint32_t packed(f16, float low, float high) {
   uint32_t both;
@@ -595,29 +613,30 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
 
 // ---- the kernels that use mma.sync -------------------------------------------------------------------------
 
-// Copies elements [e, e + 8) of a row to shared memory, zeros where there are none.
+// Copies the 16 bytes from element e of a row on to shared memory, zeros where there are none.
 template <bool kWhole, int kWidth, class T>
 MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool exists) {
+  constexpr int kCount = kPiece<T>;
   if constexpr (kWhole) {
     bool const wanted = exists && e < kWidth;
     copy_piece(into, wanted ? row + e : row, wanted);
   } else {
-    Pack<T, 8> pack{};
+    Pack<T, kCount> pack{};
     if (exists) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k)
+      for (int k = 0; k < kCount; ++k)
         if (e + k < kWidth) pack.of[k] = row[(e + k) * step];
     }
-    *reinterpret_cast<Pack<T, 8>*>(into) = pack;
+    *reinterpret_cast<Pack<T, kCount>*>(into) = pack;
   }
 }
 
 // Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on.
 template <bool kWhole, int kCount, int kWidth, int kThreads, class T>
 MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count) {
-  constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8;
+  constexpr int kPitch = pitch<T>(kWidth), kPieces = rounded(kWidth, 16) / kPiece<T>;
   for (int i = threadIdx.x; i < kCount * kPieces; i += kThreads) {
-    int const r = i / kPieces, e = i % kPieces * 8;
+    int const r = i / kPieces, e = i % kPieces * kPiece<T>;
     bool const exists = first + r < count;
     copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, exists ? from + (first + r) * row : from, step, e, exists);
   }
@@ -629,8 +648,11 @@ template <bool kWhole, class Work>
 MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   using T = typename Work::Element;
   constexpr int kRows = Work::kRows, kColumns = Work::kColumns, kThreads = Work::kThreads;
-  constexpr int kSteps = rounded(Work::kWidth, 16) / 16, kPitch = 16 * kSteps + 8;
-  constexpr int kBlocks = kColumns / 8, kResults = rounded(Work::kResultWidth, 16) / 8, kResultPitch = 8 * kResults + 8;
+  // A product takes 32 bytes of a row: 16 elements, or 8 of f32.
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr int kPart = kPiece<T>, kSteps = rounded(Work::kWidth, 16) / (2 * kPart), kPitch = pitch<T>(Work::kWidth);
+  constexpr int kBlocks = kColumns / 8, kResults = rounded(Work::kResultWidth, 16) / 8;
+  constexpr int kResultPitch = pitch<T>(Work::kResultWidth);
   T* const query = reinterpret_cast<T*>(dynamic_shared());
   T* const keys = query + kRows * kPitch;
   T* const values = keys + 2 * kColumns * kPitch;
@@ -664,22 +686,26 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
 
   Rows state;
   float sum[4 * kResults] = {};
-  T const* const own = query + (warp * 16 + lane % 16) * kPitch + lane / 16 * 8;
+  T const* const own = query + (warp * 16 + lane % 16) * kPitch + lane / 16 * kPart;
   int place = 0;
   for (int column = start; column < columns; column += kColumns, place ^= 1) {
     wait_copies<1>();
     __syncthreads();
     copy_keys(column + kColumns, place ^ 1);
     float c[4 * kBlocks] = {};
-    T const* const key = keys + place * kColumns * kPitch + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
+    T const* const key = keys + place * kColumns * kPitch + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * kPart;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       uint32_t a[4];
-      load_matrices(a, own + 16 * s);
+      load_matrices(a, own + 2 * kPart * s);
+      if constexpr (kSingle) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = to_tf32(__builtin_bit_cast(float, a[i]));
+      }
 #pragma unroll
       for (int j = 0; j < kBlocks; j += 2) {
         uint32_t b[4];
-        load_matrices(b, key + 8 * j * kPitch + 16 * s);
+        load_matrices(b, key + 8 * j * kPitch + 2 * kPart * s);
         multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * j]), a, b[0], b[1]);
         multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * j + 4]), a, b[2], b[3]);
       }
@@ -698,21 +724,36 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
     wait_copies<1>();
     __syncthreads();
     copy_values(column + kColumns, place ^ 1);
-    T const* const value = values + place * kColumns * kResultPitch + lane % 16 * kResultPitch + lane / 16 * 8;
+    if constexpr (kSingle) {
+      // A lane's weights of a block are those of two neighbouring keys, which count as its first and fifth one.
+      T const* const value = values + (place * kColumns + lane % 4 * 2) * kResultPitch + lane / 4;
 #pragma unroll
-    for (int s = 0; s < kColumns / 16; ++s) {
-      uint32_t a[4];
+      for (int s = 0; s < kBlocks; ++s) {
+        uint32_t const a[4] = {to_tf32(c[4 * s]), to_tf32(c[4 * s + 2]), to_tf32(c[4 * s + 1]), to_tf32(c[4 * s + 3])};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float const* const pair = c + 8 * s + i / 2 * 4 + i % 2 * 2;
-        a[i] = packed(T{}, pair[0], pair[1]);
+        for (int j = 0; j < kResults; ++j) {
+          T const* const at = value + 8 * s * kResultPitch + 8 * j;
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, __builtin_bit_cast(uint32_t, at[0]),
+                   __builtin_bit_cast(uint32_t, at[kResultPitch]));
+        }
       }
+    } else {
+      T const* const value = values + place * kColumns * kResultPitch + lane % 16 * kResultPitch + lane / 16 * 8;
 #pragma unroll
-      for (int j = 0; j < kResults; j += 2) {
-        uint32_t b[4];
-        load_turned(b, value + 16 * s * kResultPitch + 8 * j);
-        multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
-        multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+      for (int s = 0; s < kColumns / 16; ++s) {
+        uint32_t a[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float const* const pair = c + 8 * s + i / 2 * 4 + i % 2 * 2;
+          a[i] = packed(T{}, pair[0], pair[1]);
+        }
+#pragma unroll
+        for (int j = 0; j < kResults; j += 2) {
+          uint32_t b[4];
+          load_turned(b, value + 16 * s * kResultPitch + 8 * j);
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+        }
       }
     }
   }

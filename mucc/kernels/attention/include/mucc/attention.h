@@ -83,12 +83,21 @@ struct Maps {
 
 MUCC_BOTH constexpr int rounded(int x, int to) { return (x + to - 1) / to * to; }
 
+// The elements of a piece of 16 bytes, and how far rows of shared memory lie apart.
+template <class T>
+inline constexpr int kPiece = 16 / int(sizeof(T));
+template <class T>
+MUCC_BOTH constexpr int pitch(int width) {
+  return rounded(width, 16) + kPiece<T>;
+}
+
 // Bytes of shared memory of the kernels that use mma.sync: rows are 16 bytes longer than they need be, so that eight of
 // them lie in different banks.
 template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
-  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
-  return 2 * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
+  using T = typename Op::Element;
+  constexpr int kPitch = pitch<T>(Op::kWidth), kResultPitch = pitch<T>(Op::kResultWidth);
+  return int(sizeof(T)) * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
 }
 
 // Groups of four results of 16 rows.

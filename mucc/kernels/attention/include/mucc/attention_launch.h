@@ -10,11 +10,11 @@ namespace mucc::attention {
 // Whether rows can be read in pieces of 16 bytes. The stride of an axis of one element does not count.
 template <class T, int kBatch>
 bool in_pieces(Operand<T, kBatch> const& operand, int width) {
-  constexpr int kPiece = 16 / int(sizeof(T));
-  bool fits = reinterpret_cast<uintptr_t>(operand.data) % 16 == 0 && width % kPiece == 0 &&
-              (operand.step == 1 || width == 1) && (operand.count <= 1 || operand.row % kPiece == 0);
+  using Element = std::remove_const_t<T>;
+  bool fits = reinterpret_cast<uintptr_t>(operand.data) % 16 == 0 && width % kPiece<Element> == 0 &&
+              (operand.step == 1 || width == 1) && (operand.count <= 1 || operand.row % kPiece<Element> == 0);
   if constexpr (kBatch > 0)
-    for (Leading const& axis : operand.leading) fits = fits && (axis.extent <= 1 || axis.stride % kPiece == 0);
+    for (Leading const& axis : operand.leading) fits = fits && (axis.extent <= 1 || axis.stride % kPiece<Element> == 0);
   return fits;
 }
 
