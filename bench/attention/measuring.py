@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.attention.backward import measure_backward
-from bench.attention.cases import CAP, PAGE, SDPA, WINDOW, Case, documents_of
+from bench.attention.cases import CAP, PAGE, SDPA, WINDOW, WRITTEN, Case, documents_of
 from bench.gemm.measure import captured, timed
 
 Values = dict[str, Any]
@@ -25,7 +25,8 @@ SLACK = 4
 def inputs_of(torch: Any, case: Case, device: str = "cuda") -> list[Any]:
     """Draw queries, keys and values, and the slopes of heads where the kind has such."""
     of_query, of_key = case.shapes
-    made = [torch.randn(s, device=device, dtype=torch.bfloat16) for s in (of_query, of_key, of_key)]
+    dtype = torch.float32 if case.dtype == "f32" else torch.bfloat16
+    made = [torch.randn(s, device=device, dtype=dtype) for s in (of_query, of_key, of_key)]
     if case.kind == "document":
         lengths = torch.tensor(documents_of(case.keys), device=device)
         labels = torch.arange(len(lengths), device=device, dtype=torch.int32).repeat_interleave(lengths)
@@ -57,8 +58,8 @@ def _exact(torch: Any, case: Case, inputs: Sequence[Any], rows: Any) -> Any:
             scores = scores.masked_fill(i - j >= WINDOW, -math.inf)
         if case.kind == "document":
             scores = scores.masked_fill(more[0][-1][i] != more[0][-1][j], -math.inf)
-        if case.kind == "sigmoid":
-            found.append(scores.sigmoid() @ values)
+        if case.kind in WRITTEN:
+            found.append((scores.sigmoid() if case.kind == "sigmoid" else scores.relu()) @ values)
             continue
         weights = scores.softmax(-1)
         if case.kind == "sink":
@@ -95,7 +96,7 @@ def _sdpa(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
 
     function = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (_flat(case, x) for x in inputs[:3])
-    options: dict[str, Any] = {"is_causal": case.kind in ("causal", "gqa")}
+    options: dict[str, Any] = {"is_causal": case.is_causal}
     if case.groups > 1:
         options["enable_gqa"] = True
 
@@ -158,10 +159,16 @@ def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
 def _written(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
     torch._dynamo.reset()
 
-    def sigmoids(q: Any, k: Any, v: Any) -> Any:
-        return torch.sigmoid(q @ k.mT * (1 / math.sqrt(case.width))) @ v
+    torch.backends.cuda.matmul.allow_tf32 = True
+    hidden = torch.ones(case.queries, case.keys, device="cuda", dtype=torch.bool).triu_(1)
 
-    compiled = torch.compile(sigmoids, dynamic=False)
+    def weighed(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.mT * (1 / math.sqrt(case.width))
+        if case.kind == "sigmoid":
+            return torch.sigmoid(scores) @ v
+        return torch.relu(scores.masked_fill(hidden, -math.inf)) @ v
+
+    compiled = torch.compile(weighed, dynamic=False)
     return {"compiled": lambda: compiled(*inputs)}
 
 
@@ -191,12 +198,12 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     if case.is_backward:
         return measure_backward(torch, kernel, case, rounds)
     inputs = inputs_of(torch, case)
-    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=torch.bfloat16)
+    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=inputs[0].dtype)
     given = given_of(torch, case, inputs)
     kernel(*given, out=result)
     results, failed = {"mucc": result}, dict[str, str]()
     calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*given, out=result))}
-    contenders = _written if case.kind == "sigmoid" else _sdpa if case.kind in SDPA else _flex
+    contenders = _written if case.kind in WRITTEN else _sdpa if case.kind in SDPA else _flex
     rivals = contenders(torch, case, inputs)
     for name, call in rivals.items():
         try:
