@@ -121,6 +121,7 @@ inline void go_on(int t) {
   setcontext(&contexts[t]);
 }
 inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp that wait for the others
+inline int turn, aligned_turn[kMost / 32];  // rounds of turns of all threads, that in which the last lane came
 inline int named[kTogether][16], named_times[kTogether][16];  // threads at the barriers that have numbers
 inline void run_blocks(int threads_of_each, int blocks) {
   int const count = threads_of_each * blocks;
@@ -137,7 +138,7 @@ inline void run_blocks(int threads_of_each, int blocks) {
     contexts[t].uc_link = &scheduler;
     makecontext(&contexts[t], whole, 0);
   }
-  for (bool more = true; more;) {
+  for (bool more = true; more; ++turn) {
     more = false;
     for (int t = 0; t < count; ++t) {
       if (ended[t]) continue;
@@ -152,9 +153,10 @@ inline void run_blocks(int threads_of_each, int blocks) {
 // Lets the lanes of a warp go on together, also where some of them have waited longer than others.
 inline void align() {
   int const warp = self() / 32, before = aligned_times[warp];
-  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp];
+  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp], aligned_turn[warp] = turn;
+  // Lanes behind the last one to come have their turn after it: all go on in the next round of turns.
   do pause();
-  while (aligned_times[warp] == before);
+  while (aligned_times[warp] == before || aligned_turn[warp] == turn);
 }
 
 // ---- kernels and contractions -----------------------------------------------------------------------------

@@ -84,6 +84,12 @@ def test_one_block_has_all_keys_where_there_are_many_sequences(program: Program)
     _run(program, "lengths", {"B": 5, "G": 2, "S": 1, "T": 260}, align=16, processors=2)
 
 
+@pytest.mark.parametrize("name", ["heads", "groups"])
+def test_steps_take_the_places_of_earlier_ones(program: Program, name: str) -> None:
+    sizes = {"B": 2, "H": 1, "G": 3, "S": 1, "T": 1000}
+    _run(program, name, sizes, align=16, processors=1)
+
+
 @pytest.mark.parametrize("shared", [99 << 10, 110 << 10])
 @pytest.mark.parametrize("widths", [(8, 8), (64, 64), (128, 128), (128, 256), (256, 256)], ids=str)
 def test_tiles_fit_shared_memory(widths: tuple[int, int], shared: int) -> None:
