@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Operation
 
 from mucc.analysis.products import Term, term
+from mucc.analysis.masks import hides_by_data
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,
@@ -63,7 +64,8 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case ScoredAttentionOp() if op.without_softmax is not None:
             return []
         case AttentionOp() | ScoredAttentionOp():
-            scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
+            columns = 1 if hides_by_data(op) else Shaped.of(op.key.type).dims[-2]
+            scores = (*Shaped.of(op.result.type).dims[:-1], columns)
             special, plain, dims = 1, 4, scores
         case AttentionLogSumExpOp() | GradientOp() if not _is_shared(op):
             scores = (*Shaped.of(op.query.type).dims[:-1], Shaped.of(op.key.type).dims[-2])

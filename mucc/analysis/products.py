@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Operation
 
+from mucc.analysis.masks import hides_by_data
 from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,
     AttentionOp,
@@ -89,18 +90,21 @@ def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
 
 
 def _attention(op: AttentionOp | ScoredAttentionOp) -> list[tuple[str, Term]]:
-    """Count both products of attention; of square causal attention only the unmasked part."""
+    """Count both products of attention; of square causal attention only the unmasked part.
+
+    Where tensors decide which columns a row sees, each may see one.
+    """
     widths = (_dims(op.query.type)[-1], _dims(op.value.type)[-1])
     causal = isinstance(op, AttentionOp) and op.causal is not None
-    return _pairs(op.query.type, op.key.type, _dims(op.result.type)[:-2], widths, causal)
+    return _pairs(op, _dims(op.result.type)[:-2], widths, causal)
 
 
 def _attention_sums(op: AttentionLogSumExpOp) -> list[tuple[str, Term]]:
     """Count the products of scores, which attention of the same scores has already counted."""
     if any(op.is_of(use.operation) for use in op.query.uses):
         return []
-    query = op.query.type
-    return _pairs(query, op.key.type, _dims(op.result.type)[:-1], (_dims(query)[-1],), op.causal is not None)
+    widths = (_dims(op.query.type)[-1],)
+    return _pairs(op, _dims(op.result.type)[:-1], widths, op.causal is not None)
 
 
 def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
@@ -117,15 +121,20 @@ def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
         widths.append(width)
     if op.of.data is not Wanted.VALUE and all(o.of.data is Wanted.VALUE for o in others):
         widths.append(result_width)
-    return _pairs(op.query.type, op.key.type, _dims(op.gradient.type)[:-2], widths, op.causal is not None)
+    return _pairs(op, _dims(op.gradient.type)[:-2], widths, op.causal is not None)
 
 
 def _pairs(
-    query: Attribute, key: Attribute, lead: Dims, widths: Sequence[Dim], causal: bool
+    op: AttentionOp | ScoredAttentionOp | AttentionLogSumExpOp | GradientOp,
+    lead: Dims,
+    widths: Sequence[Dim],
+    causal: bool,
 ) -> list[tuple[str, Term]]:
     """Count products of so many elements for each pair of a query and a key that it sees."""
-    unit, count = _unit(ComputeAttr.default(query, key).data)
-    rows, columns = _dims(query)[-2], _dims(key)[-2]
+    unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
+    rows, columns = _dims(op.query.type)[-2], _dims(op.key.type)[-2]
+    if hides_by_data(op):
+        columns, causal = 1, False
     found: list[tuple[str, Term]] = []
     for inner in widths:
         if not causal or (rows != columns and not (isinstance(rows, int) and isinstance(columns, int))):
