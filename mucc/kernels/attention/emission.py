@@ -149,7 +149,9 @@ class AttentionWork(ScoreWork):
         keys = str(self.places.extent(self.attention.extents[-1]))
         # Where labels are compared there is no room for a third warpgroup either.
         plain = self.is_plain and self.labels is None
-        wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=plain)
+        # Pages have a power of two of keys more often than a multiple of 11.
+        short = self.attention.is_causal or self.page > 0
+        wide = warpgroup_tile_of(*widths, causal=short, plain=plain)
         return self.assemble(
             Parts(
                 fast=len(self.space) - 1,

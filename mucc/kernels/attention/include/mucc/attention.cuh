@@ -547,6 +547,20 @@ MUCC_DEVICE T* matrix_of(Operand<T, kBatch> const& operand, P const& p) {
   return at;
 }
 
+// Where the rows from `column` on of a sequence lie among those of keys and values. Pages that there are not become others.
+template <class Work, class P>
+MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) {
+  if constexpr (Work::kPage == 0) {
+    return column;
+  } else {
+    auto const& table = work.pages.table;
+    int64_t const index = column / Work::kPage, last = table.count - 1;
+    int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
+    page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
+    return page * Work::kPage + column % Work::kPage;
+  }
+}
+
 // ---- labels -------------------------------------------------------------------------------------------------
 
 // Finds the columns that have the labels of `kSpanRows` rows: all lie between the first and the last one whose label is
@@ -631,14 +645,17 @@ MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool
   }
 }
 
-// Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on.
-template <bool kWhole, int kCount, int kWidth, int kThreads, class T>
-MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count) {
+// Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on. Row r
+// lies where row `place_of(r)` would.
+template <bool kWhole, int kCount, int kWidth, int kThreads, class T, class Place>
+MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count,
+                           Place const& place_of) {
   constexpr int kPitch = pitch<T>(kWidth), kPieces = rounded(kWidth, 16) / kPiece<T>;
   for (int i = threadIdx.x; i < kCount * kPieces; i += kThreads) {
     int const r = i / kPieces, e = i % kPieces * kPiece<T>;
     bool const exists = first + r < count;
-    copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, exists ? from + (first + r) * row : from, step, e, exists);
+    copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, exists ? from + place_of(first + r) * row : from, step, e,
+                                   exists);
   }
 }
 
@@ -668,18 +685,21 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   T const* const key_rows = matrix_of(work.key, position);
   T const* const value_rows = matrix_of(work.value, position);
 
+  auto in_order = [](int64_t r) { return r; };
+  auto in_pages = [&](int64_t column) { return row_of_column(work, position, column); };
   auto copy_keys = [&](int column, int place) {
     copy_rows<kWhole, kColumns, Work::kWidth, kThreads>(keys + place * kColumns * kPitch, key_rows, work.key.row,
-                                                        work.key.step, column, columns);
+                                                        work.key.step, column, columns, in_pages);
     commit_copies();
   };
   auto copy_values = [&](int column, int place) {
     copy_rows<kWhole, kColumns, Work::kResultWidth, kThreads>(values + place * kColumns * kResultPitch, value_rows,
-                                                              work.value.row, work.value.step, column, columns);
+                                                              work.value.row, work.value.step, column, columns,
+                                                              in_pages);
     commit_copies();
   };
   copy_rows<kWhole, kRows, Work::kWidth, kThreads>(query, matrix_of(work.query, position), work.query.row,
-                                                   work.query.step, first_row, work.query.count);
+                                                   work.query.step, first_row, work.query.count, in_order);
   int const start = span.any.first / kColumns * kColumns;
   copy_keys(start, 0);
   copy_values(start, 0);

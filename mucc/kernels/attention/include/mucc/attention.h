@@ -122,6 +122,17 @@ MUCC_BOTH constexpr int box_rows() {
   return Op::kPage == 0 || Op::kPage % kRows == 0 ? kRows : kDecodeKeys;
 }
 
+// Rows that it loads at a time where there are many: those of a step, or as many of them as lie in one page.
+template <class Op>
+MUCC_BOTH constexpr int step_rows() {
+  int rows = Op::kTileColumns;
+  for (int other = Op::kPage; other > 0;) {  // the greatest common divisor
+    int const rest = rows % other;
+    rows = other, other = rest;
+  }
+  return rows;
+}
+
 // Bytes of shared memory of the kernels for few queries.
 template <class Op, bool kTiled = false>
 MUCC_BOTH constexpr int decode_bytes() {

@@ -95,20 +95,6 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   }
 }
 
-// Where the rows from `column` on of a sequence lie among those of keys and values. Pages that there are not become others.
-template <class Work, class P>
-MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) {
-  if constexpr (Work::kPage == 0) {
-    return column;
-  } else {
-    auto const& table = work.pages.table;
-    int64_t const index = column / Work::kPage, last = table.count - 1;
-    int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
-    page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
-    return page * Work::kPage + column % Work::kPage;
-  }
-}
-
 // Steps that the copy engine loads: those of all warps of a block come together, as chunks of 64 elements (128 bytes) of
 // each row, swizzled.
 template <class Work>

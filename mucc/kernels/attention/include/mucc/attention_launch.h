@@ -132,12 +132,10 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
   if (rows == 0 || batches == 0) return 0;
   op.packs = packs && Op::kResultWidth % Op::kVector == 0;
   bool const pieces = in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth) && in_pieces(op.value, Op::kResultWidth);
-  if (rows > INT32_MAX / 2 || op.key.count > INT32_MAX / 2)
+  if (rows > INT32_MAX / 2 || op.key.count > INT32_MAX / 2 || keys > INT32_MAX / 2)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   if constexpr (Op::kDecodes) {
     DecodePlan plan = plan_decode<Op>(c, extents, keys);
-    if (Op::kPage > 0 && plan.units == 0 && keys > 0)
-      return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
     if (plan.units > 0) {
       int64_t const blocks = plan.units * plan.split.tickets.parts;
       if (blocks > INT32_MAX)
@@ -172,8 +170,8 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
       if (maps_fit && op.key.count > 0) {
         Maps maps;
         if (make_map(c, maps.query, op.query, Op::kWidth, 64) ||
-            make_map(c, maps.key, op.key, Op::kWidth, Op::kTileColumns) ||
-            make_map(c, maps.value, op.value, Op::kResultWidth, Op::kTileColumns))
+            make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()) ||
+            make_map(c, maps.value, op.value, Op::kResultWidth, step_rows<Op>()))
           return 1;
         Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
         geometry.shared = unsigned(tile_bytes<Op>());

@@ -130,7 +130,12 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     int const first_row = int(tile) * Work::kTileRows;
     Columns const any = span_of(work, position, first_row, Work::kTileRows).any;
     Steps const steps = steps_of<Work::kTileColumns>(any);
+    // The rows where a step's keys and values lie: one for each copy.
+    constexpr int kBox = step_rows<Work>(), kBoxes = Work::kTileColumns / kBox;
+    int rows[kBoxes];
     auto copy_keys = [&](int column) {
+#pragma unroll
+      for (int b = 0; b < kBoxes; ++b) rows[b] = int(row_of_column(work, position, column + b * kBox));
       // The next tile's number comes while the last keys wait for their place. If it were asked for earlier, blocks that
       // end late would have tiles that others could begin.
       if (column == steps.first) next = next_tile<Work>(tickets, order, index);
@@ -140,16 +145,22 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
       await(at.keys_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.keys_full(s), At::kKeyBytes);
       for (int i = 0; i < At::kChunks; ++i)
-        copy_tile<kRank>(at.keys(s) + i * At::kStepChunk, maps.key, at.keys_full(s), i * kChunk, column, key);
+#pragma unroll
+        for (int b = 0; b < kBoxes; ++b)
+          copy_tile<kRank>(at.keys(s) + i * At::kStepChunk + b * kBox * 128, maps.key, at.keys_full(s), i * kChunk, rows[b],
+                           key);
     };
-    auto copy_values = [&](int column) {
+    auto copy_values = [&] {
       int const s = ring.place;
       int value[3] = {};
       leading_of(value, work.value, position);
       await(at.values_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.values_full(s), At::kValueBytes);
       for (int i = 0; i < At::kResultChunks; ++i)
-        copy_tile<kRank>(at.values(s) + i * At::kStepChunk, maps.value, at.values_full(s), i * kChunk, column, value);
+#pragma unroll
+        for (int b = 0; b < kBoxes; ++b)
+          copy_tile<kRank>(at.values(s) + i * At::kStepChunk + b * kBox * 128, maps.value, at.values_full(s), i * kChunk,
+                           rows[b], value);
     };
     // There is a place for keys before there is one for queries.
     copy_keys(steps.last);
@@ -170,12 +181,12 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
         copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(g), i * kChunk, first_row + 64 * g,
                          query);
     }
-    copy_values(steps.last);
+    copy_values();
     ring.advance();
 #pragma unroll 1
     for (int column = steps.last - Work::kTileColumns; column >= steps.first; column -= Work::kTileColumns) {
       copy_keys(column);
-      copy_values(column);
+      copy_values();
       ring.advance();
     }
   }
