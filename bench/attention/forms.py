@@ -43,18 +43,19 @@ class Form:
     @property
     def _paged_text(self) -> str:
         """The program, whose keys and values lie in pages."""
+        rows = "1" if self.few else "S"
         query, pool = (
-            f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in (f"{self.lead[0]}, 1", f"P, {self.page}, H")
+            f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in (f"{self.lead[0]}, {rows}", f"P, {self.page}, H")
         )
 
-        def rows(name: str) -> str:
+        def gathered_rows(name: str) -> str:
             gathered = f"reshape(gather({name}, table), (B, N*{self.page}, H, {self.widths[0]}))"
             return f"permute({gathered}, (0, 2, 1, 3))[:, :, None]"
 
-        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", f"{rows('k')}, {rows('v')}")
+        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", f"{gathered_rows('k')}, {gathered_rows('v')}")
         return "\n".join(
             [
-                f"kernel {self.kernel}[B, H, P, N](",
+                f"kernel {self.kernel}[B, H, P, N{'' if self.few else ', S'}](",
                 f"    q: {query}, k: {pool}, v: {pool}, table: s32[B, N], {self.more}",
                 f") -> {query} {{",
                 f"    return {result}",
@@ -375,5 +376,25 @@ FORMS = (
         lead=("B, H, 4", "B, H, 1"),
         few=True,
         page=64,
+    ),
+    Form(
+        "paged_many",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        _until_length,
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        page=64,
+    ),
+    Form(
+        "paged_many16",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        _until_length,
+        more="n: s32[B]",
+        lead=("B, H, 2", "B, H, 1"),
+        page=16,
     ),
 )
