@@ -102,6 +102,10 @@ def _where(seen: Any, x: Any) -> Any:
     return x.masked_fill(~seen, -math.inf)
 
 
+def _labelled(more: dict[str, Any]) -> Any:
+    return more["of_row"][:, None, :, None] == more["of_key"][:, None, None]
+
+
 def _lengths(more: dict[str, Any], x: Any) -> Any:
     return more["n"].reshape(-1, *[1] * (x.ndim - 1))
 
@@ -188,7 +192,7 @@ FORMS = (
         "bf16",
         (128, 128),
         "attention(q, k, v, mask=of_row[:, None, :, None] == of_key[:, None, None])",
-        lambda x, i, j, m: _where(m["of_row"][:, None, :, None] == m["of_key"][:, None, None], x),
+        lambda x, i, j, m: _where(_labelled(m), x),
         more="of_row: s32[B, S], of_key: s32[B, T]",
     ),
     Form(
@@ -196,17 +200,16 @@ FORMS = (
         "f16",
         (64, 64),
         "attention(q, k, v, mask= j <= i and of_row[:, None, :, None] == of_key[:, None, None])",
-        lambda x, i, j, m: _where((j <= i) & (m["of_row"][:, None, :, None] == m["of_key"][:, None, None]), x),
+        lambda x, i, j, m: _where((j <= i) & _labelled(m), x),
         more="of_row: s32[B, S], of_key: s32[B, T]",
     ),
     Form(
         "packed_heads",
         "bf16",
         (96, 96),
-        "attention(q, k, v, mask=where(of_row[:, None, :, None] != of_key[:, None, None], -inf, slope[:, None, None]), causal=on)",
-        lambda x, i, j, m: _where(
-            (j <= i) & (m["of_row"][:, None, :, None] == m["of_key"][:, None, None]), x + m["slope"][:, None, None]
-        ),
+        "attention(q, k, v, causal=on, mask=where("
+        "of_row[:, None, :, None] != of_key[:, None, None], -inf, slope[:, None, None]))",
+        lambda x, i, j, m: _where((j <= i) & _labelled(m), x + m["slope"][:, None, None]),
         more="of_row: s32[B, S], of_key: s32[B, T], slope: f32[H]",
     ),
     Form(
@@ -230,7 +233,8 @@ FORMS = (
         "sigmoids",
         "bf16",
         (128, 128),
-        f"cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {128**-0.5} + slope[:, None, None] - 4), bf16) @ v",
+        f"cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {128**-0.5} + slope[:, None, None] - 4), "
+        "bf16) @ v",
         lambda x, i, j, m: (x + m["slope"][:, None, None] - 4).sigmoid(),
         more="slope: f32[H]",
         normalised=False,
@@ -341,6 +345,24 @@ FORMS = (
         "attention(q, k, v, mask= j < n[:, None, None, None] and j <= i )",
         lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
         more="n: s32[B]",
+        gives="gradients",
+    ),
+    Form(
+        "gradients_packed",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask= j <= i and of_row[:, None, :, None] == of_key[:, None, None])",
+        lambda x, i, j, m: _where((j <= i) & _labelled(m), x),
+        more="of_row: s32[B, S], of_key: s32[B, T]",
+        gives="gradients",
+    ),
+    Form(
+        "gradients_documents",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=of_row[:, None, :, None] == of_key[:, None, None])",
+        lambda x, i, j, m: _where(_labelled(m), x),
+        more="of_row: s32[B, S], of_key: s32[B, T]",
         gives="gradients",
     ),
     Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),

@@ -15,7 +15,6 @@ from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
-from mucc.kernels.attention.ranges import axes_of
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
@@ -59,7 +58,7 @@ class AttentionWork(ScoreWork):
 
     members = SCORE_MEMBERS | words(
         """
-        pages kPage spans kLabelAxes multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
+        pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
         store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
@@ -98,9 +97,8 @@ class AttentionWork(ScoreWork):
         if self.attention.score.pages is not None:
             members.append(f"mucc::attention::Pages<{self.batch}> pages;")
             given.append(self._pages())
-        if self.labels is not None:
-            members.append(f"mucc::attention::Spans<{self.batch}> spans;  // which the launch finds")
-            given.append("{}")
+        spans, unknown = self.span_member()
+        members, given = [*members, *spans], [*given, *unknown]
         members.append(
             "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
@@ -166,7 +164,6 @@ class AttentionWork(ScoreWork):
                     *self._decode_constants(),
                     *self.score_constants(self.attention.score, attend, self.is_plain),
                     f"static constexpr int kPage = {self.page};",
-                    *self._label_constants(),
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
                     f"static constexpr bool kHasSink = {boolean(attend.sink is not None)};",
                     f"static constexpr bool kSoftmax = {boolean(attend.without_softmax is None)};",
@@ -225,15 +222,6 @@ class AttentionWork(ScoreWork):
             "static constexpr bool kDecodes = true;",
             f"static constexpr int kShared = {shared}, {sizes};",
         ]
-
-    def _label_constants(self) -> list[str]:
-        """Return the leading axes along which labels differ, a bit for each."""
-        if self.labels is None:
-            return []
-        rank = self.batch + 2
-        axes = [axes_of(label, rank) for label in self.labels]
-        differ = [a for a in range(self.batch) if any(known is None or a in known for known in axes)]
-        return [f"static constexpr int kLabelAxes = {sum(1 << a for a in differ)};"]
 
     @property
     def page(self) -> int:
@@ -317,7 +305,7 @@ class AttentionWork(ScoreWork):
         if self.decodes:
             entries += self._decode_entries(entry, given, maps)
         if self.labels is not None and self.is_many:
-            call = "mucc::attention::find_spans(op, extents)"
+            call = "mucc::attention::find_spans<false>(op, extents)"
             entries.append(Entry(f"{entry}_spans", given, call, "mucc::attention::kSpanThreads"))
         return entries
 

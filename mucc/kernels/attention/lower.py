@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 from xdsl.dialects.builtin import FloatAttr, f32, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -33,10 +32,7 @@ Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
 
 
 class ScoresBody(Body):
-    """The nodes that compute scores, and the range of columns that each row sees."""
-
-    takes_labels: ClassVar[bool] = False
-    """Whether the kernel skips columns whose label is another than the row's."""
+    """The nodes that compute scores, and which columns each row sees: a range, those with its label."""
 
     def __init__(
         self,
@@ -57,7 +53,7 @@ class ScoresBody(Body):
             score = self._masked(score, op.mask)
         self.softmax = not isinstance(op, ScoredAttentionOp) or op.without_softmax is None
         hidden = -math.inf if self.softmax else 0.0
-        score, seen, labels = without_ranges(self, score, hidden, takes_labels=self.takes_labels)
+        score, seen, labels = without_ranges(self, score, hidden)
         self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
         self.labels = labels and (label_bits(self, labels.row), label_bits(self, labels.column))
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
@@ -116,8 +112,6 @@ class ScoresBody(Body):
 
 class AttentionBody(ScoresBody):
     """The nodes of an attention kernel: pointwise work on scores, then on results."""
-
-    takes_labels = True
 
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -35,6 +35,22 @@ from mucc.library.extents import divide
 
 FEW = 64
 """The most queries of kernels that divide the keys among blocks."""
+
+
+class Labelled(Protocol):
+    """A node whose rows may see only the columns with their label."""
+
+    @property
+    def row_label(self) -> SSAValue | None: ...
+    @property
+    def column_label(self) -> SSAValue | None: ...
+
+
+def labels_of(node: Labelled) -> tuple[SSAValue, SSAValue] | None:
+    """Return the labels of a row and of a column of a node; None where it has none."""
+    if node.row_label is None or node.column_label is None:
+        return None
+    return node.row_label, node.column_label
 
 
 @irdl_op_definition
@@ -155,9 +171,7 @@ class AttendOp(ValueNode):
     @property
     def labels(self) -> tuple[SSAValue, SSAValue] | None:
         """The labels of a row and of a column, where rows see columns with their own only."""
-        if self.row_label is None or self.column_label is None:
-            return None
-        return self.row_label, self.column_label
+        return labels_of(self)
 
 
 @irdl_op_definition

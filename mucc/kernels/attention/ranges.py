@@ -107,13 +107,13 @@ class Masked(NamedTuple):
     labels: Labels | None = None
 
 
-def without_ranges(body: Body, score: SSAValue, hidden: float, *, takes_labels: bool = False) -> Masked:
+def without_ranges(body: Body, score: SSAValue, hidden: float) -> Masked:
     """Take the masks off a score that leave each row a range of columns.
 
     A mask selects what `hidden` columns have: -infinity, which it may also add, or 0, which functions such as
     `relu` may make of -infinity. Ranges are those of integers: indices, extents and tensors that
-    are the same for all rows and columns, and their sums. With `takes_labels` the first comparison of an
-    integer of the row with one of the column is taken off, too. Columns that only another condition hides
+    are the same for all rows and columns, and their sums. The first comparison of an integer of the row with
+    one of the column is taken off, too. Columns that only another condition hides
     stay hidden by a select.
     """
     seen = Seen()
@@ -125,7 +125,7 @@ def without_ranges(body: Body, score: SSAValue, hidden: float, *, takes_labels: 
         for condition, negated in _conjuncts(mask.condition, mask.negated):
             if (part := _range_of(condition, negated, body.rank)) is not None:
                 found = found.both(part)
-            elif takes_labels and labels is None and (labels := _labels(condition, negated, body.rank)):
+            elif labels is None and (labels := _labels(condition, negated, body.rank)):
                 continue
             else:
                 rest.append((condition, negated))

@@ -25,12 +25,17 @@ kernel {name}[{dims}](
 
 
 LENGTHS = "iota((B, S, T), axis=2) < n[:, None, None]"
+LABELS = "a[:, :, None] == b[:, None]"
+MORE = ", a: s32[B, S], b: s32[B, T]"
+BLOCKS = " == ".join(f"cast(floor(cast(iota((S, T), axis={a}), f32) / 60), s32)" for a in (0, 1))
 KERNELS = "".join(
     (
         _kernel("plain", "B, S, T", "B, ", "B, ", "f16", 64, ""),
         _kernel("causal", "B, S, T", "B, ", "B, ", "f16", 128, ", causal=on"),
         _kernel("groups", "B, G, S, T", "B, G, ", "B, 1, ", "f16", 32, ", causal=on, scale=0.25"),
         _kernel("biased", "S, T", "", "", "f16", 80, ", mask=b", ", b: f32[S, T]"),
+        _kernel("packed", "B, S, T", "B, ", "B, ", "f16", 64, f", causal=on, mask={LABELS}", MORE),
+        _kernel("blocks", "G, S, T", "G, ", "1, ", "f16", 96, f", mask={BLOCKS}"),
         _kernel("lengths", "B, S, T", "B, ", "B, ", "f16", 64, f", mask={LENGTHS}", ", n: s32[B]"),
     )
 )
@@ -44,7 +49,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 @pytest.mark.parametrize("lengths", [(1, 1), (65, 129), (200, 150), (130, 300)], ids=str)
-@pytest.mark.parametrize("name", ["plain", "causal", "groups", "biased", "lengths"])
+@pytest.mark.parametrize("name", ["plain", "causal", "groups", "biased", "packed", "blocks", "lengths"])
 def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths: tuple[int, int]) -> None:
     info = next(k for k in program.kernels if k.name == name)
     sizes = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}

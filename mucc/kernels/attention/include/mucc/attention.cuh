@@ -163,15 +163,15 @@ MUCC_DEVICE Columns common(Columns const& a, Columns const& b) {
   return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
 }
 
-// The columns of `rows` rows that have their labels, as `find_spans` found them.
+// The columns of `count` rows that have their labels, or the rows of columns, as `find_spans` found them.
 template <class Work, class P>
-MUCC_DEVICE Span labelled(Work const& work, P const& position, int64_t first_row, int rows) {
+MUCC_DEVICE Span labelled(Work const& work, P const& position, int64_t first, int count) {
   Span const* at = work.spans.data;
 #pragma unroll
   for (int a = 0; a < Work::kBatch; ++a) at += position.at[a] * work.spans.strides[a];
   Span found{{kLastColumn, 0}, {0, kLastColumn}};
 #pragma unroll 1
-  for (int64_t i = first_row / kSpanRows; i * kSpanRows < first_row + rows && i < work.spans.count; ++i) {
+  for (int64_t i = first / kSpanRows; i * kSpanRows < first + count && i < work.spans.count; ++i) {
     Span const span = at[i];
     if (span.any.first < span.any.end) {
       found.any.first = span.any.first < found.any.first ? span.any.first : found.any.first;
@@ -182,17 +182,23 @@ MUCC_DEVICE Span labelled(Work const& work, P const& position, int64_t first_row
   return found;
 }
 
-// The columns that some of `rows` rows see, and those that all of them see: a later row sees no earlier first and last
-// columns than those before it.
+// The columns between which some of `rows` rows see, and those that all of them see, whatever labels they have: a later row
+// sees no earlier first and last columns than those before it.
 template <class Work, class P>
-MUCC_DEVICE Span span_of(Work const& work, P position, int64_t first_row, int rows) {
+MUCC_DEVICE Span range_of(Work const& work, P position, int64_t first_row, int rows) {
   constexpr int kRow = Work::kRank - 2;
   int64_t const last_row = (first_row + rows < work.query.count ? first_row + rows : work.query.count) - 1;
   position.at[kRow] = int(first_row);
   Columns const first = columns_of_row(work, position);
   position.at[kRow] = int(last_row);
   Columns const last = columns_of_row(work, position);
-  Span span{{first.first, last.end}, {last.first, first.end}};
+  return {{first.first, last.end}, {last.first, first.end}};
+}
+
+// The same, with labels.
+template <class Work, class P>
+MUCC_DEVICE Span span_of(Work const& work, P const& position, int64_t first_row, int rows) {
+  Span span = range_of(work, position, first_row, rows);
   if constexpr (Work::kHasLabels) {
     Span const own = labelled(work, position, first_row, rows);
     span.any = common(span.any, own.any), span.all = common(span.all, own.all);
@@ -564,11 +570,16 @@ MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) 
 // ---- labels -------------------------------------------------------------------------------------------------
 
 // Finds the columns that have the labels of `kSpanRows` rows: all lie between the first and the last one whose label is
-// between the smallest and the largest of the rows. Labels may have any order; they are best where they rise.
-template <class Work>
+// between the smallest and the largest of the rows. Labels may have any order; they are best where they rise. With `kTurned`
+// it finds the rows that have the labels of columns, and what follows calls rows columns.
+template <bool kTurned, class Work>
 MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extents) {
-  constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1, kWarps = kSpanThreads / 32;
-  int const rows = int(extents.of[kRow]), columns = int(columns_of(work)), lane = threadIdx.x % 32;
+  constexpr int kRow = Work::kRank - (kTurned ? 1 : 2), kColumn = Work::kRank - (kTurned ? 2 : 1), kWarps = kSpanThreads / 32;
+  int const queries = int(extents.of[Work::kRank - 2]), keys = int(columns_of(work)), lane = threadIdx.x % 32;
+  int const rows = kTurned ? keys : queries, columns = kTurned ? queries : keys;
+  auto label_of = [&](Position<Work::kRank, int> const& position, bool of_row) {
+    return of_row != kTurned ? work.row_label(position) : work.column_label(position);
+  };
   unsigned const count = unsigned(work.spans.count), block = blockIdx.x % count;
   unsigned index = blockIdx.x / count;
   Position<Work::kRank, int> position{};
@@ -585,7 +596,7 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
   for (int r = lane; r < kSpanRows; r += 32) {
     int const row = int(block) * kSpanRows + r;
     position.at[kRow] = row < rows ? row : rows - 1;
-    int const label = work.row_label(position);
+    int const label = label_of(position, true);
     low = label < low ? label : low, high = label > high ? label : high;
   }
   auto reduce = [](int& x, bool largest) {
@@ -600,7 +611,7 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
 #pragma unroll 8
   for (int column = threadIdx.x; column < columns; column += kSpanThreads) {
     position.at[kColumn] = column;
-    int const label = work.column_label(position);
+    int const label = label_of(position, false);
     bool const is_between = low <= label && label <= high;
     first = is_between && column < first ? column : first;
     end = is_between ? column + 1 : end;

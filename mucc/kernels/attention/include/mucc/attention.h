@@ -52,8 +52,8 @@ struct Span {
   Columns any, all;
 };
 
-// Where rows see columns with their own label: of each `kSpanRows` rows, the columns between which they are. One matrix for
-// all leading indices along which labels are the same.
+// Where rows see columns with their own label: of each `kSpanRows` rows, the columns between which they are; in kernels for
+// gradients of each `kSpanRows` columns the rows. One matrix for all leading indices along which labels are the same.
 constexpr int kSpanRows = 64, kSpanThreads = 128;
 template <int kBatch>
 struct Spans {

@@ -81,10 +81,10 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
   return plan;
 }
 
-// Which matrices of spans there are, where columns have labels; their place is not known yet.
+// Which matrices of spans of so many rows there are, where columns have labels; their place is not known yet.
 template <class Op>
-Spans<Op::kBatch> spans_of(Extents<Op::kRank> const& extents, int64_t& matrices) {
-  Spans<Op::kBatch> spans{nullptr, blocks_of(extents.of[Op::kRank - 2], kSpanRows), {}};
+Spans<Op::kBatch> spans_of(Extents<Op::kRank> const& extents, int64_t rows, int64_t& matrices) {
+  Spans<Op::kBatch> spans{nullptr, blocks_of(rows, kSpanRows), {}};
   matrices = 1;
   if constexpr (Op::kHasLabels && Op::kBatch > 0)
     for (int a = Op::kBatch - 1; a >= 0; --a)
@@ -95,30 +95,36 @@ Spans<Op::kBatch> spans_of(Extents<Op::kRank> const& extents, int64_t& matrices)
   return spans;
 }
 
+// Bytes of all spans of so many rows; 0 where columns have no labels.
+template <class Op>
+int64_t span_bytes(Extents<Op::kRank> const& extents, int64_t rows) {
+  int64_t matrices;
+  int64_t const count = spans_of<Op>(extents, rows, matrices).count;
+  return Op::kHasLabels ? aligned(int64_t(sizeof(Span)) * matrices * count) : 0;
+}
+
 // Scratch memory of a stage, for so many keys.
 template <class Op>
 int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
-  int64_t many = Op::kMany && Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0, matrices;
-  if constexpr (Op::kHasLabels && Op::kMany) {
-    int64_t const count = spans_of<Op>(extents, matrices).count;
-    many += aligned(int64_t(sizeof(Span)) * matrices * count);
-  }
+  int64_t many = Op::kMany && Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0;
+  if constexpr (Op::kMany) many += span_bytes<Op>(extents, extents.of[Op::kRank - 2]);
   return at_least(plan_decode<Op>(c, extents, keys).bytes(), many);
 }
 
-// Finds which columns have the labels of rows, before other kernels.
+// Finds which columns have the labels of so many rows, or which rows those of columns, before other kernels.
 template <class Op>
-int find_spans(Call const& c, char const* stage, Code* codes, Op& op, Extents<Op::kRank>& extents, void* scratch) {
-  constexpr int kForms = Op::kWarpgroups ? kTiles + 1 : kPieces + 1;
+int find_spans(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank>& extents, int64_t rows, void* to) {
   int64_t matrices;
-  op.spans = spans_of<Op>(extents, matrices);
-  op.spans.data = reinterpret_cast<Span*>(static_cast<char*>(scratch) + (Op::kWarpgroups ? aligned(4) : 0));
-  if (op.spans.count * matrices > INT32_MAX)
+  op.spans = spans_of<Op>(extents, rows, matrices);
+  op.spans.data = static_cast<Span*>(to);
+  int64_t const blocks = op.spans.count * matrices;
+  if (blocks == 0) return 0;
+  if (blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  Geometry geometry{{unsigned(op.spans.count * matrices), 1, 1}, kSpanThreads};
+  Geometry geometry{{unsigned(blocks), 1, 1}, kSpanThreads};
   geometry.shared = kSpanThreads;
   void* parameters[] = {&op, &extents};
-  return start(c, stage, codes[kForms * (Op::kDecodes ? 2 : 1)], geometry, parameters);
+  return start(c, stage, code, geometry, parameters);
 }
 
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
@@ -162,8 +168,12 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     }
   }
   if constexpr (Op::kMany) {
-    if constexpr (Op::kHasLabels)
-      if (find_spans(c, stage, codes, op, extents, scratch)) return 1;
+    if constexpr (Op::kHasLabels) {
+      constexpr int kForms = (Op::kWarpgroups ? kTiles : kPieces) + 1;
+      Code& code = codes[kForms * (Op::kDecodes ? 2 : 1)];
+      char* const to = static_cast<char*>(scratch) + (Op::kWarpgroups ? aligned(4) : 0);
+      if (find_spans(c, stage, code, op, extents, rows, to)) return 1;
+    }
     if constexpr (Op::kWarpgroups) {
       int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
       bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);
