@@ -49,7 +49,10 @@ FLEX = ("window", "alibi", "softcap", "document", "sink")
 """What only FlexAttention computes; of sinks, its log-sum-exp tells their share."""
 
 
-BACKWARD = ("backward_full", "backward_causal", "backward_gqa")
+CAUSAL = (
+    *("causal", "gqa", "alibi", "window", "document", "sink", "causal_f32", "relu_f32"),
+    *("backward_causal", "backward_gqa"),
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Case:
     @property
     def is_causal(self) -> bool:
         """Whether rows see no later columns."""
-        return self.kind in ("causal", "gqa", "alibi", "window", "document", "sink", "causal_f32", "relu_f32", *BACKWARD[1:])
+        return self.kind in CAUSAL
 
     @property
     def kernel(self) -> str:

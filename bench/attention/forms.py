@@ -44,15 +44,15 @@ class Form:
     def _paged_text(self) -> str:
         """The program, whose keys and values lie in pages."""
         rows = "1" if self.few else "S"
-        query, pool = (
-            f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in (f"{self.lead[0]}, {rows}", f"P, {self.page}, H")
-        )
+        leads = (f"{self.lead[0]}, {rows}", f"P, {self.page}, H")
+        query, pool = (f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in leads)
 
         def gathered_rows(name: str) -> str:
             gathered = f"reshape(gather({name}, table), (B, N*{self.page}, H, {self.widths[0]}))"
             return f"permute({gathered}, (0, 2, 1, 3))[:, :, None]"
 
-        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", f"{gathered_rows('k')}, {gathered_rows('v')}")
+        keys = ", ".join(map(gathered_rows, "kv"))
+        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", keys)
         return "\n".join(
             [
                 f"kernel {self.kernel}[B, H, P, N{'' if self.few else ', S'}](",

@@ -141,8 +141,8 @@ class Call:
         """Return the result in float64, and that with what kernels round rounded."""
         v = self.inputs[2].double()
         exact = self._result(*self._weights(self.scores()), v)
-        weights, *rest = self._weights(self.scores(narrowed=True))
-        rounded = self._result(self._narrowed(weights), *rest, self._narrowed(v))
+        weights, total, empty = self._weights(self.scores(narrowed=True))
+        rounded = self._result(self._narrowed(weights), total, empty, self._narrowed(v))
         return exact, rounded.to(self.dtype).double()
 
     def _weights(self, scores: Any) -> tuple[Any, Any, Any]:

@@ -15,7 +15,7 @@ from mucc.dialects.mu.types import Shaped
 
 
 def hides_by_data(op: Operation) -> bool:
-    """Whether the columns that a row of attention sees depend on elements of tensors, such as segment numbers.
+    """Whether tensors, such as segment numbers, decide which columns a row of attention sees.
 
     A row may see one column then. Numbers of a tensor that are added to scores hide nothing.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from mucc.analysis.products import Term, term
 from mucc.analysis.masks import hides_by_data
+from mucc.analysis.products import Term, term
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,

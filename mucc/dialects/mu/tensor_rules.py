@@ -72,7 +72,8 @@ def attention(
 ) -> TensorType:
     """Infer attention of `[.., M, D]`, `[.., N, D]` and `[.., N, E]`: `[.., M, E]`; leading axes broadcast.
 
-    Sinks `[.., 1, 1]` broadcast to leading axes. Raises TypeRuleError MU1103 where shapes or dtypes do not fit.
+    Sinks `[.., 1, 1]` broadcast to leading axes. Raises TypeRuleError MU1103 where shapes or dtypes do not
+    fit.
     """
     q, k, v = (tensor("attention", type, 2) for type in (query, key, value))
     if not q.element_type == k.element_type == v.element_type or q.element_type not in WIDE:

@@ -59,7 +59,8 @@ class AttentionWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
-        store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
+        store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows
+        kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
 

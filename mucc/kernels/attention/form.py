@@ -19,8 +19,8 @@ class FormAttention(Pass):
     %y = mu.matmul %w, %v
     ```
 
-    `f(q @ k.T) @ v` is attention without softmax where f is more than a factor. Masks that are written several times are one. Sums of exponentials move behind the attention whose kernel
-    stores them.
+    `f(q @ k.T) @ v` is attention without softmax where f is more than a factor. Masks that are written
+    several times are one. Sums of exponentials move behind the attention whose kernel stores them.
     """
 
     name = "form-attention"

@@ -129,7 +129,7 @@ class AttentionBody(ScoresBody):
         self.loads.clear()
 
     def _sink(self) -> SSAValue | None:
-        sinks = None if isinstance(self.op, ScoredAttentionOp) else self.op.sinks
+        sinks = self.op.sinks if isinstance(self.op, AttentionOp | PagedAttentionOp) else None
         return None if sinks is None else self.scalar(sinks, root_axes(sinks, self.stage))
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:

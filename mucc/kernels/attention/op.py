@@ -115,10 +115,11 @@ class AttendOp(ValueNode):
 
     The nodes before it are over the scores `[.., M, N]`, those behind it over the results `[.., M, E]`.
     With `causal` row i has columns 0 to i. `first` and `last`, the bits of an s32 each, are the first and
-    the last column of a row: the same for all columns, and for a later row no less. With `labels`, the bits of
-    an s32 of the row and of one of the column, a row has the columns whose label is its own. A row without any
-    column with a score above -infinity gets 0, or NaN with `nan_rows`. Without softmax scores are the weights,
-    and 0 where a row does not have a column. `sink` is the score of a further column without a value.
+    the last column of a row: the same for all columns, and for a later row no less. With `labels`, the bits
+    of an s32 of the row and of one of the column, a row has the columns whose label is its own. A row without
+    any column with a score above -infinity gets 0, or NaN with `nan_rows`. Without softmax scores are the
+    weights, and 0 where a row does not have a column. `sink` is the score of a further column without a
+    value.
     """
 
     name = "cutlass.attend"

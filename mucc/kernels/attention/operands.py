@@ -19,7 +19,10 @@ LEADING = 3
 
 
 def takes_f32(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:
-    """Whether a kernel computes attention of f32 operands, as tf32: not of few queries, which it has no tile for."""
+    """Whether the kernels compute attention of f32 operands, as tf32.
+
+    They have no tile for few queries of f32.
+    """
     types = [Shaped.of(v.type) for v in (query, key, value)]
     widths, rows = (types[0].dims[-1], types[2].dims[-1]), space[-2]
     alike = all(t.element_type == f32 for t in types) and len(space) <= LEADING + 2

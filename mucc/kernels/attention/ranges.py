@@ -93,7 +93,7 @@ def _of(is_least: bool, a: Linear | Limit | None, b: Linear | Limit | None) -> L
 
 
 class Labels(NamedTuple):
-    """Integers of a row and of a column, which sees the other only where they are equal: those of documents."""
+    """Integers of a row and of a column: the row sees the column where they are equal, as in documents."""
 
     row: SSAValue
     column: SSAValue
@@ -364,7 +364,8 @@ def axes_of(value: SSAValue, rank: int) -> frozenset[int] | None:
             return frozenset(rank - len(dims) + a for a, d in enumerate(dims) if d != 1)
         case ElementwiseOp() | BitsOp():
             parts = [axes_of(v, rank) for v in op.operands]
-            return None if None in parts else frozenset().union(*(p for p in parts if p is not None))
+            known = [p for p in parts if p is not None]
+            return frozenset[int]().union(*known) if len(known) == len(parts) else None
         case _:
             return None
 

@@ -18,8 +18,9 @@ from mucc.kernels.attention.ranges import axes_of
 
 SCORE_MEMBERS = words(
     """
-    query key value packs keys score first_column last_column row_label column_label sum a b keeps to Element kBatch kWidth
-    kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kHasLabels kLabelAxes spans kShared
+    query key value packs keys score first_column last_column row_label column_label sum a b keeps to Element
+    kBatch kWidth kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kHasLabels kLabelAxes
+    spans kShared
     """
 )
 
@@ -73,7 +74,7 @@ class ScoreWork(AcrossWork):
         return [f"static constexpr int kLabelAxes = {sum(1 << a for a in differ)};"]
 
     def span_member(self) -> tuple[list[str], list[str]]:
-        """Emit the member, and its value, of the spans between which rows and columns have the same labels."""
+        """Emit the member, and its value, of the spans where rows and columns have the same labels."""
         if self.labels is None:
             return [], []
         spans = f"mucc::attention::Spans<{len(self.space) - 2}> spans;  // which the launch finds"
@@ -111,7 +112,7 @@ class ScoreWork(AcrossWork):
         ]
 
     def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
-        """Emit the function that computes an integer of a position: the first column of its row, for example."""
+        """Emit the function that computes an integer of a position, such as the first column of its row."""
         if limit is None:
             return []
         return [

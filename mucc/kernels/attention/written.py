@@ -111,7 +111,7 @@ def _is_multiple(value: SSAValue, of: SSAValue) -> bool:
 
 
 class Written(RewritePattern):
-    """`softmax(f(q @ k.T)) @ v` -> attention, where no one else reads the scores; the same without softmax."""
+    """`softmax(f(q @ k.T)) @ v` and `f(q @ k.T) @ v` -> attention, where nothing else reads the scores."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, MatmulOp):

@@ -93,7 +93,8 @@ class AttentionBackwardWork(ScoreWork):
             "bool packs;  // whether gradients are written 16 bytes at a time, which the launch finds out",
         ]
         given = ["{}" if value is None else self.operand(value) for value in operands.values()]
-        return members, [*given, *map(self._numbers, (node.logsumexp, node.sums)), *values, *unknown, "false"], []
+        given += map(self._numbers, (node.logsumexp, node.sums))
+        return members, [*given, *values, *unknown, "false"], []
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""

@@ -54,8 +54,9 @@ class DifferentiateOp(ValueNode):
 
     FORMAT: ClassVar[str] = (
         "$score `of` $gradient `,` $query `,` $key `,` $value `,` $logsumexp `,` $sums (`causal` $causal^)? "
-        "(`first` $first^)? (`last` $last^)? (`labels` $row_label^ `,` $column_label)? attr-dict `:` type($gradient) `,` type($query) `,` "
-        "type($key) `,` type($value) `,` type($logsumexp) `,` type($sums)"
+        "(`first` $first^)? (`last` $last^)? (`labels` $row_label^ `,` $column_label)? attr-dict "
+        "`:` type($gradient) `,` type($query) `,` type($key) `,` type($value) `,` type($logsumexp) `,` "
+        "type($sums)"
     )
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Attention of f32, multiplied as tf32: what is claimed, and that it agrees with the interpreter, on the host."""
+"""Attention of f32, multiplied as tf32: what is claimed, and that kernels agree, run on the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ kernel plain[B, S, T](q: f32[B, S, 64], k: f32[B, T, 64], v: f32[B, T, 96]) -> f
 kernel causal[H, S, T](q: f32[S, H, 20], k: f32[T, H, 20], v: f32[T, H, 12], s: f32[H]) -> f32[H, S, 12] {
     return attention(permute(q, (1, 0, 2)), permute(k, (1, 0, 2)), permute(v, (1, 0, 2)), causal=on, sinks=s)
 }
-kernel rectified[B, S](q: f32[B, S, 128], k: f32[B, S, 128], v: f32[B, S, 128], m: s8[S, S]) -> f32[B, S, 128] {
+kernel rectified[B, S](
+    q: f32[B, S, 128], k: f32[B, S, 128], v: f32[B, S, 128], m: s8[S, S]
+) -> f32[B, S, 128] {
     return relu(where(m > 0, q @ permute(k, (0, 2, 1)) * 0.1, -inf)) @ v
 }
 kernel sums[S, T](q: f32[S, 32], k: f32[T, 32], v: f32[T, 32]) -> (y: f32[S, 32], l: f32[S]) {
@@ -29,7 +31,9 @@ kernel exact[B, S](q: f32[B, S, 64], k: f32[B, S, 64], v: f32[B, S, 64]) -> f32[
     return matmul(softmax(matmul(q, permute(k, (0, 2, 1)), compute=f32)), v, compute=f32)
 }
 kernel wide[S](q: f32[S, 136]) -> f32[S, 136] { return attention(q, q, q) }
-kernel one[H, T](q: f32[H, 1, 64], k: f32[H, T, 64], v: f32[H, T, 64]) -> f32[H, 1, 64] { return attention(q, k, v) }
+kernel one[H, T](q: f32[H, 1, 64], k: f32[H, T, 64], v: f32[H, T, 64]) -> f32[H, 1, 64] {
+    return attention(q, k, v)
+}
 """
 
 
