@@ -215,11 +215,8 @@ def _expand(op: ExpandOp, operands: Sequence[ast.Expr]) -> ast.Expr:
 
 def _squeeze(op: SqueezeOp, operands: Sequence[ast.Expr]) -> ast.Expr:
     """Write `x[:, 0]`, and `x[:, i]` for a slice of one element."""
-    return _squeezed(operands[0], op.axes.get_values())
-
-
-def _squeezed(operand: ast.Expr, axes: Sequence[int]) -> ast.Expr:
-    value, items = _sliced(operand)
+    value, items = _sliced(operands[0])
+    axes = op.axes.get_values()
     items += [_WHOLE] * (axes[-1] + 1 - len(items))
     for axis in axes:
         item = items[axis]
@@ -436,8 +433,7 @@ def _attention(
     options: dict[str, ast.Expr | ast.List] = {}
     operands = list(operands)
     if isinstance(op, AttentionOp) and op.sinks is not None:
-        rank = len(Shaped.of(op.sinks.type).dims)
-        options["sinks"] = _squeezed(operands.pop(), [rank - 2, rank - 1])
+        options["sinks"] = operands.pop()
     if op.mask is not None:
         options["mask"] = operands.pop()
     if op.causal is not None:

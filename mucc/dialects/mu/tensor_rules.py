@@ -144,7 +144,8 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
 def _sinks(sinks: Attribute, scores: TensorType) -> None:
     given, lead = Shaped.of(sinks), scores.dims[:-2]
     try:
-        fits = rules.broadcast([given.dims[:-2], lead]) == lead and given.element_type in WIDE
+        fits = rules.broadcast([given.dims[:-2], lead]) == lead and given.dims[-2:] == (1, 1)
+        fits = fits and given.element_type in WIDE
     except TypeRuleError:
         fits = False
     if not fits:

@@ -388,8 +388,11 @@ def _attention(values: Sequence[SSAValue], options: dict[str, Option]) -> Sequen
     settings = (given.get("mask"), is_on(options, "causal"), _factor(options))
     if (sinks := given.get("sinks")) is None:
         return [AttentionOp(query, key, value, *settings)]
-    rank = len(tensor_rules.tensor("attention", sinks.type).dims)
-    columns = ExpandOp(sinks, [rank, rank + 1])
+    rank = len(tensor_rules.attention(query.type, key.type, value.type).dims)
+    known = len(tensor_rules.tensor("attention", sinks.type).dims)
+    if known > rank - 2:  # with an axis of extent 1 for rows, and one for columns
+        return [AttentionOp(query, key, value, *settings, sinks)]
+    columns = ExpandOp(sinks, [*range(rank - 2 - known), rank - 2, rank - 1])
     return [columns, AttentionOp(query, key, value, *settings, columns.result)]
 
 
