@@ -114,7 +114,8 @@ def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
     attention.
     """
     width, result_width = _dims(op.query.type)[-1], _dims(op.value.type)[-1]
-    widths = [result_width if op.of.data is Wanted.VALUE else width]
+    own = {Wanted.VALUE: [result_width], Wanted.MASK: []}
+    widths = list(own.get(op.of.data, [width]))
     beside = [o for use in op.gradient.uses if isinstance(o := use.operation, GradientOp) and op.is_beside(o)]
     others = [o for o in beside if o is not op and o.is_before_in_block(op)]
     if not others:

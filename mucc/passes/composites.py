@@ -295,7 +295,8 @@ class AttentionGradients(RewritePattern):
     """`attention_dv(..)` -> `p.T @ dy` with `p = exp(scores - lse)`.
 
     `attention_dq(..)` -> `scale * s @ k`, and `attention_dk(..)` -> `scale * s.T @ q`, both with
-    `s = p * (dy @ v.T - sum(dy * y))`. Heads of queries that share keys add up.
+    `s = p * (dy @ v.T - sum(dy * y))`; `attention_dmask(..)` -> `s`. Heads of queries that share keys add up,
+    and what a mask broadcasts to.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -310,6 +311,8 @@ class AttentionGradients(RewritePattern):
         weights = b(e.ExpOp(b(e.SubOp(scores, shift))))
         if op.of.data is Wanted.VALUE:
             given = b(MatmulOp(b(TransposeOp(converted(b, weights, op.gradient))), op.gradient))
+        elif op.of.data is Wanted.MASK:
+            given = _changes(b, op, weights)
         else:
             changes = converted(b, _changes(b, op, weights), op.gradient)
             if op.of.data is Wanted.QUERY:

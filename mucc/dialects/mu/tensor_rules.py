@@ -123,7 +123,14 @@ def attention_gradient(of: str, operands: Sequence[Attribute], mask: Attribute |
             f"gradient {given[0]}, result {given[1]} and log-sum-exp {given[2]} are not those of attention",
             notes=(f"its result is {Shaped.of(result)}, and its log-sum-exp {Shaped.of(expected[1])}",),
         )
-    operand = tensor("attention", {"query": query, "key": key, "value": value}[of], 2)
+    if mask is None and of == "mask":
+        raise TypeRuleError("MU1103", "the gradient of a mask is that of `mask=`, which is not given")
+    operand = tensor("attention", {"query": query, "key": key, "value": value}.get(of, mask or query), 2)
+    if operand.element_type not in WIDE:
+        name = dtype_name(operand.element_type)
+        raise TypeRuleError(
+            "MU1103", f"there is a gradient of numbers that are added to scores, not of {name}"
+        )
     return TensorType.of(operand.dims, operand.element_type)
 
 

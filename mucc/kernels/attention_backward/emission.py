@@ -12,7 +12,7 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
-from mucc.dialects.mu.ops.attention import Wanted
+from mucc.dialects.mu.ops.attention import OPERANDS
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
@@ -80,7 +80,7 @@ class AttentionBackwardWork(ScoreWork):
             "gradient": node.gradient,
             "key": node.key,
             "value": node.value,
-            **{f"{of.value}_gradient": self.kernel.destination(of) for of in Wanted},
+            **{f"{of.value}_gradient": self.kernel.destination(of) for of in OPERANDS},
         }
         matrix = f"mucc::attention::Operand<Element, {self.batch}>"
         numbers = f"mucc::attention_backward::Numbers<{self.batch}>"

@@ -211,9 +211,10 @@ def gradient_of(
     if of is Wanted.VALUE:
         given = xp.swapaxes(machine.narrowed(weights, narrow), -1, -2) @ gradient
     else:
-        changes = weights * (gradient @ xp.swapaxes(v, -1, -2) - rows.reshape(column))
-        changes = machine.narrowed(changes, narrow)
-        given = scale * (changes @ k if of is Wanted.QUERY else xp.swapaxes(changes, -1, -2) @ q)
+        given = weights * (gradient @ xp.swapaxes(v, -1, -2) - rows.reshape(column))
+        if of is not Wanted.MASK:
+            changes = machine.narrowed(given, narrow)
+            given = scale * (changes @ k if of is Wanted.QUERY else xp.swapaxes(changes, -1, -2) @ q)
     shape = machine.shape(types[1])
     leading = len(given.shape) - len(shape)
     repeated = [leading + a for a, n in enumerate(shape) if n == 1 != given.shape[leading + a]]

@@ -258,6 +258,7 @@ class Wanted(StrEnum):
     QUERY = "query"
     KEY = "key"
     VALUE = "value"
+    MASK = "mask"
 
 
 @irdl_attr_definition
@@ -316,19 +317,18 @@ class GradientOp(InferredOp, ABC):
 
 @irdl_op_definition
 class AttentionGradientOp(GradientOp):
-    """The gradient of attention with respect to its queries, keys or values, of the gradient of its result.
+    """The gradient of attention with respect to an operand, of the gradient of its result.
 
     `rows` is the result of attention, and `logsumexp` that of `mu.attention_logsumexp`. Heads that share keys
-    add up. Weights are computed anew from scores; a row without a column has none.
+    add up, as does what a mask of numbers is added to. Weights are computed anew from scores; a row without a
+    column has none.
     """
 
     name = "mu.attention_gradient"
 
     @property
     def function(self) -> str:
-        return {Wanted.QUERY: "attention_dq", Wanted.KEY: "attention_dk", Wanted.VALUE: "attention_dv"}[
-            self.of.data
-        ]
+        return f"attention_d{'mask' if self.of.data is Wanted.MASK else self.of.data.value[0]}"
 
 
 @irdl_op_definition
@@ -371,6 +371,9 @@ def _scores_of(op: AttentionOp | AttentionLogSumExpOp) -> tuple[object, ...]:
 def _given(op: GradientOp) -> tuple[object, ...]:
     return *op.operands, op.scale, op.causal
 
+
+OPERANDS = (Wanted.QUERY, Wanted.KEY, Wanted.VALUE)
+"""The operands whose gradients one kernel computes."""
 
 OPERATIONS = (
     *(AttentionOp, ScoresOp, ScoredAttentionOp),
@@ -440,4 +443,5 @@ FUNCTIONS = (
     _gradient("attention_dq", Wanted.QUERY, "q"),
     _gradient("attention_dk", Wanted.KEY, "k"),
     _gradient("attention_dv", Wanted.VALUE, "v"),
+    _gradient("attention_dmask", Wanted.MASK, "mask"),
 )

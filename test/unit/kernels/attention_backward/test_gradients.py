@@ -87,3 +87,43 @@ def test_other_gradients_are_products(name: str) -> None:
     text = compile_text(Source("k.mcu", OTHERS[name])).emit("cutlass")
     assert "cutlass.attention_backward" not in text
     assert "cutlass.gemm" in text
+
+
+BIAS = """
+kernel bias[B, S, T](
+    q: f16[B, 2, S, 16], k: f16[B, 2, T, 16], v: f16[B, 2, T, 16], y: f16[B, 2, S, 16], l: f32[B, 2, S],
+    dy: f16[B, 2, S, 16], b: f32[{lead}, S, T]
+) -> (dq: f16[B, 2, S, 16], db: f32[{lead}, S, T]) {{
+    return attention_dq(q, k, v, y, l, dy, mask=b), attention_dmask(q, k, v, y, l, dy, mask=b)
+}}
+"""
+
+
+@pytest.mark.parametrize("lead", ["2", "B, 2", "B, 1", "1"])
+def test_gradients_of_masks_add_up_over_what_they_broadcast_to(lead: str) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    compilation = compile_text(Source("k.mcu", BIAS.format(lead=lead)))
+    assert compilation.emit("cutlass").count("cutlass.attention_backward") == 1
+    torch.manual_seed(2)
+    q, k, v, dy = (torch.randn(2, 2, n, 16, dtype=torch.float64) for n in (5, 7, 7, 5))
+    shape = [2 if d == "B" else int(d) for d in lead.split(", ")]
+    b = torch.randn(*shape, 5, 7, dtype=torch.float64, requires_grad=True)
+    scores = q @ k.mT / 4 + b
+    y = scores.softmax(-1) @ v
+    (expected,) = torch.autograd.grad(y, b, dy)
+    inputs = [q, k, v, y.detach(), scores.logsumexp(-1).detach(), dy, b.detach()]
+    for found in (
+        compilation.interpret("bias", inputs)[1],
+        compilation.interpret_stages("bias", inputs, rounds=0)[1],
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mask", ["", ", mask=b > 0"])
+def test_masks_that_are_no_numbers_have_no_gradient(mask: str) -> None:
+    text = BIAS.format(lead="1").replace(
+        "attention_dmask(q, k, v, y, l, dy, mask=b)", f"attention_dmask(q, k, v, y, l, dy{mask})"
+    )
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("k.mcu", text))
+    assert [d.code for d in caught.value.diagnostics] == ["MU1103"]
