@@ -41,8 +41,8 @@ FREE = (e.CastOp, e.RetypeOp, e.StoredOp, e.AndOp, e.OrOp, e.NotOp)
 """Operations that are free with loads, stores and comparisons."""
 
 
-def pointwise(op: Operation) -> list[tuple[str, Term]]:
-    """Count the operations of everything but products, by unit."""
+def pointwise(op: Operation, *, masked: bool = False) -> list[tuple[str, Term]]:
+    """Count the operations of everything but products, by unit; `masked` is that of `products`."""
     special, plain = 0, 0
     match op:
         case e.ElementwiseOp():
@@ -64,7 +64,7 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case ScoredAttentionOp() if op.without_softmax is not None:
             return []
         case AttentionOp() | ScoredAttentionOp():
-            columns = 1 if hides_by_data(op) else Shaped.of(op.key.type).dims[-2]
+            columns = 1 if hides_by_data(op) and not masked else Shaped.of(op.key.type).dims[-2]
             scores = (*Shaped.of(op.result.type).dims[:-1], columns)
             special, plain, dims = 1, 4, scores
         case AttentionLogSumExpOp() | GradientOp() if not _is_shared(op):

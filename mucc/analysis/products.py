@@ -42,8 +42,11 @@ def _unit(compute: Compute) -> tuple[str, int]:
             return f"tensor.{compute.value}", 2
 
 
-def products(op: Operation) -> list[tuple[str, Term]]:
-    """Count the multiply-adds of one operation by unit; empty without matrix products."""
+def products(op: Operation, *, masked: bool = False) -> list[tuple[str, Term]]:
+    """Count the multiply-adds of one operation by unit; empty without matrix products.
+
+    Where tensors decide which columns a row of attention sees, it may see one: others count where `masked`.
+    """
     match op:
         case ContractionOp():
             unit, count = _unit(op.compute.data)
@@ -54,11 +57,11 @@ def products(op: Operation) -> list[tuple[str, Term]]:
             unit, count = _unit(op.compute.data)
             return [(unit, term(count, _taken(op)))]
         case AttentionOp() | ScoredAttentionOp():
-            return _attention(op)
+            return _attention(op, masked)
         case AttentionLogSumExpOp():
-            return _attention_sums(op)
+            return _attention_sums(op, masked)
         case GradientOp():
-            return _gradients(op)
+            return _gradients(op, masked)
         case _:
             return []
 
@@ -89,25 +92,22 @@ def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
     return [places, window.size]
 
 
-def _attention(op: AttentionOp | ScoredAttentionOp) -> list[tuple[str, Term]]:
-    """Count both products of attention; of square causal attention only the unmasked part.
-
-    Where tensors decide which columns a row sees, each may see one.
-    """
+def _attention(op: AttentionOp | ScoredAttentionOp, masked: bool) -> list[tuple[str, Term]]:
+    """Count both products of attention; of square causal attention only the unmasked part."""
     widths = (_dims(op.query.type)[-1], _dims(op.value.type)[-1])
     causal = isinstance(op, AttentionOp) and op.causal is not None
-    return _pairs(op, _dims(op.result.type)[:-2], widths, causal)
+    return _pairs(op, _dims(op.result.type)[:-2], widths, causal, masked)
 
 
-def _attention_sums(op: AttentionLogSumExpOp) -> list[tuple[str, Term]]:
+def _attention_sums(op: AttentionLogSumExpOp, masked: bool) -> list[tuple[str, Term]]:
     """Count the products of scores, which attention of the same scores has already counted."""
     if any(op.is_of(use.operation) for use in op.query.uses):
         return []
     widths = (_dims(op.query.type)[-1],)
-    return _pairs(op, _dims(op.result.type)[:-1], widths, op.causal is not None)
+    return _pairs(op, _dims(op.result.type)[:-1], widths, op.causal is not None, masked)
 
 
-def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
+def _gradients(op: GradientOp, masked: bool) -> list[tuple[str, Term]]:
     """Count the products of a gradient of attention.
 
     Those of queries with keys, and of gradients with values, are counted once for all gradients of one
@@ -122,7 +122,7 @@ def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
         widths.append(width)
     if op.of.data is not Wanted.VALUE and all(o.of.data is Wanted.VALUE for o in others):
         widths.append(result_width)
-    return _pairs(op, _dims(op.gradient.type)[:-2], widths, op.causal is not None)
+    return _pairs(op, _dims(op.gradient.type)[:-2], widths, op.causal is not None, masked)
 
 
 def _pairs(
@@ -130,11 +130,12 @@ def _pairs(
     lead: Dims,
     widths: Sequence[Dim],
     causal: bool,
+    masked: bool,
 ) -> list[tuple[str, Term]]:
     """Count products of so many elements for each pair of a query and a key that it sees."""
     unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
     rows, columns = _dims(op.query.type)[-2], _dims(op.key.type)[-2]
-    if hides_by_data(op):
+    if hides_by_data(op) and not masked:
         columns, causal = 1, False
     found: list[tuple[str, Term]] = []
     for inner in widths:

@@ -48,5 +48,6 @@ class Gradients(RewritePattern):
 
     def _goes_with(self, op: AttentionGradientOp, other: Operation) -> bool:
         """Whether one kernel computes both gradients."""
-        beside = isinstance(other, AttentionGradientOp) and op.is_beside(other)
-        return beside and takes_gradient(other, self.target)
+        if not isinstance(other, AttentionGradientOp) or not op.is_beside(other):
+            return False
+        return takes_gradient(other, self.target)

@@ -118,6 +118,8 @@ def test_masks_of_tensors_may_leave_a_column_for_each_row() -> None:
     for mask in ("a[:, None] == b[None]", "where(a[:, None] > 0, c, -inf)"):
         assert flops(kernel(mcu.format(f"attention(q, k, v, mask={mask})"))) == one
     assert flops(kernel(mcu.format("attention(q, k, v, mask=c)"))) != one
+    whole = kernel(mcu.format("attention(q, k, v, mask=a[:, None] == b[None])"))
+    assert operations(whole.walk(), masked=True)["tensor.f16"] == [[2 * 64, "M", "N"], [2 * 64, "M", "N"]]
 
 
 def counted(found: KernelOp) -> dict[str, Polynomial]:

@@ -49,8 +49,11 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("align", [1, 16], ids=["elements", "pieces"])
-@pytest.mark.parametrize("pages", [1, 3, 9])
-@pytest.mark.parametrize("name", ["small", "grouped", "wide", "prefill", "many"])
+@pytest.mark.parametrize(
+    ("name", "pages"),
+    [*((n, p) for n in ("small", "grouped", "wide") for p in (1, 3, 9)), ("prefill", 3), ("many", 9)],
+    ids=str,
+)
 def test_pages_agree_with_the_interpreter(program: Program, name: str, pages: int, align: int) -> None:
     program.library.on_host_sm_count(13)
     info = next(k for k in program.kernels if k.name == name)
