@@ -116,9 +116,10 @@ class AttentionBody(ScoresBody):
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
         value = contiguous_rows(program, stage, op.value)
-        nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax
+        sink = None if op.sinks is None else self.scalar(op.sinks, root_axes(op.sinks, stage))
+        nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax and sink is None
         limits = (self.causal, self.first, self.last)
-        attend = AttendOp(self.score, value, *limits, nan_rows, self.labels, self.softmax, self._sink())
+        attend = AttendOp(self.score, value, *limits, nan_rows, self.labels, self.softmax, sink)
         self.add(attend, op)
         self.attended = attend.result
         self.sums: SSAValue | None = None
@@ -127,10 +128,6 @@ class AttentionBody(ScoresBody):
         # Behind it the same values are those of other elements.
         self.values.clear()
         self.loads.clear()
-
-    def _sink(self) -> SSAValue | None:
-        sinks = self.op.sinks if isinstance(self.op, AttentionOp | PagedAttentionOp) else None
-        return None if sinks is None else self.scalar(sinks, root_axes(sinks, self.stage))
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         if isinstance(op, AttentionLogSumExpOp):

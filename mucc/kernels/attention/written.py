@@ -1,8 +1,9 @@
-"""Patterns of attention that is written out: `softmax(f(q @ k.T)) @ v` and `f(q @ k.T) @ v`, pointwise f."""
+"""Patterns of attention that is written out: `softmax(f(q @ k.T)) @ v`, with sinks too, `f(q @ k.T) @ v`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
@@ -10,9 +11,19 @@ from xdsl.rewriter import InsertPoint
 
 from mucc.dialects.mu.ops.attention import ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.contraction import Compute, MatmulOp
-from mucc.dialects.mu.ops.elementwise import CastOp, ConstantOp, DivOp, ElementwiseOp, MulOp, RetypeOp
+from mucc.dialects.mu.ops.elementwise import (
+    CastOp,
+    ConstantOp,
+    DivOp,
+    ElementwiseOp,
+    MulOp,
+    RetypeOp,
+    SubOp,
+)
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
-from mucc.dialects.mu.ops.views import VIEWS, PermuteOp, TransposeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import ConcatOp, SliceOp
+from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.operands import takes, takes_f32
 
@@ -21,13 +32,62 @@ def _only_use(value: SSAValue) -> bool:
     return len(list(value.uses)) == 1
 
 
-def _softmax_of(weights: SSAValue) -> SoftmaxOp | None:
-    """Return the softmax over the last axis whose result weights are, if nothing else reads it."""
-    while isinstance(op := weights.owner, CastOp | RetypeOp) and _only_use(weights):
-        weights = op.operand
-    if not isinstance(op := weights.owner, SoftmaxOp) or not _only_use(weights):
+class Weights(NamedTuple):
+    """Scores, what reads them on their way to a product, and where there are such the scores of sinks."""
+
+    scores: SSAValue
+    reader: Operation
+    sinks: SSAValue | None = None
+
+
+def _without_casts(value: SSAValue) -> SSAValue:
+    while isinstance(op := value.owner, CastOp | RetypeOp) and _only_use(value):
+        value = op.operand
+    return value
+
+
+def _last_axis(value: SSAValue) -> int:
+    return len(Shaped.of(value.type).dims) - 1
+
+
+def _softmax_of(weights: SSAValue) -> Weights | None:
+    """Return the scores whose softmax over the last axis weights are, if nothing else reads it."""
+    value = _without_casts(weights)
+    part = value.owner if isinstance(value.owner, SliceOp) else None
+    if part is not None:
+        value = _without_casts(part.operand)
+    if not isinstance(op := value.owner, SoftmaxOp) or not _only_use(value):
         return None
-    return op if op.axis.value.data == len(Shaped.of(weights.type).dims) - 1 else None
+    if op.axis.value.data != _last_axis(value):
+        return None
+    return Weights(op.operand, op) if part is None else _with_sinks(op.operand, part)
+
+
+def _with_sinks(value: SSAValue, part: SliceOp) -> Weights | None:
+    """Return scores to which those of sinks were joined, as a last column that a slice drops."""
+    axis = _last_axis(value)
+    value = _without_casts(value)
+    most: object = None
+    if isinstance(op := value.owner, SubOp):
+        # That the largest score is subtracted changes no softmax.
+        expanded = _without_casts(op.rhs).owner
+        most = expanded.operand.owner if isinstance(expanded, ExpandOp) else None
+        if not isinstance(most, ReduceOp) or most.kind.data.value != "max" or not _only_use(value):
+            return None
+        if most.operand is not op.lhs or tuple(most.axes.get_values()) != (axis,):
+            return None
+        value = op.lhs
+    if not isinstance(joined := value.owner, ConcatOp) or joined.axis.value.data != axis:
+        return None
+    readers = {use.operation for use in value.uses}
+    if len(joined.inputs) != 2 or len(readers) != (1 if most is None else 2) or not _only_use(part.result):
+        return None
+    scores, sinks = joined.inputs
+    if isinstance(view := sinks.owner, BroadcastOp):
+        sinks = view.operand
+    is_column = _dims(sinks)[-2:] == (1, 1)
+    drops = part.axis.value.data == axis and part.range == (0, _dims(scores)[-1], 1)
+    return Weights(scores, joined, sinks) if is_column and drops else None
 
 
 def _products(value: SSAValue) -> Iterator[MatmulOp]:
@@ -117,11 +177,10 @@ class Written(RewritePattern):
         if not isinstance(op, MatmulOp):
             return
         softmax, value = _softmax_of(op.lhs), op.rhs
-        scores = op.lhs if softmax is None else softmax.operand
+        scores, reader, sinks = softmax or Weights(op.lhs, op)
         for product in _products(scores):
             query = product.lhs
             whole = product is not op and product.mixed is None and op.mixed is None
-            reader = softmax or op
             if not whole or not _leads_only_to(product, reader) or _dims(scores) != _dims(product.result):
                 continue
             if softmax is None and not _is_attention(product, value, scores):
@@ -135,7 +194,7 @@ class Written(RewritePattern):
                 continue
             new, key = found
             computed = ScoresOp(query, key)
-            attention = ScoredAttentionOp(query, key, value, scores, softmax=softmax is not None)
+            attention = ScoredAttentionOp(query, key, value, scores, sinks, softmax=softmax is not None)
             if computed.result.type != product.result.type or attention.result.type != op.result.type:
                 continue
             rewriter.insert([*new, computed], InsertPoint.before(product))

@@ -246,7 +246,9 @@ def _scored_attention(machine: Machine, op: ScoredAttentionOp, values: tuple[Any
     value = machine.factor(op, op.value, values[2])
     if op.without_softmax is not None:
         return machine.narrowed(values[3], op.value.type) @ value
-    return attended(machine, values[3], value, op.value.type, causal=False, empty=math.nan)
+    sinks = None if op.sinks is None else values[4]
+    empty = math.nan if sinks is None else 0.0
+    return attended(machine, values[3], value, op.value.type, causal=False, empty=empty, sinks=sinks)
 
 
 def attended(

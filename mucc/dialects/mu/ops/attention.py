@@ -113,31 +113,43 @@ class ScoresOp(GeneratedOp):
 class ScoredAttentionOp(InferredOp, AnchorOp):
     """`softmax(scores) @ v`, the scores computed from `mu.scores` of q and k by pointwise operations.
 
-    As with softmax, the result of a row whose scores are all -infinity is NaN. Without softmax scores are
-    weights: `scores @ v`.
+    As with softmax, the result of a row whose scores are all -infinity is NaN, or with `sinks`, which are
+    those of `mu.attention`, 0. Without softmax scores are weights: `scores @ v`.
     """
 
     name = "mu.scored_attention"
     STAGE: ClassVar[str] = "attention"
 
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
     query = operand_def(TensorType)
     key = operand_def(TensorType)
     value = operand_def(TensorType)
     scores = operand_def(TensorType)
+    sinks = opt_operand_def(TensorType)
 
     without_softmax = opt_prop_def(UnitAttr)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value `scores` $scores (`without_softmax` $without_softmax^)? attr-dict "
-        "`:` functional-type(operands, results)"
+        "$query `,` $key `,` $value `scores` $scores (`sinks` $sinks^ `:` type($sinks))? "
+        "(`without_softmax` $without_softmax^)? attr-dict "
+        "`:` type($query) `,` type($key) `,` type($value) `,` type($scores) `->` type($result)"
     )
 
     def __init__(
-        self, query: SSAValue, key: SSAValue, value: SSAValue, scores: SSAValue, *, softmax: bool = True
+        self,
+        query: SSAValue,
+        key: SSAValue,
+        value: SSAValue,
+        scores: SSAValue,
+        sinks: SSAValue | None = None,
+        *,
+        softmax: bool = True,
     ):
+        given = None if sinks is None else sinks.type
         super().__init__(
-            operands=[query, key, value, scores],
-            result_types=[tensor_rules.attention(query.type, key.type, value.type)],
+            operands=[query, key, value, scores, sinks],
+            result_types=[tensor_rules.attention(query.type, key.type, value.type, None, given)],
             properties={"without_softmax": None if softmax else UnitAttr()},
         )
 
@@ -146,7 +158,8 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
         return Shaped.of(self.result.type).dims
 
     def inferred(self) -> Attribute:
-        return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
+        sinks = None if self.sinks is None else self.sinks.type
+        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, None, sinks)
 
 
 @irdl_op_definition
