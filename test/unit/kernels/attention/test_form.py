@@ -77,7 +77,13 @@ def _kinds(text: str) -> dict[str, list[str]]:
 def test_one_kernel_has_it_all() -> None:
     one = ["cutlass.attention"]
     # Keys whose elements are not contiguous are copied before.
-    assert _kinds(FOUND) == {"capped": one, "near": one, "biased": one, "sunk": one, "bare": ["cutlass.map", *one]}
+    assert _kinds(FOUND) == {
+        "capped": one,
+        "near": one,
+        "biased": one,
+        "sunk": one,
+        "bare": ["cutlass.map", *one],
+    }
 
 
 def test_scores_that_others_read_are_stored() -> None:

@@ -57,6 +57,13 @@ def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths
     run(program, info, dims, seed=3, floats=FLOATS, within=2**-6, align=16)
 
 
+@pytest.mark.parametrize("name", ["packed", "blocks"])
+def test_labels_are_found(program: Program, name: str) -> None:
+    programs = str(program.compilation.cutlass).split("cutlass.program")
+    text = next(text for text in programs if f"@{name}(" in text)
+    assert " labels %" in text and "mu.select" not in text and "mu.cmp" not in text
+
+
 def _text(**types: str) -> str:
     given = {name: f"f16[{'T' if name in 'kv' else 'S'}, 64]" for name in ("q", "k", "v", "y", "dy")}
     given["l"] = "f32[S]"
