@@ -173,8 +173,13 @@ class Call:
             return _error(out, exact, rounded)
         sums = self._filled(exact.shape[:-1], self.torch.float32)
         kernel(*self.inputs, *self.more.values(), out=(out, sums))
-        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1))]
+        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1), self._parts())]
         return max(shares, key=lambda share: share[0] / share[1] if share[1] else math.inf)
+
+    def _parts(self) -> Any:
+        """Return for each row the largest sum of the sizes of the products that a score is made of."""
+        q, k = (x.double().abs() for x in self.inputs[:2])
+        return (q @ k.mT / math.sqrt(q.shape[-1])).amax(-1)
 
     def _filled(self, shape: Any, dtype: Any) -> Any:
         return self.torch.full(shape, math.nan, device="cuda", dtype=dtype)
@@ -229,13 +234,17 @@ def _error(found: Any, exact: Any, rounded: Any) -> tuple[float, float]:
     return distances[0], SLACK * distances[1] + FLOOR
 
 
-def _sums_error(found: Any, exact: Any) -> tuple[float, float]:
-    """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32."""
+def _sums_error(found: Any, exact: Any, parts: Any) -> tuple[float, float]:
+    """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32.
+
+    `parts` are the sizes of what may cancel in a score.
+    """
     empty = exact == -math.inf
     if not bool(((found == -math.inf) == empty).all()):
         return math.inf, 0.0
     exact = exact.masked_fill(empty, 0.0)
-    distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / (1 + exact.abs())
+    size = 1 + exact.abs() + ROUNDOFF / 4 / SUMS_FLOOR * parts
+    distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / size
     return float(distance.max()), SUMS_FLOOR
 
 
