@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.attention.cases import CASES, FLEX, Case
+from bench.attention.cases import CASES, FLEX, WRITTEN, Case
 from bench.attention.measuring import measure
 from bench.common import run_main
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
@@ -34,6 +34,8 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "over_best_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full", "causal", "gqa")],
         "over_flex": [r["over"] for r in good if "over" in r and r["kind"] in FLEX],
         "decode_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "decode"],
+        "over_written": [r["over"] for r in good if "over" in r and r["kind"] in WRITTEN],
+        "f32_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full_f32", "causal_f32")],
         "paged_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "paged"],
         "backward_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].startswith("backward")],
         "decode_over_copy": [r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE],

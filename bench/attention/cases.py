@@ -19,20 +19,40 @@ KINDS = {
     "paged": "attention(q, ks, vs)",
     "window": f"attention(q, k, v, mask=j <= i and i - j < {WINDOW})",
     "alibi": "attention(q, k, v, mask=slope[:, None, None] * (j - i), causal=on)",
+    "document": "attention(q, k, v, mask=j <= i and doc[:, None, :, None] == doc[:, None, None])",
+    "sink": "attention(q, k, v, causal=on, sinks=sink)",
+    "sigmoid": "cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {scale}), bf16) @ v",
+    "full_f32": "attention(q, k, v)",
+    "causal_f32": "attention(q, k, v, causal=on)",
+    "relu_f32": "relu(where(j <= i, q @ permute(k, (0, 1, 3, 2)) * {scale}, -inf)) @ v",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
 }
 """The result of each kind, over queries q, keys k and values v, indices i and j."""
 
-INDEXED = ("window", "alibi")
-SDPA = ("full", "causal", "gqa", "decode", "paged")
+INDEXED = ("window", "alibi", "document", "relu_f32")
+MORE = {"alibi": "slope: f32[H]", "document": "doc: s32[B, S]", "sink": "sink: f32[H]"}
+"""Parameters of a kind besides q, k and v."""
+
+DOCUMENTS = (1536, 512, 1024, 256, 768)
+"""Lengths of the documents of a sequence, in turns."""
+SDPA = ("full", "causal", "gqa", "decode", "paged", "full_f32", "causal_f32")
 """What `scaled_dot_product_attention` computes without a mask in memory; of pages, it has keys that follow
 each other."""
 
 PAGE = 64
 """Keys of a page."""
 
-FLEX = ("window", "alibi", "softcap")
-"""What only FlexAttention computes."""
+WRITTEN = ("sigmoid", "relu_f32")
+"""What is neither, and is written as two products for torch.compile."""
+
+FLEX = ("window", "alibi", "softcap", "document", "sink")
+"""What only FlexAttention computes; of sinks, its log-sum-exp tells their share."""
+
+
+CAUSAL = (
+    *("causal", "gqa", "alibi", "window", "document", "sink", "causal_f32", "relu_f32"),
+    *("backward_causal", "backward_gqa"),
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,11 @@ class Case:
         return f"{self.kind}/d{self.width}/{self.batch}x{heads}x{self.keys}"
 
     @property
+    def dtype(self) -> str:
+        """The type of all tensors but further ones: f32 is multiplied as tf32."""
+        return "f32" if self.kind.endswith("f32") else "bf16"
+
+    @property
     def stem(self) -> str:
         return self.kernel
 
@@ -70,7 +95,7 @@ class Case:
     @property
     def is_causal(self) -> bool:
         """Whether rows see no later columns."""
-        return self.kind in ("causal", "gqa", "alibi", "window", "backward_causal", "backward_gqa")
+        return self.kind in CAUSAL
 
     @property
     def kernel(self) -> str:
@@ -95,15 +120,21 @@ class Case:
         rows = "1" if self.kind == "decode" else "S"
         group = f"{self.groups}" if self.kind == "decode" else "G"
         lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
-        of_query, of_key = f"bf16[{lead}, {rows}, {self.width}]", f"bf16[{shared}, T, {self.width}]"
+        of_query, of_key = (
+            f"{self.dtype}[{axes}, {n}, {self.width}]" for axes, n in ((lead, rows), (shared, "T"))
+        )
         dims = ["B", "H", *(["G"] if self.kind == "gqa" else []), *([] if rows == "1" else ["S"]), "T"]
-        slope = ", slope: f32[H]" if self.kind == "alibi" else ""
-        indices = [f"    {n} = iota((S, T), axis={a})" for a, n in enumerate("ij")]
+        more = f", {MORE[self.kind]}" if self.kind in MORE else ""
+        if self.kind == "document":
+            dims.remove("T")  # labels of queries are those of keys
+            of_key = of_key.replace("T", "S")
+        columns = "S" if self.kind == "document" else "T"
+        indices = [f"    {n} = iota((S, {columns}), axis={a})" for a, n in enumerate("ij")]
         result = KINDS[self.kind].format(scale=1 / math.sqrt(self.width))
         return "\n".join(
             [
                 f"kernel {self.kernel}[{', '.join(dims)}](",
-                f"    q: {of_query}, k: {of_key}, v: {of_key}{slope}",
+                f"    q: {of_query}, k: {of_key}, v: {of_key}{more}",
                 f") -> {of_query} {{",
                 *(indices if self.kind in INDEXED else []),
                 f"    return {result}",
@@ -139,13 +170,13 @@ class Case:
         """How many scores of a head count: those that a mask leaves."""
         n = self.queries
         match self.kind:
-            case "causal" | "gqa" | "alibi" | "backward_causal" | "backward_gqa":
-                return n * (n + 1) // 2
             case "window":
                 seen = min(n, WINDOW)
                 return seen * (seen + 1) // 2 + (n - seen) * WINDOW
+            case "document":
+                return sum(n * (n + 1) // 2 for n in documents_of(n))
             case _:
-                return n * self.keys
+                return n * (n + 1) // 2 if self.is_causal else n * self.keys
 
     @property
     def flops(self) -> float:
@@ -154,8 +185,16 @@ class Case:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of keys and values."""
+        """Bytes of keys and values of 16 bits."""
         return 4 * self.batch * self.heads * self.keys * self.width
+
+
+def documents_of(length: int) -> list[int]:
+    """Return the lengths of the documents of a sequence."""
+    found: list[int] = []
+    while (left := length - sum(found)) > 0:
+        found.append(min(left, DOCUMENTS[len(found) % len(DOCUMENTS)]))
+    return found
 
 
 def _prefill() -> Iterator[Case]:
@@ -167,6 +206,22 @@ def _prefill() -> Iterator[Case]:
                 batch, heads = max(1, 16384 // length), max(8, 2048 // width)
                 groups = 8 if kind == "gqa" else 1
                 yield Case(kind, width, batch, heads // groups, groups, length, length)
+
+
+def _others() -> Iterator[Case]:
+    """What has fewer shapes: documents, sinks, and attention without softmax."""
+    for kind in ("document", "sink", "sigmoid"):
+        for width in (64, 128):
+            for length in (2048, 8192, 16384):
+                yield Case(kind, width, 16384 // length, 2048 // width, 1, length, length)
+    # The attention of KernelBench's networks, level 3: 43 and 44, 50, 28, at batches from 1 on.
+    for batch in (1, 8, 64, 128):
+        yield Case("causal_f32", 96, batch, 8, 1, 512, 512)
+        yield Case("relu_f32", 64, batch // 2 or 1, 12, 1, 1024, 1024)
+    yield Case("full_f32", 64, 8, 8, 1, 197, 197)
+    for length in (1024, 4096):
+        yield Case("full_f32", 64, 4, 16, 1, length, length)
+        yield Case("full_f32", 128, 4, 16, 1, length, length)
 
 
 def _decode() -> Iterator[Case]:
@@ -193,4 +248,4 @@ def _backward() -> Iterator[Case]:
                 yield Case(f"backward_{kind}", width, batch, heads // groups, groups, length, length)
 
 
-CASES: tuple[Case, ...] = (*_prefill(), *_decode(), *_paged(), *_backward())
+CASES: tuple[Case, ...] = (*_prefill(), *_others(), *_decode(), *_paged(), *_backward())

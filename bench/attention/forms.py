@@ -21,12 +21,14 @@ class Form:
     result: str
     score: Score = lambda x, i, j, more: x
     more: str = ""
-    """Parameters besides q, k and v."""
+    """Parameters besides q, k and v, with commas between them."""
     lead: tuple[str, str] = ("B, H", "B, H")
     few: bool = False
     """Whether there is one query."""
     empty: float = 0.0
     """What rows without a key get."""
+    normalised: bool = True
+    """Whether weights are a softmax of scores; otherwise scores are weights, 0 where they are -infinity."""
     adds: bool = False
     """Whether the tensor x is added to the result."""
     page: int = 0
@@ -41,18 +43,19 @@ class Form:
     @property
     def _paged_text(self) -> str:
         """The program, whose keys and values lie in pages."""
-        query, pool = (
-            f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in (f"{self.lead[0]}, 1", f"P, {self.page}, H")
-        )
+        rows = "1" if self.few else "S"
+        leads = (f"{self.lead[0]}, {rows}", f"P, {self.page}, H")
+        query, pool = (f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in leads)
 
-        def rows(name: str) -> str:
+        def gathered_rows(name: str) -> str:
             gathered = f"reshape(gather({name}, table), (B, N*{self.page}, H, {self.widths[0]}))"
             return f"permute({gathered}, (0, 2, 1, 3))[:, :, None]"
 
-        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", f"{rows('k')}, {rows('v')}")
+        keys = ", ".join(map(gathered_rows, "kv"))
+        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", keys)
         return "\n".join(
             [
-                f"kernel {self.kernel}[B, H, P, N](",
+                f"kernel {self.kernel}[B, H, P, N{'' if self.few else ', S'}](",
                 f"    q: {query}, k: {pool}, v: {pool}, table: s32[B, N], {self.more}",
                 f") -> {query} {{",
                 f"    return {result}",
@@ -97,6 +100,10 @@ class Form:
 
 def _where(seen: Any, x: Any) -> Any:
     return x.masked_fill(~seen, -math.inf)
+
+
+def _labelled(more: dict[str, Any]) -> Any:
+    return more["of_row"][:, None, :, None] == more["of_key"][:, None, None]
 
 
 def _lengths(more: dict[str, Any], x: Any) -> Any:
@@ -180,6 +187,94 @@ FORMS = (
         lambda x, i, j, m: _where((j < _lengths(m, x)) & (j <= i), x),
         more="n: s32[B]",
     ),
+    Form(
+        "documents",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=of_row[:, None, :, None] == of_key[:, None, None])",
+        lambda x, i, j, m: _where(_labelled(m), x),
+        more="of_row: s32[B, S], of_key: s32[B, T]",
+    ),
+    Form(
+        "packed",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask= j <= i and of_row[:, None, :, None] == of_key[:, None, None])",
+        lambda x, i, j, m: _where((j <= i) & _labelled(m), x),
+        more="of_row: s32[B, S], of_key: s32[B, T]",
+    ),
+    Form(
+        "packed_heads",
+        "bf16",
+        (96, 96),
+        "attention(q, k, v, causal=on, mask=where("
+        "of_row[:, None, :, None] != of_key[:, None, None], -inf, slope[:, None, None]))",
+        lambda x, i, j, m: _where((j <= i) & _labelled(m), x + m["slope"][:, None, None]),
+        more="of_row: s32[B, S], of_key: s32[B, T], slope: f32[H]",
+    ),
+    Form(
+        "sinks",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask= j <= i and i - j < 128 , sinks=sink)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 128), x),
+        more="sink: f32[H]",
+    ),
+    Form(
+        "sinks_decode",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, sinks=sink[:, None])",
+        lead=("B, H, 8", "B, H, 1"),
+        few=True,
+        more="sink: f32[H]",
+    ),
+    Form(
+        "sigmoids",
+        "bf16",
+        (128, 128),
+        f"cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {128**-0.5} + slope[:, None, None] - 4), "
+        "bf16) @ v",
+        lambda x, i, j, m: (x + m["slope"][:, None, None] - 4).sigmoid(),
+        more="slope: f32[H]",
+        normalised=False,
+    ),
+    Form(
+        "rectified",
+        "bf16",
+        (64, 64),
+        "cast(relu(where( j <= i , cast(q @ permute(k, (0, 1, 3, 2)), f32) * 0.125, -inf)), bf16) @ v",
+        lambda x, i, j, m: _where(j <= i, x).relu(),
+        normalised=False,
+    ),
+    Form(
+        "linear",
+        "bf16",
+        (96, 64),
+        f"cast(where( j <= i , cast(q @ permute(k, (0, 1, 3, 2)), f32) * {96**-0.5}, 0), bf16) @ v",
+        lambda x, i, j, m: _where(j <= i, x),
+        normalised=False,
+    ),
+    Form(
+        "sigmoids_decode",
+        "f16",
+        (64, 64),
+        "cast(sigmoid(cast(q @ permute(k, (0, 1, 2, 4, 3)), f32) * 0.125), f16) @ v",
+        lambda x, i, j, m: x.sigmoid(),
+        lead=("B, H, 4", "B, H, 1"),
+        few=True,
+        normalised=False,
+    ),
+    Form("full_f32", "f32", (64, 96), "attention(q, k, v)"),
+    Form("causal_f32", "f32", (96, 96), "attention(q, k, v, causal=on)", _causal),
+    Form(
+        "rectified_f32",
+        "f32",
+        (64, 64),
+        "relu(where( j <= i , q @ permute(k, (0, 1, 3, 2)) * 0.125, -inf)) @ v",
+        lambda x, i, j, m: _where(j <= i, x).relu(),
+        normalised=False,
+    ),
     Form("sums64", "bf16", (64, 64), "attention(q, k, v)", gives="sums"),
     Form(
         "sums128",
@@ -252,6 +347,24 @@ FORMS = (
         more="n: s32[B]",
         gives="gradients",
     ),
+    Form(
+        "gradients_packed",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask= j <= i and of_row[:, None, :, None] == of_key[:, None, None])",
+        lambda x, i, j, m: _where((j <= i) & _labelled(m), x),
+        more="of_row: s32[B, S], of_key: s32[B, T]",
+        gives="gradients",
+    ),
+    Form(
+        "gradients_documents",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=of_row[:, None, :, None] == of_key[:, None, None])",
+        lambda x, i, j, m: _where(_labelled(m), x),
+        more="of_row: s32[B, S], of_key: s32[B, T]",
+        gives="gradients",
+    ),
     Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
     Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),
     Form(
@@ -285,5 +398,25 @@ FORMS = (
         lead=("B, H, 4", "B, H, 1"),
         few=True,
         page=64,
+    ),
+    Form(
+        "paged_many",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        _until_length,
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        page=64,
+    ),
+    Form(
+        "paged_many16",
+        "f16",
+        (64, 64),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        _until_length,
+        more="n: s32[B]",
+        lead=("B, H, 2", "B, H, 1"),
+        page=16,
     ),
 )

@@ -75,10 +75,18 @@ class Call:
 
     @property
     def dtype(self) -> Any:
-        return {"bf16": self.torch.bfloat16, "f16": self.torch.float16}[self.form.dtype]
+        torch = self.torch
+        return {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[self.form.dtype]
+
+    def _narrowed(self, x: Any) -> Any:
+        """Round float64 to what products are of: the type of the inputs, or tf32 where that is f32."""
+        if self.form.dtype != "f32":
+            return x.to(self.dtype).double()
+        bits = x.float().view(self.torch.int32)
+        return (bits & -8192).view(self.torch.float32).double()
 
     def _named(self) -> list[str]:
-        return [self.form.more] if self.form.more else []
+        return re.split(r", (?=\w+:)", self.form.more) if self.form.more else []
 
     def _lead(self, at: int) -> list[int]:
         return [int(d) if d.isdigit() else self.sizes[d] for d in self.form.lead[min(at, 1)].split(", ")]
@@ -91,6 +99,10 @@ class Call:
     def _further(self, name: str, rng: random.Random) -> Any:
         torch, rows = self.torch, self.queries
         match name:
+            case "of_row" | "of_key":
+                return self._labels(rows if name == "of_row" else self.keys, rng)
+            case "sink":
+                return torch.randn(self.sizes["H"], device="cuda") * rng.choice((1, 10))
             case "x":
                 return self._operand(0, 1)[..., : self.form.widths[1]].contiguous()
             case "slope":
@@ -111,27 +123,44 @@ class Call:
                 bias[:: rng.randint(1, 9)] = -math.inf
                 return bias
 
-    def scores(self) -> Any:
-        """Return the scores in float64."""
+    def _labels(self, count: int, rng: random.Random) -> Any:
+        """Draw the documents of a sequence's places: most rise, some are in any order."""
+        torch, documents = self.torch, rng.choice((1, 3, 20, 200))
+        labels = torch.randint(0, documents, (self.sizes["B"], count), device="cuda", dtype=torch.int32)
+        return labels if rng.random() < 0.2 else labels.sort(-1).values
+
+    def scores(self, *, narrowed: bool = False) -> Any:
+        """Return the scores in float64, of inputs as products have them where `narrowed`."""
         torch = self.torch
-        q, k = (x.double() for x in self.inputs[:2])
+        q, k = (self._narrowed(x.double()) if narrowed else x.double() for x in self.inputs[:2])
         i, j = (torch.arange(n, device="cuda") for n in (self.queries, self.keys))
         more = {n: x.double() if x.is_floating_point() else x for n, x in self.more.items()}
         return self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
 
     def expected(self) -> tuple[Any, Any]:
-        """Return the result in float64, and that with weights and results rounded as kernels round them."""
-        v, scores = self.inputs[2].double(), self.scores()
+        """Return the result in float64, and that with what kernels round rounded."""
+        v = self.inputs[2].double()
+        exact = self._result(*self._weights(self.scores()), v)
+        weights, total, empty = self._weights(self.scores(narrowed=True))
+        rounded = self._result(self._narrowed(weights), total, empty, self._narrowed(v))
+        return exact, rounded.to(self.dtype).double()
+
+    def _weights(self, scores: Any) -> tuple[Any, Any, Any]:
+        """Return the weights of scores, by what they are divided, and which rows have none."""
         most = scores.amax(-1, keepdim=True)
         empty = most == -math.inf
+        if not self.form.normalised:
+            return scores.masked_fill(scores == -math.inf, 0.0), 1.0, most.isnan()
         weights = (scores - most.masked_fill(empty, 0.0)).exp()
         total = weights.sum(-1, keepdim=True)
+        if "sink" in self.more:
+            sinks = self.more["sink"].double().reshape(-1, *[1] * (scores.ndim - 2))
+            total = total + (sinks - most).exp()
+        return weights, total, empty
 
-        def result(weights: Any) -> Any:
-            mean = (weights @ v / total).masked_fill(empty, self.form.empty)
-            return mean + self.more["x"].double() if self.form.adds else mean
-
-        return result(weights), result(weights.to(self.dtype).double()).to(self.dtype).double()
+    def _result(self, weights: Any, total: Any, empty: Any, v: Any) -> Any:
+        mean = (weights @ v / total).masked_fill(empty, self.form.empty)
+        return mean + self.more["x"].double() if self.form.adds else mean
 
     def error(self, kernel: Any) -> tuple[float, float]:
         """Return the relative error of a result, and how large it may be; infinity where NaN differ."""
@@ -144,8 +173,13 @@ class Call:
             return _error(out, exact, rounded)
         sums = self._filled(exact.shape[:-1], self.torch.float32)
         kernel(*self.inputs, *self.more.values(), out=(out, sums))
-        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1))]
+        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1), self._parts())]
         return max(shares, key=lambda share: share[0] / share[1] if share[1] else math.inf)
+
+    def _parts(self) -> Any:
+        """Return for each row the largest sum of the sizes of the products that a score is made of."""
+        q, k = (x.double().abs() for x in self.inputs[:2])
+        return (q @ k.mT / math.sqrt(q.shape[-1])).amax(-1)
 
     def _filled(self, shape: Any, dtype: Any) -> Any:
         return self.torch.full(shape, math.nan, device="cuda", dtype=dtype)
@@ -200,13 +234,17 @@ def _error(found: Any, exact: Any, rounded: Any) -> tuple[float, float]:
     return distances[0], SLACK * distances[1] + FLOOR
 
 
-def _sums_error(found: Any, exact: Any) -> tuple[float, float]:
-    """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32."""
+def _sums_error(found: Any, exact: Any, parts: Any) -> tuple[float, float]:
+    """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32.
+
+    `parts` are the sizes of what may cancel in a score.
+    """
     empty = exact == -math.inf
     if not bool(((found == -math.inf) == empty).all()):
         return math.inf, 0.0
     exact = exact.masked_fill(empty, 0.0)
-    distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / (1 + exact.abs())
+    size = 1 + exact.abs() + ROUNDOFF / 4 / SUMS_FLOOR * parts
+    distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / size
     return float(distance.max()), SUMS_FLOOR
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.attention.backward import measure_backward
-from bench.attention.cases import CAP, PAGE, SDPA, WINDOW, Case
+from bench.attention.cases import CAP, PAGE, SDPA, WINDOW, WRITTEN, Case, documents_of
 from bench.gemm.measure import captured, timed
 
 Values = dict[str, Any]
@@ -25,7 +25,14 @@ SLACK = 4
 def inputs_of(torch: Any, case: Case, device: str = "cuda") -> list[Any]:
     """Draw queries, keys and values, and the slopes of heads where the kind has such."""
     of_query, of_key = case.shapes
-    made = [torch.randn(s, device=device, dtype=torch.bfloat16) for s in (of_query, of_key, of_key)]
+    dtype = torch.float32 if case.dtype == "f32" else torch.bfloat16
+    made = [torch.randn(s, device=device, dtype=dtype) for s in (of_query, of_key, of_key)]
+    if case.kind == "document":
+        lengths = torch.tensor(documents_of(case.keys), device=device)
+        labels = torch.arange(len(lengths), device=device, dtype=torch.int32).repeat_interleave(lengths)
+        made.append(labels.expand(case.batch, -1).contiguous())
+    if case.kind == "sink":
+        made.append(torch.randn(case.heads, device=device))
     if case.kind == "alibi":
         steps = torch.arange(1, case.heads + 1, device=device)
         made.append(torch.exp2(-8.0 * steps / case.heads).float())
@@ -34,7 +41,7 @@ def inputs_of(torch: Any, case: Case, device: str = "cuda") -> list[Any]:
 
 def _exact(torch: Any, case: Case, inputs: Sequence[Any], rows: Any) -> Any:
     """Compute some rows of the first and the last head of the last sequence in float64."""
-    q, k, v, *slope = inputs
+    q, k, v, *more = inputs
     found: list[Any] = []
     for head in (0, case.heads - 1):
         queries = q[-1, head].reshape(case.groups, case.queries, case.width)[-1, rows].double()
@@ -43,13 +50,21 @@ def _exact(torch: Any, case: Case, inputs: Sequence[Any], rows: Any) -> Any:
         i, j = rows[:, None], torch.arange(case.keys, device=q.device)[None]
         if case.kind == "softcap":
             scores = torch.tanh(scores / CAP) * CAP
-        if slope:
-            scores = scores + slope[0][head].double() * (j - i)
-        if case.kind in ("causal", "gqa", "alibi", "window"):
+        if case.kind == "alibi":
+            scores = scores + more[0][head].double() * (j - i)
+        if case.is_causal:
             scores = scores.masked_fill(j > i, -math.inf)
         if case.kind == "window":
             scores = scores.masked_fill(i - j >= WINDOW, -math.inf)
-        found.append(scores.softmax(-1) @ values)
+        if case.kind == "document":
+            scores = scores.masked_fill(more[0][-1][i] != more[0][-1][j], -math.inf)
+        if case.kind in WRITTEN:
+            found.append((scores.sigmoid() if case.kind == "sigmoid" else scores.relu()) @ values)
+            continue
+        weights = scores.softmax(-1)
+        if case.kind == "sink":
+            weights = weights * torch.sigmoid(scores.logsumexp(-1) - more[0][head].double())[:, None]
+        found.append(weights @ values)
     return torch.stack(found)
 
 
@@ -81,7 +96,7 @@ def _sdpa(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
 
     function = torch.nn.functional.scaled_dot_product_attention
     q, k, v = (_flat(case, x) for x in inputs[:3])
-    options: dict[str, Any] = {"is_causal": case.kind in ("causal", "gqa")}
+    options: dict[str, Any] = {"is_causal": case.is_causal}
     if case.groups > 1:
         options["enable_gqa"] = True
 
@@ -104,7 +119,10 @@ def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
     module: Any = importlib.import_module("torch.nn.attention.flex_attention")
     torch._dynamo.reset()
     compiled = torch.compile(module.flex_attention, dynamic=False)
-    q, k, v, *slope = inputs
+    q, k, v, *more = inputs
+
+    def document(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (j <= i) & (more[0][b, i] == more[0][b, j])
 
     def window(b: Any, h: Any, i: Any, j: Any) -> Any:
         return (j <= i) & (i - j < WINDOW)
@@ -116,16 +134,42 @@ def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
         return torch.tanh(score / CAP) * CAP
 
     def biased(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        return score + slope[0][h] * (j - i)
+        return score + more[0][h] * (j - i)
 
-    masks = {"window": window, "alibi": causal}
+    if case.kind == "sink":
+        mask = module.create_block_mask(causal, None, None, case.queries, case.keys, "cuda")
+
+        def with_sinks(q: Any, k: Any, v: Any, sink: Any) -> Any:
+            y, sums = module.flex_attention(q, k, v, block_mask=mask, return_lse=True)
+            return (y * torch.sigmoid(sums - sink[:, None])[..., None]).to(y.dtype)
+
+        whole = torch.compile(with_sinks, dynamic=False)
+        return {"flex": lambda: whole(q, k, v, more[0])}
+    masks = {"window": window, "alibi": causal, "document": document}
     scores = {"softcap": capped, "alibi": biased}
     options: dict[str, Any] = {}
     if (mask := masks.get(case.kind)) is not None:
-        options["block_mask"] = module.create_block_mask(mask, None, None, case.queries, case.keys, "cuda")
+        batch = case.batch if case.kind == "document" else None
+        options["block_mask"] = module.create_block_mask(mask, batch, None, case.queries, case.keys, "cuda")
     if (score := scores.get(case.kind)) is not None:
         options["score_mod"] = score
     return {"flex": lambda: compiled(q, k, v, **options)}
+
+
+def _written(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
+    torch._dynamo.reset()
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    hidden = torch.ones(case.queries, case.keys, device="cuda", dtype=torch.bool).triu_(1)
+
+    def weighed(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.mT * (1 / math.sqrt(case.width))
+        if case.kind == "sigmoid":
+            return torch.sigmoid(scores) @ v
+        return torch.relu(scores.masked_fill(hidden, -math.inf)) @ v
+
+    compiled = torch.compile(weighed, dynamic=False)
+    return {"compiled": lambda: compiled(*inputs)}
 
 
 def given_of(torch: Any, case: Case, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -154,12 +198,13 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     if case.is_backward:
         return measure_backward(torch, kernel, case, rounds)
     inputs = inputs_of(torch, case)
-    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=torch.bfloat16)
+    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=inputs[0].dtype)
     given = given_of(torch, case, inputs)
     kernel(*given, out=result)
     results, failed = {"mucc": result}, dict[str, str]()
     calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*given, out=result))}
-    rivals = (_sdpa if case.kind in SDPA else _flex)(torch, case, inputs)
+    contenders = _written if case.kind in WRITTEN else _sdpa if case.kind in SDPA else _flex
+    rivals = contenders(torch, case, inputs)
     for name, call in rivals.items():
         try:
             results[name] = call()

@@ -27,19 +27,22 @@ def flops(kernel: KernelOp) -> dict[str, Polynomial]:
     return counts
 
 
-def work(op: Operation) -> list[tuple[str, Term]]:
-    """Count the work of one operation by unit: `tensor.<format>`, `fp32` and `special`."""
-    return [*products(op), *pointwise(op)]
+def work(op: Operation, *, masked: bool = False) -> list[tuple[str, Term]]:
+    """Count the work of one operation by unit: `tensor.<format>`, `fp32` and `special`.
+
+    What tensors may mask counts as work where `masked`, and else as none.
+    """
+    return [*products(op, masked=masked), *pointwise(op, masked=masked)]
 
 
-def operations(ops: Iterable[Operation]) -> dict[str, Polynomial]:
-    """Sum up the work of operations by unit, each done once per element of its result.
+def operations(ops: Iterable[Operation], *, masked: bool = False) -> dict[str, Polynomial]:
+    """Sum up the work of operations by unit, each done once per element of its result, as `work` counts it.
 
     Composites count as they are: `decompose` first, for what they are made of.
     """
     counts: dict[str, Polynomial] = {}
     for op in ops:
-        for unit, count in work(op):
+        for unit, count in work(op, masked=masked):
             counts.setdefault(unit, []).append(count)
     return counts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from mucc.analysis.masks import hides_by_data
 from mucc.analysis.products import Term, term
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import (
@@ -40,8 +41,8 @@ FREE = (e.CastOp, e.RetypeOp, e.StoredOp, e.AndOp, e.OrOp, e.NotOp)
 """Operations that are free with loads, stores and comparisons."""
 
 
-def pointwise(op: Operation) -> list[tuple[str, Term]]:
-    """Count the operations of everything but products, by unit."""
+def pointwise(op: Operation, *, masked: bool = False) -> list[tuple[str, Term]]:
+    """Count the operations of everything but products, by unit; `masked` is that of `products`."""
     special, plain = 0, 0
     match op:
         case e.ElementwiseOp():
@@ -60,8 +61,11 @@ def pointwise(op: Operation) -> list[tuple[str, Term]]:
         case PoolOp():
             # Overlapping windows can share what they have in common; each new element is taken in once.
             plain, dims = 1, (*Shaped.of(op.result.type).dims, *(min(w.size, w.stride) for w in op.windows))
+        case ScoredAttentionOp() if op.without_softmax is not None:
+            return []
         case AttentionOp() | ScoredAttentionOp():
-            scores = (*Shaped.of(op.result.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
+            columns = 1 if hides_by_data(op) and not masked else Shaped.of(op.key.type).dims[-2]
+            scores = (*Shaped.of(op.result.type).dims[:-1], columns)
             special, plain, dims = 1, 4, scores
         case AttentionLogSumExpOp() | GradientOp() if not _is_shared(op):
             scores = (*Shaped.of(op.query.type).dims[:-1], Shaped.of(op.key.type).dims[-2])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Operation
 
+from mucc.analysis.masks import hides_by_data
 from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,
     AttentionOp,
@@ -41,8 +42,11 @@ def _unit(compute: Compute) -> tuple[str, int]:
             return f"tensor.{compute.value}", 2
 
 
-def products(op: Operation) -> list[tuple[str, Term]]:
-    """Count the multiply-adds of one operation by unit; empty without matrix products."""
+def products(op: Operation, *, masked: bool = False) -> list[tuple[str, Term]]:
+    """Count the multiply-adds of one operation by unit; empty without matrix products.
+
+    Where tensors decide which columns a row of attention sees, it may see one: others count where `masked`.
+    """
     match op:
         case ContractionOp():
             unit, count = _unit(op.compute.data)
@@ -53,11 +57,11 @@ def products(op: Operation) -> list[tuple[str, Term]]:
             unit, count = _unit(op.compute.data)
             return [(unit, term(count, _taken(op)))]
         case AttentionOp() | ScoredAttentionOp():
-            return _attention(op)
+            return _attention(op, masked)
         case AttentionLogSumExpOp():
-            return _attention_sums(op)
+            return _attention_sums(op, masked)
         case GradientOp():
-            return _gradients(op)
+            return _gradients(op, masked)
         case _:
             return []
 
@@ -88,44 +92,51 @@ def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
     return [places, window.size]
 
 
-def _attention(op: AttentionOp | ScoredAttentionOp) -> list[tuple[str, Term]]:
+def _attention(op: AttentionOp | ScoredAttentionOp, masked: bool) -> list[tuple[str, Term]]:
     """Count both products of attention; of square causal attention only the unmasked part."""
     widths = (_dims(op.query.type)[-1], _dims(op.value.type)[-1])
     causal = isinstance(op, AttentionOp) and op.causal is not None
-    return _pairs(op.query.type, op.key.type, _dims(op.result.type)[:-2], widths, causal)
+    return _pairs(op, _dims(op.result.type)[:-2], widths, causal, masked)
 
 
-def _attention_sums(op: AttentionLogSumExpOp) -> list[tuple[str, Term]]:
+def _attention_sums(op: AttentionLogSumExpOp, masked: bool) -> list[tuple[str, Term]]:
     """Count the products of scores, which attention of the same scores has already counted."""
     if any(op.is_of(use.operation) for use in op.query.uses):
         return []
-    query = op.query.type
-    return _pairs(query, op.key.type, _dims(op.result.type)[:-1], (_dims(query)[-1],), op.causal is not None)
+    widths = (_dims(op.query.type)[-1],)
+    return _pairs(op, _dims(op.result.type)[:-1], widths, op.causal is not None, masked)
 
 
-def _gradients(op: GradientOp) -> list[tuple[str, Term]]:
+def _gradients(op: GradientOp, masked: bool) -> list[tuple[str, Term]]:
     """Count the products of a gradient of attention.
 
     Those of queries with keys, and of gradients with values, are counted once for all gradients of one
     attention.
     """
     width, result_width = _dims(op.query.type)[-1], _dims(op.value.type)[-1]
-    widths = [result_width if op.of.data is Wanted.VALUE else width]
+    own = {Wanted.VALUE: [result_width], Wanted.MASK: []}
+    widths = list(own.get(op.of.data, [width]))
     beside = [o for use in op.gradient.uses if isinstance(o := use.operation, GradientOp) and op.is_beside(o)]
     others = [o for o in beside if o is not op and o.is_before_in_block(op)]
     if not others:
         widths.append(width)
     if op.of.data is not Wanted.VALUE and all(o.of.data is Wanted.VALUE for o in others):
         widths.append(result_width)
-    return _pairs(op.query.type, op.key.type, _dims(op.gradient.type)[:-2], widths, op.causal is not None)
+    return _pairs(op, _dims(op.gradient.type)[:-2], widths, op.causal is not None, masked)
 
 
 def _pairs(
-    query: Attribute, key: Attribute, lead: Dims, widths: Sequence[Dim], causal: bool
+    op: AttentionOp | ScoredAttentionOp | AttentionLogSumExpOp | GradientOp,
+    lead: Dims,
+    widths: Sequence[Dim],
+    causal: bool,
+    masked: bool,
 ) -> list[tuple[str, Term]]:
     """Count products of so many elements for each pair of a query and a key that it sees."""
-    unit, count = _unit(ComputeAttr.default(query, key).data)
-    rows, columns = _dims(query)[-2], _dims(key)[-2]
+    unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
+    rows, columns = _dims(op.query.type)[-2], _dims(op.key.type)[-2]
+    if hides_by_data(op) and not masked:
+        columns, causal = 1, False
     found: list[tuple[str, Term]] = []
     for inner in widths:
         if not causal or (rows != columns and not (isinstance(rows, int) and isinstance(columns, int))):

@@ -342,14 +342,18 @@ def _element(op: Operation) -> Attribute | None:
     return Shaped.of(op.operands[0].type).element_type if products(op) else None
 
 
-def analyse_stage(stage: StageOp, rates: Rates, dims: Dims) -> StageBound:
-    """Analyse a stage of a kernel: captured values are read, yielded values are written."""
+def analyse_stage(stage: StageOp, rates: Rates, dims: Dims, *, masked: bool = False) -> StageBound:
+    """Analyse a stage of a kernel: captured values are read, yielded values are written.
+
+    What tensors may mask counts as work where `masked`.
+    """
     inner: set[SSAValue] = set(stage.body.block.args)
     read: dict[SSAValue, None] = {}
     for op in stage.body.block.ops:
         inner.update(op.results)
         read.update(dict.fromkeys(v for v in op.operands if v not in inner))
-    counts = {unit: evaluate(terms, dims) for unit, terms in operations(stage.body.block.ops).items()}
+    work = operations(stage.body.block.ops, masked=masked)
+    counts = {unit: evaluate(terms, dims) for unit, terms in work.items()}
     moved = evaluate([tensor_bytes(v.type) for v in stage.outputs], dims)
     for value in read:
         if isinstance(value.type, TensorType):

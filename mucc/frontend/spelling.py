@@ -432,6 +432,8 @@ def _attention(
 ) -> ast.Expr:
     options: dict[str, ast.Expr | ast.List] = {}
     operands = list(operands)
+    if isinstance(op, AttentionOp) and op.sinks is not None:
+        options["sinks"] = operands.pop()
     if op.mask is not None:
         options["mask"] = operands.pop()
     if op.causal is not None:

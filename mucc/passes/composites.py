@@ -286,7 +286,8 @@ def _scale(b: Emit, op: AttentionOp | AttentionLogSumExpOp | GradientOp) -> SSAV
 class Attention(RewritePattern):
     """`attention(q, k, v)` -> `weights(scale * cast(q @ k.T, f32) + mask) @ v`.
 
-    Weights are a softmax, but 0 in rows that are masked completely. Where attention is causal, the scores of
+    Weights are a softmax, but 0 in rows that are masked completely; sinks leave them the share
+    `sigmoid(logsumexp(scores) - sinks)`. Where attention is causal, the scores of
     later columns are -infinity.
     """
 
@@ -294,7 +295,13 @@ class Attention(RewritePattern):
         if not isinstance(op, AttentionOp):
             return
         b = Emit()
-        weights = converted(b, _weights(b, _scores(b, op)), op.value)
+        scores = _scores(b, op)
+        weights = _weights(b, scores)
+        if op.sinks is not None:
+            axis = len(Shaped.of(scores.type).dims) - 1
+            sums = b(ExpandOp(b(LogSumExpOp(scores, (axis,))), [axis]))
+            weights = b(e.MulOp(weights, b(e.SigmoidOp(b(e.SubOp(sums, op.sinks))))))
+        weights = converted(b, weights, op.value)
         result = b(MatmulOp(weights, op.value))
         rewriter.replace(op, b.ops, [result])
 
@@ -315,7 +322,8 @@ class AttentionGradients(RewritePattern):
     """`attention_dv(..)` -> `p.T @ dy` with `p = exp(scores - lse)`.
 
     `attention_dq(..)` -> `scale * s @ k`, and `attention_dk(..)` -> `scale * s.T @ q`, both with
-    `s = p * (dy @ v.T - sum(dy * y))`. Heads of queries that share keys add up.
+    `s = p * (dy @ v.T - sum(dy * y))`; `attention_dmask(..)` -> `s`. Heads of queries that share keys add up,
+    and what a mask broadcasts to.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -330,6 +338,8 @@ class AttentionGradients(RewritePattern):
         weights = b(e.ExpOp(b(e.SubOp(scores, shift))))
         if op.of.data is Wanted.VALUE:
             given = b(MatmulOp(b(TransposeOp(converted(b, weights, op.gradient))), op.gradient))
+        elif op.of.data is Wanted.MASK:
+            given = _changes(b, op, weights)
         else:
             changes = converted(b, _changes(b, op, weights), op.gradient)
             if op.of.data is Wanted.QUERY:

@@ -121,6 +121,7 @@ inline void go_on(int t) {
   setcontext(&contexts[t]);
 }
 inline int gathered[kMost / 32], aligned_times[kMost / 32];  // lanes of a warp that wait for the others
+inline int turn, aligned_turn[kMost / 32];  // rounds of turns of all threads, that in which the last lane came
 inline int named[kTogether][16], named_times[kTogether][16];  // threads at the barriers that have numbers
 inline void run_blocks(int threads_of_each, int blocks) {
   int const count = threads_of_each * blocks;
@@ -137,7 +138,7 @@ inline void run_blocks(int threads_of_each, int blocks) {
     contexts[t].uc_link = &scheduler;
     makecontext(&contexts[t], whole, 0);
   }
-  for (bool more = true; more;) {
+  for (bool more = true; more; ++turn) {
     more = false;
     for (int t = 0; t < count; ++t) {
       if (ended[t]) continue;
@@ -152,9 +153,10 @@ inline void run_blocks(int threads_of_each, int blocks) {
 // Lets the lanes of a warp go on together, also where some of them have waited longer than others.
 inline void align() {
   int const warp = self() / 32, before = aligned_times[warp];
-  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp];
+  if (++gathered[warp] == 32) gathered[warp] = 0, ++aligned_times[warp], aligned_turn[warp] = turn;
+  // Lanes behind the last one to come have their turn after it: all go on in the next round of turns.
   do pause();
-  while (aligned_times[warp] == before);
+  while (aligned_times[warp] == before || aligned_turn[warp] == turn);
 }
 
 // ---- kernels and contractions -----------------------------------------------------------------------------
@@ -290,6 +292,25 @@ inline void multiply(float (*number)(uint16_t), float (&c)[4], uint32_t const (&
     int const row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
     for (int k = 0; k < 16; ++k)
       c[i] += half(row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2, k) * half(column * 4 + k % 8 / 2, 4 + k / 8, k);
+  }
+}
+
+// mma.sync m16n8k8 of tf32.
+inline void multiply_single(float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
+  int const self = on_host::self(), parity = rounds[self] & 1, lane = self % 32;
+  uint32_t const own[6] = {a[0], a[1], a[2], a[3], b0, b1};
+  std::memcpy(words[parity][self], own, sizeof(own));
+  wait();
+  auto single = [&](int from, int word) {
+    uint32_t const bits = words[parity][self - lane + from][word] & ~0x1fffu;
+    float x;
+    std::memcpy(&x, &bits, sizeof(x));
+    return x;
+  };
+  for (int i = 0; i < 4; ++i) {
+    int const row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 8; ++k)
+      c[i] += single(row % 8 * 4 + k % 4, row / 8 + k / 4 * 2) * single(column * 4 + k % 4, 4 + k / 4);
   }
 }
 

@@ -81,6 +81,11 @@ _ON_HOST = (
     ),
     (
         "attention.cuh",
+        r'asm\("mma\.sync[a-z0-9.]*\.tf32\.f32 [^;]*;[^;]*;',
+        "on_host::multiply_single(c, a, b0, b1);",
+    ),
+    (
+        "attention.cuh",
         r'asm\("cvt\.rn\.(b?f16)x2[^;]*;[^;]*;',
         r"both = on_host::to_\1(low) | uint32_t(on_host::to_\1(high)) << 16;",
     ),

@@ -64,11 +64,16 @@ def scores(query: Attribute, key: Attribute) -> TensorType:
 
 
 def attention(
-    query: Attribute, key: Attribute, value: Attribute, mask: Attribute | None = None
+    query: Attribute,
+    key: Attribute,
+    value: Attribute,
+    mask: Attribute | None = None,
+    sinks: Attribute | None = None,
 ) -> TensorType:
     """Infer attention of `[.., M, D]`, `[.., N, D]` and `[.., N, E]`: `[.., M, E]`; leading axes broadcast.
 
-    Raises TypeRuleError MU1103 where shapes or dtypes do not fit.
+    Sinks `[.., 1, 1]` broadcast to leading axes. Raises TypeRuleError MU1103 where shapes or dtypes do not
+    fit.
     """
     q, k, v = (tensor("attention", type, 2) for type in (query, key, value))
     if not q.element_type == k.element_type == v.element_type or q.element_type not in WIDE:
@@ -88,6 +93,8 @@ def attention(
         ) from e
     if mask is not None:
         _mask(mask, products)
+    if sinks is not None:
+        _sinks(sinks, products)
     return result
 
 
@@ -116,7 +123,14 @@ def attention_gradient(of: str, operands: Sequence[Attribute], mask: Attribute |
             f"gradient {given[0]}, result {given[1]} and log-sum-exp {given[2]} are not those of attention",
             notes=(f"its result is {Shaped.of(result)}, and its log-sum-exp {Shaped.of(expected[1])}",),
         )
-    operand = tensor("attention", {"query": query, "key": key, "value": value}[of], 2)
+    if mask is None and of == "mask":
+        raise TypeRuleError("MU1103", "the gradient of a mask is that of `mask=`, which is not given")
+    operand = tensor("attention", {"query": query, "key": key, "value": value}.get(of, mask or query), 2)
+    if operand.element_type not in WIDE:
+        name = dtype_name(operand.element_type)
+        raise TypeRuleError(
+            "MU1103", f"there is a gradient of numbers that are added to scores, not of {name}"
+        )
     return TensorType.of(operand.dims, operand.element_type)
 
 
@@ -131,6 +145,22 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
             "MU1103",
             f"mask {given} does not broadcast to the scores {shape_text(scores.dims)}",
             notes=("a mask of bools says which scores stay, one of numbers is added to them",),
+        )
+
+
+def _sinks(sinks: Attribute, scores: TensorType) -> None:
+    given, lead = Shaped.of(sinks), scores.dims[:-2]
+    try:
+        fits = rules.broadcast([given.dims[:-2], lead]) == lead and given.dims[-2:] == (1, 1)
+        fits = fits and given.element_type in WIDE
+    except TypeRuleError:
+        fits = False
+    if not fits:
+        name, dims = dtype_name(given.element_type), shape_text(given.dims[:-2])
+        raise TypeRuleError(
+            "MU1103",
+            f"sinks {name}{dims} do not broadcast to the leading axes {shape_text(lead)}",
+            notes=("sinks are a number of bf16, f16 or f32 for each head: those of [B, H, M, D] are [H]",),
         )
 
 

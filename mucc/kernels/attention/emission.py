@@ -35,7 +35,7 @@ class AttentionCode(LightCode):
 
     def __init__(self, op: AttentionKernelOp, places: Places):
         self.op, self.places = op, places
-        self.has_warpgroups = places.program.target.data in WARPGROUPS
+        self.has_warpgroups = places.program.target.data in WARPGROUPS and not op.is_f32
 
     @property
     def light_headers(self) -> tuple[str, ...]:
@@ -59,7 +59,8 @@ class AttentionWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
-        store_sum kStoresSum kNarrowsFirst kNanRows kDecodes kMany kDecodeWarps kDecodeStages
+        store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows
+        kDecodes kMany kDecodeWarps kDecodeStages
         """
     )
 
@@ -69,6 +70,7 @@ class AttentionWork(ScoreWork):
         self.batch = len(op.extents) - 2
         self.width: int = width_of(op.score.query)
         self.result_width: int = width_of(op.attend.value)
+        self.labels = op.attend.labels
         super().__init__(op, op.extents, (len(op.extents) - 1,), places)
 
     def node(self, node: Operation) -> None:
@@ -80,6 +82,8 @@ class AttentionWork(ScoreWork):
     @property
     def widest(self) -> int:
         """Return the results that a lane writes at a time: the columns of two or four blocks of 8."""
+        if self.attention.is_f32:
+            return 4
         return 8 if -(-self.result_width // 16) % 2 == 0 else 4
 
     def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
@@ -94,6 +98,8 @@ class AttentionWork(ScoreWork):
         if self.attention.score.pages is not None:
             members.append(f"mucc::attention::Pages<{self.batch}> pages;")
             given.append(self._pages())
+        spans, unknown = self.span_member()
+        members, given = [*members, *spans], [*given, *unknown]
         members.append(
             "bool packs;  // whether results are written kVector at a time, which the launch finds out"
         )
@@ -137,10 +143,14 @@ class AttentionWork(ScoreWork):
         """Return the C++ of the kernel in parts."""
         element = VIEW_TYPES[dtype_of(self.attention.attend.value)]
         widths = (self.width, self.result_width)
-        tile = tile_of(*widths)
+        tile = tile_of(*widths, 4 if self.attention.is_f32 else 2)
         attend = self.attention.attend
         keys = str(self.places.extent(self.attention.extents[-1]))
-        wide = warpgroup_tile_of(*widths, causal=self.attention.is_causal, plain=self.is_plain)
+        # Where labels are compared there is no room for a third warpgroup either.
+        plain = self.is_plain and self.labels is None
+        # Pages have a power of two of keys more often than a multiple of 11.
+        short = self.attention.is_causal or self.page > 0
+        wide = warpgroup_tile_of(*widths, causal=short, plain=plain)
         return self.assemble(
             Parts(
                 fast=len(self.space) - 1,
@@ -153,9 +163,11 @@ class AttentionWork(ScoreWork):
                     f"static constexpr int kThreads = {32 * tile.warps};",
                     *self._warpgroup_constants(wide),
                     *self._decode_constants(),
-                    *self.score_constants(self.attention.score, attend),
+                    *self.score_constants(self.attention.score, attend, self.is_plain),
                     f"static constexpr int kPage = {self.page};",
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
+                    f"static constexpr bool kHasSink = {boolean(attend.sink is not None)};",
+                    f"static constexpr bool kSoftmax = {boolean(attend.without_softmax is None)};",
                     f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
                 ],
@@ -171,7 +183,8 @@ class AttentionWork(ScoreWork):
     @property
     def is_plain(self) -> bool:
         """Whether scores are positive multiples of products: their order is that of the products."""
-        return is_plain(self.attention.score, self.attention.attend.score)
+        attend = self.attention.attend
+        return attend.without_softmax is None and is_plain(self.attention.score, attend.score)
 
     @property
     def narrows_first(self) -> bool:
@@ -233,6 +246,7 @@ class AttentionWork(ScoreWork):
         attended = f"mucc::Lanes<V> const& {self.lanes[attend.result]}"
         lines = [
             *self.score_work(self.attention.score, attend),
+            *self._sink(),
             "  template <int V, class P, class To>",
             f"  MUCC_DEVICE void store(P const& p, {attended}, To const& to) const {{",
             *self.statements_for(self.stored),
@@ -246,6 +260,19 @@ class AttentionWork(ScoreWork):
             lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
             lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
         return lines
+
+    def _sink(self) -> list[str]:
+        """Emit the function that computes the score of the column without a value."""
+        if (sink := self.attention.attend.sink) is None:
+            return []
+        return [
+            "  template <class P>",
+            "  MUCC_DEVICE float sink(P const& p) const {",
+            "    constexpr int V = 1;",
+            *self.statements_for([sink]),
+            f"    return {self.lanes[sink]}.of[0];",
+            "  }",
+        ]
 
     def _sum_store(self) -> list[str]:
         """Emit the function that stores the log-sum-exp of a position's row, if that is stored."""
@@ -277,17 +304,24 @@ class AttentionWork(ScoreWork):
                 )
             )
         if self.decodes:
-            given += ", mucc::attention::Split const split"
-            decoding = [("elements", "kElements", ""), ("pieces", "kPieces", "")]
-            if self.has_warpgroups:
-                decoding.append(("tiles", "kTiles", ", &maps"))
-            entries += [
-                Entry(
-                    f"{entry}_decode_{form}",
-                    f"{given}, {maps}" if rest else given,
-                    f"mucc::attention::decode<mucc::attention::{value}>(op, extents, split{rest})",
-                    "32 * Op::kDecodeWarps",
-                )
-                for form, value, rest in decoding
-            ]
+            entries += self._decode_entries(entry, given, maps)
+        if self.labels is not None and self.is_many:
+            call = "mucc::attention::find_spans<false>(op, extents)"
+            entries.append(Entry(f"{entry}_spans", given, call, "mucc::attention::kSpanThreads"))
         return entries
+
+    def _decode_entries(self, entry: str, given: str, maps: str) -> list[Entry]:
+        """Return the kernels for few queries."""
+        given += ", mucc::attention::Split const split"
+        forms = [("elements", "kElements", ""), ("pieces", "kPieces", "")]
+        if self.has_warpgroups:
+            forms.append(("tiles", "kTiles", ", &maps"))
+        return [
+            Entry(
+                f"{entry}_decode_{form}",
+                f"{given}, {maps}" if rest else given,
+                f"mucc::attention::decode<mucc::attention::{value}>(op, extents, split{rest})",
+                "32 * Op::kDecodeWarps",
+            )
+            for form, value, rest in forms
+        ]

@@ -19,8 +19,8 @@ class FormAttention(Pass):
     %y = mu.matmul %w, %v
     ```
 
-    Masks that are written several times are one. Sums of exponentials move behind the attention whose kernel
-    stores them.
+    `f(q @ k.T) @ v` is attention without softmax where f is more than a factor. Masks that are written
+    several times are one. Sums of exponentials move behind the attention whose kernel stores them.
     """
 
     name = "form-attention"
@@ -29,7 +29,7 @@ class FormAttention(Pass):
         kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
         names = {inner.name for kernel in kernels for inner in kernel.body.block.ops}
         # Few programs have such operations, so what rewrites them is loaded where there is one.
-        if "mu.softmax" in names:
+        if "mu.matmul" in names:
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])

@@ -30,7 +30,7 @@ def _gain(value: SSAValue) -> float:
 def _gain_through(op: Operation, value: SSAValue) -> float:
     match op:
         case AttendOp():
-            return 1.0 if value == op.score else math.inf
+            return 1.0 if value == op.score and op.without_softmax is None else math.inf
         case YieldOp():
             kernel = op.parent_op()
             return _gain(kernel.result) if isinstance(kernel, ComputeOp) else math.inf

@@ -19,7 +19,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
-from mucc.kernels.attention.operands import takes
+from mucc.kernels.attention.operands import takes, takes_f32
 from mucc.kernels.interface import IndexTensor, Kind, Meaning
 
 if TYPE_CHECKING:
@@ -47,11 +47,13 @@ class AttentionKind(Kind[AttentionKernelOp]):
         return (FormAttention(),)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
-        """Claim 16-bit attention whose rows have at most `MOST` elements; other attention is decomposed."""
+        """Claim attention whose rows have at most `MOST` elements, or `MOST_F32`; other is decomposed."""
         if isinstance(anchor, AttentionLogSumExpOp):
             return any(self._stores(anchor, use.operation) for use in anchor.query.uses)
-        attention = isinstance(anchor, AttentionOp | ScoredAttentionOp | PagedAttentionOp)
-        return attention and takes(anchor.query, anchor.key, anchor.value, anchor.space)
+        if not isinstance(anchor, AttentionOp | ScoredAttentionOp | PagedAttentionOp):
+            return False
+        operands = (anchor.query, anchor.key, anchor.value, anchor.space)
+        return takes(*operands) or takes_f32(*operands)
 
     def _stores(self, sums: AttentionLogSumExpOp, op: Operation) -> bool:
         """Whether the kernel around an operation before it stores the log-sum-exp of its scores, too."""

@@ -22,7 +22,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import GeneratedOp, RegroupOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
-from mucc.kernels.attention.ranges import limit_bits, without_ranges
+from mucc.kernels.attention.ranges import label_bits, limit_bits, without_ranges
 from mucc.kernels.lowering.access import Axes, identity, root_axes, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
@@ -32,7 +32,7 @@ Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
 
 
 class ScoresBody(Body):
-    """The nodes that compute scores, and the range of columns that each row sees."""
+    """The nodes that compute scores, and which columns each row sees: a range, those with its label."""
 
     def __init__(
         self,
@@ -51,8 +51,11 @@ class ScoresBody(Body):
             score = self.scalar(op.scores, identity(Shaped.of(op.scores.type).dims))
         elif op.mask is not None:
             score = self._masked(score, op.mask)
-        score, seen = without_ranges(self, score)
+        self.softmax = not isinstance(op, ScoredAttentionOp) or op.without_softmax is None
+        hidden = -math.inf if self.softmax else 0.0
+        score, seen, labels = without_ranges(self, score, hidden)
         self.first, self.last = (None if limit is None else limit_bits(self, limit) for limit in seen)
+        self.labels = labels and (label_bits(self, labels.row), label_bits(self, labels.column))
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
         self.score = self._scaled(score)
 
@@ -113,8 +116,10 @@ class AttentionBody(ScoresBody):
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
         value = contiguous_rows(program, stage, op.value)
-        nan_rows = isinstance(op, ScoredAttentionOp)
-        attend = AttendOp(self.score, value, self.causal, self.first, self.last, nan_rows)
+        sink = None if op.sinks is None else self.scalar(op.sinks, root_axes(op.sinks, stage))
+        nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax and sink is None
+        limits = (self.causal, self.first, self.last)
+        attend = AttendOp(self.score, value, *limits, nan_rows, self.labels, self.softmax, sink)
         self.add(attend, op)
         self.attended = attend.result
         self.sums: SSAValue | None = None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mucc.dialects.mu.meanings.composite import attended, causal_scores, in_pages, score_sums
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.interpreter import CutlassFunctions
+
+if TYPE_CHECKING:
+    from mucc.kernels.attention_backward.op import DifferentiateOp
 
 
 def score(functions: CutlassFunctions, op: ScoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -32,14 +35,18 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     """Multiply values with the softmax of the scores; from here on nodes are over the results."""
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
-    first = None if op.first is None else args[2]
-    last = None if op.last is None else args[-1]
-    scores = seen_columns(functions, functions.over_space(args[0]), first, last, causal=op.causal is not None)
+    scores = seen_columns(functions, functions.over_space(args[0]), op, args)
+    if op.without_softmax is not None:
+        weights = functions.arrays.xp.where(scores == -math.inf, functions.arrays.full((), 0.0), scores)
+        result = functions.narrowed(weights, op.value.type) @ functions.read(args[1])
+        functions.begin(kernel.results_space)
+        return (functions.over_space(result),)
     value = functions.read(args[1])
     if (page := kernel.score.page) is not None:
         value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)
     empty = 0.0 if op.nan_rows is None else math.nan
-    result = attended(functions, scores, value, op.value.type, causal=False, empty=empty)
+    sinks = None if op.sink is None else args[list(op.operands).index(op.sink)]
+    result = attended(functions, scores, value, op.value.type, causal=False, empty=empty, sinks=sinks)
     functions.begin(kernel.results_space)
     # Sums are the same for all columns.
     sums = score_sums(functions, scores)
@@ -47,14 +54,20 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     return (functions.over_space(result),)
 
 
-def seen_columns(functions: CutlassFunctions, scores: Any, first: Any, last: Any, *, causal: bool) -> Any:
-    """Hide the columns before a row's first and behind its last one, where there are such limits."""
+def seen_columns(
+    functions: CutlassFunctions, scores: Any, op: AttendOp | DifferentiateOp, args: tuple[Any, ...]
+) -> Any:
+    """Hide the columns before a row's first and behind its last one, and those with other labels."""
+    given = dict(zip(op.operands, args, strict=True))
     columns = functions.indices(len(scores.shape) - 1)
-    if first is not None:
-        scores = _kept(functions, first <= columns, scores)
-    if last is not None:
-        scores = _kept(functions, columns <= last, scores)
-    return causal_scores(functions, scores) if causal else scores
+    if op.first is not None:
+        scores = _kept(functions, given[op.first] <= columns, scores)
+    if op.last is not None:
+        scores = _kept(functions, columns <= given[op.last], scores)
+    if op.labels is not None:
+        row, column = (given[label] for label in op.labels)
+        scores = _kept(functions, row == column, scores)
+    return causal_scores(functions, scores) if op.causal is not None else scores
 
 
 def _kept(functions: CutlassFunctions, seen: Any, scores: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -35,6 +35,22 @@ from mucc.library.extents import divide
 
 FEW = 64
 """The most queries of kernels that divide the keys among blocks."""
+
+
+class Labelled(Protocol):
+    """A node whose rows may see only the columns with their label."""
+
+    @property
+    def row_label(self) -> SSAValue | None: ...
+    @property
+    def column_label(self) -> SSAValue | None: ...
+
+
+def labels_of(node: Labelled) -> tuple[SSAValue, SSAValue] | None:
+    """Return the labels of a row and of a column of a node; None where it has none."""
+    if node.row_label is None or node.column_label is None:
+        return None
+    return node.row_label, node.column_label
 
 
 @irdl_op_definition
@@ -99,8 +115,11 @@ class AttendOp(ValueNode):
 
     The nodes before it are over the scores `[.., M, N]`, those behind it over the results `[.., M, E]`.
     With `causal` row i has columns 0 to i. `first` and `last`, the bits of an s32 each, are the first and
-    the last column of a row: the same for all columns, and for a later row no less. A row without any column
-    with a score above -infinity gets 0, or NaN with `nan_rows`.
+    the last column of a row: the same for all columns, and for a later row no less. With `labels`, the bits
+    of an s32 of the row and of one of the column, a row has the columns whose label is its own. A row without
+    any column with a score above -infinity gets 0, or NaN with `nan_rows`. Without softmax scores are the
+    weights, and 0 where a row does not have a column. `sink` is the score of a further column without a
+    value.
     """
 
     name = "cutlass.attend"
@@ -109,14 +128,19 @@ class AttendOp(ValueNode):
 
     causal = opt_prop_def(UnitAttr)
     nan_rows = opt_prop_def(UnitAttr)
+    without_softmax = opt_prop_def(UnitAttr)
     score = operand_def(Float32Type)
     value = operand_def(TensorType)
     first = opt_operand_def(Float32Type)
     last = opt_operand_def(Float32Type)
+    row_label = opt_operand_def(Float32Type)
+    column_label = opt_operand_def(Float32Type)
+    sink = opt_operand_def(Float32Type)
 
     FORMAT: ClassVar[str] = (
-        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? (`nan_rows` $nan_rows^)? "
-        "attr-dict `:` type($value)"
+        "$score `,` $value (`causal` $causal^)? (`first` $first^)? (`last` $last^)? "
+        "(`labels` $row_label^ `,` $column_label)? (`sink` $sink^)? (`nan_rows` $nan_rows^)? "
+        "(`without_softmax` $without_softmax^)? attr-dict `:` type($value)"
     )
 
     def __init__(
@@ -127,19 +151,28 @@ class AttendOp(ValueNode):
         first: SSAValue | None = None,
         last: SSAValue | None = None,
         nan_rows: bool = False,
+        labels: tuple[SSAValue, SSAValue] | None = None,
+        softmax: bool = True,
+        sink: SSAValue | None = None,
     ):
         super().__init__(
-            operands=[score, value, first, last],
+            operands=[score, value, first, last, *(labels or (None, None)), sink],
             result_types=[f32],
             properties={
                 "causal": UnitAttr() if causal else None,
                 "nan_rows": UnitAttr() if nan_rows else None,
+                "without_softmax": None if softmax else UnitAttr(),
             },
         )
 
     @property
     def holds_bits(self) -> bool:
         return False
+
+    @property
+    def labels(self) -> tuple[SSAValue, SSAValue] | None:
+        """The labels of a row and of a column, where rows see columns with their own only."""
+        return labels_of(self)
 
 
 @irdl_op_definition
@@ -196,7 +229,12 @@ class AttentionKernelOp(DeviceKernelOp):
     def may_decode(self) -> bool:
         """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
         rows = self.extents[-2]
-        return not isinstance(rows, int) or rows <= FEW
+        return not self.is_f32 and (not isinstance(rows, int) or rows <= FEW)
+
+    @property
+    def is_f32(self) -> bool:
+        """Whether operands are f32, which is multiplied as tf32: by one form of kernel, for many queries."""
+        return Shaped.of(self.score.query.type).element_type == f32
 
     @property
     def is_causal(self) -> bool:
@@ -206,7 +244,8 @@ class AttentionKernelOp(DeviceKernelOp):
     def is_ranged(self) -> bool:
         """Whether rows see some of the columns only, by their indices."""
         attend = self.attend
-        return self.is_causal or attend.first is not None or attend.last is not None
+        limits = (attend.first, attend.last, attend.row_label)
+        return self.is_causal or any(limit is not None for limit in limits)
 
     def verify_(self) -> None:
         self.verify_nodes((*READS, ScoreOp, ScoreSumOp, AttendOp, StoreOp))

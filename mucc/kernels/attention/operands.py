@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import bf16, f16
+from xdsl.dialects.builtin import bf16, f16, f32
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.attention.tiles import DECODE_ROWS
 
 MOST = 256
 """The largest head dimension: a row of q, k or v lies in registers and shared memory."""
 
+MOST_F32 = 128
+"""The largest head dimension of f32, which is multiplied as tf32."""
+
 LEADING = 3
 """The most leading axes: as many as tensor maps have, besides the rows and the elements of a row."""
+
+
+def takes_f32(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:
+    """Whether the kernels compute attention of f32 operands, as tf32.
+
+    They have no tile for few queries of f32.
+    """
+    types = [Shaped.of(v.type) for v in (query, key, value)]
+    widths, rows = (types[0].dims[-1], types[2].dims[-1]), space[-2]
+    alike = all(t.element_type == f32 for t in types) and len(space) <= LEADING + 2
+    many = not isinstance(rows, int) or rows > DECODE_ROWS
+    return alike and many and all(isinstance(w, int) and w <= MOST_F32 for w in widths)
 
 
 def takes(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:

@@ -1,4 +1,4 @@
-"""The pattern of attention of few queries to keys and values that lie in pages."""
+"""The pattern of attention to keys and values that lie in pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.attention.operands import takes
-from mucc.kernels.attention.tiles import DECODE_ROWS
 from mucc.library.extents import multiply
 
 STEP = 16
@@ -60,14 +59,13 @@ def _rows(pool: Pool) -> list[Operation]:
 
 
 class Paged(RewritePattern):
-    """Attention of few queries to gathered pages -> `mu.paged_attention`, which gathers nothing."""
+    """Attention to gathered pages -> `mu.paged_attention`, which gathers nothing."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, AttentionOp) or not takes(op.query, op.key, op.value, op.space):
             return
-        rows = Shaped.of(op.query.type).dims[-2]
         key, value = _pool(op.key), _pool(op.value)
-        if not isinstance(rows, int) or rows > DECODE_ROWS or key is None or value is None:
+        if key is None or value is None:
             return
         same = key.table is value.table and key.axes == value.axes
         sizes = [Shaped.of(pool.pages.type).dims[:3] for pool in (key, value)]

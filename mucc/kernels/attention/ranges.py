@@ -1,4 +1,4 @@
-"""Masks that leave each row a range of columns, which kernels pass over and skip the rest."""
+"""Masks that leave each row a range of columns, or columns with its own label; kernels skip the rest."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from mucc.dialects.mu.ops.elementwise import (
     CmpOp,
     ConstantOp,
     ElementwiseOp,
+    ExpOp,
     MaxOp,
     MinOp,
+    MulOp,
     NegOp,
     NotOp,
     OrOp,
     SelectOp,
+    SigmoidOp,
     SubOp,
 )
 from mucc.dialects.mu.ops.pointwise import S32
@@ -89,35 +92,48 @@ def _of(is_least: bool, a: Linear | Limit | None, b: Linear | Limit | None) -> L
     return Limit(is_least, (a, b)) if a is not None and b is not None else a or b
 
 
+class Labels(NamedTuple):
+    """Integers of a row and of a column: the row sees the column where they are equal, as in documents."""
+
+    row: SSAValue
+    column: SSAValue
+
+
 class Masked(NamedTuple):
-    """A score without the masks that leave a row a range of columns, and that range."""
+    """A score without the masks that leave a row a range of columns, that range, and labels."""
 
     score: SSAValue
     seen: Seen
+    labels: Labels | None = None
 
 
-def without_ranges(body: Body, score: SSAValue) -> Masked:
+def without_ranges(body: Body, score: SSAValue, hidden: float) -> Masked:
     """Take the masks off a score that leave each row a range of columns.
 
-    A mask selects -infinity, or adds it. Ranges are those of integers: indices, extents and tensors that
-    are the same for all rows and columns, and their sums. Columns that only another condition hides stay
-    hidden by a select.
+    A mask selects what `hidden` columns have: -infinity, which it may also add, or 0, which functions such as
+    `relu` may make of -infinity. Ranges are those of integers: indices, extents and tensors that
+    are the same for all rows and columns, and their sums. The first comparison of an integer of the row with
+    one of the column is taken off, too. Columns that only another condition hides
+    stay hidden by a select.
     """
     seen = Seen()
-    while (mask := _mask_of(score)) is not None:
+    labels: Labels | None = None
+    while (mask := _mask_of(body, score, hidden)) is not None:
         rest: list[tuple[SSAValue, bool]] = []
         found = Seen()
+        known = labels
         for condition, negated in _conjuncts(mask.condition, mask.negated):
-            part = _range_of(condition, negated, body.rank)
-            if part is None:
-                rest.append((condition, negated))
-            else:
+            if (part := _range_of(condition, negated, body.rank)) is not None:
                 found = found.both(part)
-        if found == Seen():
+            elif labels is None and (labels := _labels(condition, negated, body.rank)):
+                continue
+            else:
+                rest.append((condition, negated))
+        if found == Seen() and labels == known:
             break
         seen = seen.both(found)
-        score = _masked(body, mask, rest)
-    return Masked(score, seen)
+        score = _masked(body, mask, rest, hidden)
+    return Masked(score, seen, labels)
 
 
 class _Mask(NamedTuple):
@@ -129,43 +145,93 @@ class _Mask(NamedTuple):
     added: SSAValue | None = None
 
 
-def _is_least(value: SSAValue) -> bool:
+def _is_number(value: SSAValue, number: float) -> bool:
     while isinstance(op := value.owner, CastOp) and op.element_type in (f32, *HALVES):
         value = op.operand
-    return isinstance(op := value.owner, ConstantOp) and op.value.value.data == -math.inf
+    return isinstance(op := value.owner, ConstantOp) and op.value.value.data == number
 
 
-def _select(value: SSAValue) -> tuple[SSAValue, bool, SSAValue] | None:
-    """Return the condition under which a value is not -infinity, whether it is negated, and that value."""
+def _select(value: SSAValue, hidden: float) -> tuple[SSAValue, bool, SSAValue] | None:
+    """Return the condition under which a value is not `hidden`, whether it is negated, and that value."""
     if not isinstance(op := value.owner, SelectOp):
         return None
-    if _is_least(op.on_false):
+    if _is_number(op.on_false, hidden):
         return op.condition, False, op.on_true
-    if _is_least(op.on_true):
+    if _is_number(op.on_true, hidden):
         return op.condition, True, op.on_false
     return None
 
 
-def _mask_of(score: SSAValue) -> _Mask | None:
-    if (found := _select(score)) is not None:
+def _mask_of(body: Body, score: SSAValue, hidden: float) -> _Mask | None:
+    if (found := _select(score, hidden)) is not None:
         return _Mask(*found)
+    return _mask_behind(body, score) if hidden == 0 else _added_mask(score)
+
+
+def _mask_behind(body: Body, score: SSAValue) -> _Mask | None:
+    """Return the mask of weights that are 0 where it hides what functions get: `relu(where(.., x, -inf))`."""
+    rest: list[ElementwiseOp] = []
+    value = score
+    while isinstance(op := value.owner, ElementwiseOp) and (operand := _argument(op)) is not None:
+        rest.append(op)
+        value = operand
+        for hidden in (0.0, -math.inf):
+            found = _select(value, hidden)
+            if found is None or reduce(_image, reversed(rest), hidden) != 0:
+                continue
+            condition, negated, inner = found
+            for function in reversed(rest):
+                operands = [inner if v is value else v for v in function.operands]
+                types, properties = [r.type for r in function.results], dict(function.properties)
+                new = type(function).create(operands=operands, result_types=types, properties=properties)
+                value, inner = function.results[0], _added(body, new)
+            return _Mask(condition, negated, inner)
+    return None
+
+
+def _argument(op: ElementwiseOp) -> SSAValue | None:
+    """Return the one operand of an operation that is no number."""
+    others = {v for v in op.operands if not isinstance(v.owner, ConstantOp)}
+    return others.pop() if len(others) == 1 else None
+
+
+def _image(value: float | None, op: ElementwiseOp) -> float | None:
+    """Return what an operation makes of 0 or -infinity; None where that is neither, or not known."""
+    numbers = [c.value.value.data for v in op.operands if isinstance(c := v.owner, ConstantOp)]
+    match op:
+        case CastOp() if op.element_type in (f32, *HALVES):
+            return value
+        case SigmoidOp() | ExpOp() if value == -math.inf:
+            return 0.0
+        case MaxOp() if numbers == [0.0]:
+            return 0.0
+        case MulOp() if value == 0 and all(map(math.isfinite, numbers)):
+            return 0.0
+        case MulOp() if numbers and 0 < numbers[0] < math.inf:
+            return value
+        case _:
+            return None
+
+
+def _added_mask(score: SSAValue) -> _Mask | None:
+    """Return a mask of 0 and -infinity that is added to a score."""
     if isinstance(op := score.owner, AddOp):
         for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            if (found := _select(value)) is not None:
+            if (found := _select(value, -math.inf)) is not None:
                 condition, negated, added = found
                 is_zero = isinstance(c := added.owner, ConstantOp) and c.value.value.data == 0
                 return _Mask(condition, negated, other, None if is_zero else added)
     return None
 
 
-def _masked(body: Body, mask: _Mask, rest: Sequence[tuple[SSAValue, bool]]) -> SSAValue:
+def _masked(body: Body, mask: _Mask, rest: Sequence[tuple[SSAValue, bool]], hidden: float) -> SSAValue:
     """Append the masked score to a body, with those conditions of the mask that are no range of columns."""
     score = mask.score
     if mask.added is not None:
         body.add(total := AddOp(score, mask.added))
         score = total.result
     for condition, negated in rest:
-        body.add(least := ConstantOp(-math.inf))
+        body.add(least := ConstantOp(hidden))
         given = (least.result, score) if negated else (score, least.result)
         body.add(select := SelectOp(condition, *given))
         score = select.result
@@ -265,26 +331,53 @@ def _linear(value: SSAValue, rank: int) -> Linear | None:
 
 def _is_same(value: SSAValue, rank: int) -> bool:
     """Whether a scalar of a body is the same for all rows and columns."""
+    axes = axes_of(value, rank)
+    return axes is not None and not axes & {rank - 2, rank - 1}
+
+
+def _labels(condition: SSAValue, negated: bool, rank: int) -> Labels | None:
+    """Return the integers of a row and of a column that a condition says are equal."""
+    if not isinstance(op := condition.owner, CmpOp) or S32 not in (op.lhs.type, op.rhs.type):
+        return None
+    relation = op.relation.data.value
+    if (_NEGATED.get(relation) if negated else relation) != "eq":
+        return None
+    axes = [axes_of(value, rank) for value in op.operands]
+    row, column = rank - 2, rank - 1
+    for (given, other), (own, others) in ((op.operands, axes), (op.operands[::-1], axes[::-1])):
+        if own is None or others is None or row not in own or column not in others:
+            continue
+        if column not in own and row not in others:
+            return Labels(given, other)
+    return None
+
+
+def axes_of(value: SSAValue, rank: int) -> frozenset[int] | None:
+    """Return the axes along which a scalar of a body differs; None where that is not known."""
     match op := value.owner:
         case ConstantOp():
-            return True
+            return frozenset()
         case IndexOp():
-            return op.axis.value.data < rank - 2
+            return frozenset((op.axis.value.data,))
         case LoadOp():
             dims = Shaped.of(op.source.type).dims
-            return all(d == 1 for d in dims[-2:])
-        case ElementwiseOp():
-            return all(_is_same(v, rank) for v in op.operands)
+            return frozenset(rank - len(dims) + a for a, d in enumerate(dims) if d != 1)
+        case ElementwiseOp() | BitsOp():
+            parts = [axes_of(v, rank) for v in op.operands]
+            known = [p for p in parts if p is not None]
+            return frozenset[int]().union(*known) if len(known) == len(parts) else None
         case _:
-            return False
+            return None
 
 
 def limit_bits(body: Body, limit: Linear | Limit) -> SSAValue:
     """Append the computation of a limit; return its bits as an f32."""
-    value = _limit(body, limit)
-    if value.type != S32:
-        value = _added(body, CastOp(value, S32))
-    return body.as_bits(value)
+    return label_bits(body, _limit(body, limit))
+
+
+def label_bits(body: Body, value: SSAValue) -> SSAValue:
+    """Append what makes an s32 of a number; return its bits as an f32."""
+    return body.as_bits(value if value.type == S32 else _added(body, CastOp(value, S32)))
 
 
 def _added(body: Body, op: Operation) -> SSAValue:

@@ -14,11 +14,13 @@ from mucc.dialects.mu.ops.elementwise import TanhOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
 from mucc.kernels.attention.gains import feels_absolute_error
 from mucc.kernels.attention.op import ScoreOp
+from mucc.kernels.attention.ranges import axes_of
 
 SCORE_MEMBERS = words(
     """
-    query key value packs keys score first_column last_column sum a b keeps to Element kBatch kWidth
-    kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kShared
+    query key value packs keys score first_column last_column row_label column_label sum a b keeps to Element
+    kBatch kWidth kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kHasLabels kLabelAxes
+    spans kShared
     """
 )
 
@@ -38,6 +40,9 @@ class Seeing(Protocol):
 
 class ScoreWork(AcrossWork):
     """Builder of a kernel that computes scores of queries and keys."""
+
+    labels: tuple[SSAValue, SSAValue] | None = None
+    """The labels of a row and of a column, where rows see columns with their own only."""
 
     def expression(self, op: Operation, operands: Sequence[str]) -> str:
         """Emit an operation; before softmax a faster one where it feels an absolute error only."""
@@ -59,15 +64,33 @@ class ScoreWork(AcrossWork):
         data = memory.data(VIEW_TYPES[memory.type.dtype])
         return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
 
-    def score_constants(self, product: ScoreOp, node: Seeing) -> list[str]:
+    def label_constants(self) -> list[str]:
+        """Emit the leading axes along which labels differ, a bit for each."""
+        if self.labels is None:
+            return []
+        rank = len(self.space)
+        axes = [axes_of(label, rank) for label in self.labels]
+        differ = [a for a in range(rank - 2) if any(known is None or a in known for known in axes)]
+        return [f"static constexpr int kLabelAxes = {sum(1 << a for a in differ)};"]
+
+    def span_member(self) -> tuple[list[str], list[str]]:
+        """Emit the member, and its value, of the spans where rows and columns have the same labels."""
+        if self.labels is None:
+            return [], []
+        spans = f"mucc::attention::Spans<{len(self.space) - 2}> spans;  // which the launch finds"
+        return [spans], ["{}"]
+
+    def score_constants(self, product: ScoreOp, node: Seeing, plain: bool) -> list[str]:
         """Emit what headers know of scores."""
         scale = float_literal(product.scale.value.data)
         return [
             f"static constexpr float kScale = {scale};",
             f"static constexpr bool kCausal = {boolean(node.causal is not None)};",
-            f"static constexpr bool kPlain = {boolean(is_plain(product, node.score))};",
+            f"static constexpr bool kPlain = {boolean(plain)};",
             f"static constexpr bool kHasFirst = {boolean(node.first is not None)};",
             f"static constexpr bool kHasLast = {boolean(node.last is not None)};",
+            f"static constexpr bool kHasLabels = {boolean(self.labels is not None)};",
+            *self.label_constants(),
         ]
 
     def score_work(self, product: ScoreOp, node: Seeing) -> list[str]:
@@ -84,10 +107,12 @@ class ScoreWork(AcrossWork):
             "  }",
             *self._limit("first_column", node.first),
             *self._limit("last_column", node.last),
+            *self._limit("row_label", self.labels and self.labels[0]),
+            *self._limit("column_label", self.labels and self.labels[1]),
         ]
 
     def _limit(self, name: str, limit: SSAValue | None) -> list[str]:
-        """Emit the function that computes the first or last column of a position's row."""
+        """Emit the function that computes an integer of a position, such as the first column of its row."""
         if limit is None:
             return []
         return [

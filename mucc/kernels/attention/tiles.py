@@ -21,9 +21,12 @@ class Tile(NamedTuple):
     stages: int
 
 
-def tile_of(width: int, result_width: int) -> Tile:
-    """Return the tile of kernels on mma.sync: what two steps of keys and values leave room for in 99 KB."""
-    return Tile(64, 64 if max(width, result_width) <= 128 else 32, 4, 2)
+def tile_of(width: int, result_width: int, item: int = 2) -> Tile:
+    """Return the tile of kernels on mma.sync: what two steps of keys and values leave room for in 99 KB.
+
+    `item` are the bytes of an element.
+    """
+    return Tile(64, 64 if max(width, result_width) * item <= 256 else 32, 4, 2)
 
 
 def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: bool) -> Tile:

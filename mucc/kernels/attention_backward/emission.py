@@ -12,8 +12,15 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
-from mucc.dialects.mu.ops.attention import Wanted
-from mucc.kernels.attention.score_work import SCORE_MEMBERS, ScoreWork, dtype_of, shared_axes, width_of
+from mucc.dialects.mu.ops.attention import OPERANDS
+from mucc.kernels.attention.score_work import (
+    SCORE_MEMBERS,
+    ScoreWork,
+    dtype_of,
+    is_plain,
+    shared_axes,
+    width_of,
+)
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
 from mucc.kernels.attention_backward.tiles import CHUNK, tile_of
 
@@ -49,6 +56,7 @@ class AttentionBackwardWork(ScoreWork):
     def __init__(self, op: AttentionBackwardKernelOp, places: Places):
         self.kernel = op
         self.batch = len(op.extents) - 2
+        self.labels = op.differentiate.labels
         super().__init__(op, op.extents, (len(op.extents) - 1,), places)
 
     def node(self, node: Operation) -> None:
@@ -72,18 +80,21 @@ class AttentionBackwardWork(ScoreWork):
             "gradient": node.gradient,
             "key": node.key,
             "value": node.value,
-            **{f"{of.value}_gradient": self.kernel.destination(of) for of in Wanted},
+            **{f"{of.value}_gradient": self.kernel.destination(of) for of in OPERANDS},
         }
         matrix = f"mucc::attention::Operand<Element, {self.batch}>"
         numbers = f"mucc::attention_backward::Numbers<{self.batch}>"
+        spans, unknown = self.span_member()
         members = [
             *(f"{matrix} {n};" for n in operands),
             *(f"{numbers} {n};" for n in ("logsumexp", "sums")),
             *members,
+            *spans,
             "bool packs;  // whether gradients are written 16 bytes at a time, which the launch finds out",
         ]
         given = ["{}" if value is None else self.operand(value) for value in operands.values()]
-        return members, [*given, *map(self._numbers, (node.logsumexp, node.sums)), *values, "false"], []
+        given += map(self._numbers, (node.logsumexp, node.sums))
+        return members, [*given, *values, *unknown, "false"], []
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
@@ -101,11 +112,12 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
                     "static constexpr int kPage = 0;",
+                    "static constexpr bool kSoftmax = true;",
                     f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
-                    *self.score_constants(self.kernel.score, node),
+                    *self.score_constants(self.kernel.score, node, is_plain(self.kernel.score, node.score)),
                 ],
                 work=self._work(tile.rows, widths),
-                entries=_entries(entry),
+                entries=_entries(entry, labels=self.labels is not None),
                 launcher="attention_backward::launch",
                 scratch="attention_backward::scratch",
             )
@@ -124,10 +136,12 @@ class AttentionBackwardWork(ScoreWork):
         ]
 
 
-def _entries(entry: str) -> list[Entry]:
+def _entries(entry: str, *, labels: bool) -> list[Entry]:
     """Return the kernels in the order of `mucc::attention_backward::Form`."""
     given = "Work const op, mucc::Extents<Op::kRank> const extents"
     maps = "__grid_constant__ mucc::attention_backward::Maps const maps"
+    find = "mucc::attention::find_spans<true>(op, extents)"
+    spans = [Entry(f"{entry}_spans", given, find, "mucc::attention::kSpanThreads")]
     return [
         Entry(
             f"{entry}_multiply",
@@ -141,4 +155,5 @@ def _entries(entry: str) -> list[Entry]:
             "mucc::attention_backward::finish(op, extents, partials)",
             "256",
         ),
+        *(spans if labels else []),
     ]

@@ -26,9 +26,9 @@ class Gradients(RewritePattern):
         if not isinstance(op, AttentionGradientOp) or not takes_gradient(op, self.target):
             return
         users = {use.operation: None for use in op.gradient.uses}
-        together = [o for o in users if o is op or (isinstance(o, AttentionGradientOp) and op.is_beside(o))]
+        together = [o for o in users if o is op or self._goes_with(op, o)]
         here = [o for o in together if o.parent_block() is op.parent_block()]
-        first = op
+        first: Operation = op
         for other in here:
             first = other if other.is_before_in_block(first) else first
         sums = op.rows
@@ -45,3 +45,9 @@ class Gradients(RewritePattern):
             made = AttentionBackwardOp(old.of.data, operands, old.mask, causal, old.scale)
             made.location = old.location
             rewriter.replace(old, [made], [made.result])
+
+    def _goes_with(self, op: AttentionGradientOp, other: Operation) -> bool:
+        """Whether one kernel computes both gradients."""
+        if not isinstance(other, AttentionGradientOp) or not op.is_beside(other):
+            return False
+        return takes_gradient(other, self.target)

@@ -29,7 +29,7 @@ def lower_backward(builder: ProgramBuilder, stage: StageOp) -> None:
         dims = Shaped.of(numbers.type).dims
         access = builder.at(through_views(numbers, identity(dims), stage))
         rows.append(build_view(access, len(dims), builder.block))
-    node = DifferentiateOp(body.score, rows, body.causal, body.first, body.last)
+    node = DifferentiateOp(body.score, rows, body.causal, body.first, body.last, body.labels)
     body.add(node, anchor)
     places = [builder.destinations(result) for result in stage.outputs]
     for root, targets in zip(pointwise_roots(stage), places, strict=True):

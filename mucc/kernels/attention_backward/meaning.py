@@ -13,11 +13,7 @@ from mucc.kernels.interpreter import CutlassFunctions
 def differentiate(functions: CutlassFunctions, op: DifferentiateOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Keep scores and tensors: what is stored decides what is computed of them."""
     score, *tensors = args[:7]
-    limits = list(args[7:])
-    first = limits.pop(0) if op.first is not None else None
-    last = limits.pop(0) if op.last is not None else None
-    causal = op.causal is not None
-    scores = seen_columns(functions, functions.over_space(score), first, last, causal=causal)
+    scores = seen_columns(functions, functions.over_space(score), op, args)
     functions.launch.accumulators = tuple(map(functions.read, tensors))
     return (scores,)
 

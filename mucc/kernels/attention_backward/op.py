@@ -23,7 +23,7 @@ from mucc.dialects.cutlass.nodes import READS, StoreNode, ValueNode
 from mucc.dialects.cutlass.ops import SpaceKernelOp
 from mucc.dialects.mu.ops.attention import Wanted, WantedAttr
 from mucc.dialects.mu.types import Dim, TensorType
-from mucc.kernels.attention.op import ScoreOp
+from mucc.kernels.attention.op import ScoreOp, labels_of
 
 
 @irdl_op_definition
@@ -32,7 +32,7 @@ class DifferentiateOp(ValueNode):
 
     `gradient` is that of attention's result, `logsumexp` that of the scores of each row, and `sums` are those
     of `gradient` times result. With `causal` row i has columns 0 to i; `first` and `last` are the bits of
-    the first and the last column of a row, as those of `cutlass.attend`.
+    the first and the last column of a row, and `labels` those of a row and a column, as of `cutlass.attend`.
     """
 
     name = "cutlass.differentiate"
@@ -49,11 +49,14 @@ class DifferentiateOp(ValueNode):
     sums = operand_def(TensorType)
     first = opt_operand_def(Float32Type)
     last = opt_operand_def(Float32Type)
+    row_label = opt_operand_def(Float32Type)
+    column_label = opt_operand_def(Float32Type)
 
     FORMAT: ClassVar[str] = (
         "$score `of` $gradient `,` $query `,` $key `,` $value `,` $logsumexp `,` $sums (`causal` $causal^)? "
-        "(`first` $first^)? (`last` $last^)? attr-dict `:` type($gradient) `,` type($query) `,` "
-        "type($key) `,` type($value) `,` type($logsumexp) `,` type($sums)"
+        "(`first` $first^)? (`last` $last^)? (`labels` $row_label^ `,` $column_label)? attr-dict "
+        "`:` type($gradient) `,` type($query) `,` type($key) `,` type($value) `,` type($logsumexp) `,` "
+        "type($sums)"
     )
 
     def __init__(
@@ -63,9 +66,10 @@ class DifferentiateOp(ValueNode):
         causal: bool,
         first: SSAValue | None = None,
         last: SSAValue | None = None,
+        labels: tuple[SSAValue, SSAValue] | None = None,
     ):
         super().__init__(
-            operands=[score, *tensors, first, last],
+            operands=[score, *tensors, first, last, *(labels or (None, None))],
             result_types=[f32],
             properties={"causal": UnitAttr() if causal else None},
         )
@@ -73,6 +77,11 @@ class DifferentiateOp(ValueNode):
     @property
     def holds_bits(self) -> bool:
         return False
+
+    @property
+    def labels(self) -> tuple[SSAValue, SSAValue] | None:
+        """The labels of a row and of a column, where rows see columns with their own only."""
+        return labels_of(self)
 
 
 @irdl_op_definition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mucc.dialects.mu.ops.attention import GradientOp
+from mucc.dialects.mu.ops.attention import OPERANDS, GradientOp
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.attention.operands import LEADING, takes
 from mucc.kernels.attention_backward.tiles import CHUNK
@@ -18,7 +18,7 @@ def takes_gradient(op: GradientOp, target: str | None) -> bool:
     The copy engine loads whole rows of at least 16 bytes. All operands have all leading axes; keys and values
     are the same along the same of them, and nothing else is.
     """
-    if target is not None and target not in WARPGROUPS:
+    if op.of.data not in OPERANDS or (target is not None and target not in WARPGROUPS):
         return False
     query, key, value, gradient = (Shaped.of(v.type).dims for v in (op.query, op.key, op.value, op.gradient))
     if not takes(op.query, op.key, op.value, gradient) or len({*map(len, (query, key, value, gradient))}) > 1:

@@ -12,6 +12,8 @@ from functools import cached_property
 from math import inf
 from typing import Any, cast
 
+from xdsl.dialects.builtin import f32
+
 from mucc.analysis.bound import Bound, Rates
 from mucc.analysis.products import products
 from mucc.analysis.sol import analyse_stage, complete
@@ -25,7 +27,7 @@ from mucc.dialects.mu.types import Shaped
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.library import extents
 from mucc.target.devices import Card
-from mucc.torch.backend.attention_rates import MASKED, shares
+from mucc.torch.backend.attention_rates import F32, MASKED, shares
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
@@ -124,7 +126,8 @@ class Costs:
         for kernel in (op for op in module.body.block.ops if isinstance(op, KernelOp)):
             values = complete(dims, kernel)
             for stage in (op for op in kernel.body.block.ops if isinstance(op, StageOp)):
-                analysed = analyse_stage(stage, self.rates, values)
+                # Most masks hide little, and kernels multiply what they hide.
+                analysed = analyse_stage(stage, self.rates, values, masked=True)
                 multiplies = any(products(op) for op in stage.body.block.ops)
                 found[analysed.name] = analysed.bound, multiplies, _reached(stage.anchor, values)
         return found
@@ -149,6 +152,8 @@ def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
     """Return the share of its bound that a kernel of mucc reaches."""
     if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
         return OTHERS
+    if Shaped.of(anchor.query.type).element_type == f32:
+        return F32.mucc
     head, keys = (extents.value(Shaped.of(anchor.key.type).dims[axis], sizes) for axis in (-1, -2))
     return shares(head, keys, isinstance(anchor, AttentionOp) and anchor.causal is not None).mucc
 
@@ -161,6 +166,8 @@ def _sdpa(node: Node) -> float:
     names = (a.name for a in node.target._schema.arguments)
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     keys = node.args[1].meta["val"]
+    if keys.dtype == torch.float32:
+        return F32.torch
     found = shares(typical(keys.shape[-1]), typical(keys.shape[-2]), bool(given.get("is_causal")))
     is_masked = isinstance(given.get("attn_mask", given.get("attn_bias")), torch.fx.Node)
     return found.torch * (MASKED if is_masked else 1.0)

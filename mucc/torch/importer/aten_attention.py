@@ -12,10 +12,10 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.ops.attention import (
+    OPERANDS,
     AttentionGradientOp,
     AttentionLogSumExpOp,
     AttentionOp,
-    Wanted,
 )
 from mucc.dialects.mu.ops.shape import FullOp
 from mucc.dialects.mu.ops.views import ExpandOp
@@ -202,7 +202,7 @@ def _gradients(
         given.of_rows(b, sums, 1),
         given.of_rows(b, result, 2),
     )
-    found = (b.add(AttentionGradientOp(of, operands, given.mask, causal, scale)) for of in Wanted)
+    found = (b.add(AttentionGradientOp(of, operands, given.mask, causal, scale)) for of in OPERANDS)
     return tuple(
         x if dims_of(x) == dims_of(own) else reshaped(b, x, dims_of(own))
         for x, own in zip(found, (q, k, v), strict=True)

@@ -26,12 +26,12 @@ mu.kernel @composites(%x: !mu.tensor<[M, 4, 6], bf16>, %y: !mu.tensor<[M, 6], f3
 }
 
 // CHECK-LABEL: mu.kernel @attentions(
-mu.kernel @attentions(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>, %v: !mu.tensor<[N, 32], f16>, %m: !mu.tensor<[M, N], f32>, %i: !mu.tensor<[M, 5], si32>) -> (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 5], f16>)
-    attributes {arg_names = ["q", "k", "v", "m", "i"], result_names = ["a", "b", "c"], dims = ["M", "N"]} {
-  // CHECK-NEXT: mu.attention %q, %k, %v scale 1.250000e-01 : f64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>) -> !mu.tensor<[M, 32], f16>
-  %0 = mu.attention %q, %k, %v scale 1.250000e-01 : f64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>) -> !mu.tensor<[M, 32], f16>
-  // CHECK-NEXT: mu.attention %q, %k, %v mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M, 32], f16>
-  %1 = mu.attention %q, %k, %v mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M, 32], f16>
+mu.kernel @attentions(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>, %v: !mu.tensor<[N, 32], f16>, %m: !mu.tensor<[M, N], f32>, %i: !mu.tensor<[M, 5], si32>, %s: !mu.tensor<[1, 1], f32>) -> (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 5], f16>)
+    attributes {arg_names = ["q", "k", "v", "m", "i", "s"], result_names = ["a", "b", "c"], dims = ["M", "N"]} {
+  // CHECK-NEXT: mu.attention %q, %k, %v scale 1.250000e-01 : f64 : !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16> -> !mu.tensor<[M, 32], f16>
+  %0 = mu.attention %q, %k, %v scale 1.250000e-01 : f64 : !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16> -> !mu.tensor<[M, 32], f16>
+  // CHECK-NEXT: mu.attention %q, %k, %v mask %m : !mu.tensor<[M, N], f32> sinks %s : !mu.tensor<[1, 1], f32> scale 1.000000e+00 : f64 causal : !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16> -> !mu.tensor<[M, 32], f16>
+  %1 = mu.attention %q, %k, %v mask %m : !mu.tensor<[M, N], f32> sinks %s : !mu.tensor<[1, 1], f32> scale 1.000000e+00 : f64 causal : !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16> -> !mu.tensor<[M, 32], f16>
   // CHECK-NEXT: mu.take_along %q index %i axis 1 : i64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[M, 5], si32>) -> !mu.tensor<[M, 5], f16>
   %2 = mu.take_along %q index %i axis 1 : i64 : (!mu.tensor<[M, 64], f16>, !mu.tensor<[M, 5], si32>) -> !mu.tensor<[M, 5], f16>
   mu.return %0, %1, %2 : !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 32], f16>, !mu.tensor<[M, 5], f16>
@@ -41,8 +41,8 @@ mu.kernel @attentions(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>
 // CHECK-LABEL: mu.kernel @open_attention(
 mu.kernel @open_attention(%q: !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
     attributes {arg_names = ["q"], result_names = ["a"], dims = ["M", "D"]} {
-  // CHECK-NEXT: mu.attention %q, %q, %q causal : (!mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
-  %0 = mu.attention %q, %q, %q causal : (!mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16>
+  // CHECK-NEXT: mu.attention %q, %q, %q causal : !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16> -> !mu.tensor<[M, D], f16>
+  %0 = mu.attention %q, %q, %q causal : !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16>, !mu.tensor<[M, D], f16> -> !mu.tensor<[M, D], f16>
   mu.return %0 : !mu.tensor<[M, D], f16>
 }
 

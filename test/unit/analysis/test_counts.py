@@ -111,6 +111,17 @@ def test_attention_counts_both_products() -> None:
     assert evaluate(flops(kernel(fixed))["tensor.f16"], {}) == 2 * 2 * 64 * (1 + 2 + 3 + 3 + 3)
 
 
+def test_masks_of_tensors_may_leave_a_column_for_each_row() -> None:
+    mcu = """kernel k[M, N](q: f16[M, 64], k: f16[N, 64], v: f16[N, 64], a: s32[M], b: s32[N], c: f16[M, N])
+        -> f16[M, 64] {{ return {} }}"""
+    one = {"tensor.f16": [[2 * 64, "M"], [2 * 64, "M"]]}
+    for mask in ("a[:, None] == b[None]", "where(a[:, None] > 0, c, -inf)"):
+        assert flops(kernel(mcu.format(f"attention(q, k, v, mask={mask})"))) == one
+    assert flops(kernel(mcu.format("attention(q, k, v, mask=c)"))) != one
+    whole = kernel(mcu.format("attention(q, k, v, mask=a[:, None] == b[None])"))
+    assert operations(whole.walk(), masked=True)["tensor.f16"] == [[2 * 64, "M", "N"], [2 * 64, "M", "N"]]
+
+
 def counted(found: KernelOp) -> dict[str, Polynomial]:
     """The work of a kernel once composites are written out."""
     module = ModuleOp([found.clone()])

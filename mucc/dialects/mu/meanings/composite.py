@@ -152,8 +152,17 @@ def causal_scores(machine: Machine, scores: Any) -> Any:
 
 def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
     q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
-    scores = _masked_scores(machine, op, q, k, values[3:])
-    return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
+    return _with_sinks(machine, op, (q, k, v), values[3:])
+
+
+def _with_sinks(
+    machine: Machine, op: AttentionOp | PagedAttentionOp, operands: Sequence[Any], more: tuple[Any, ...]
+) -> Any:
+    """Compute attention of queries, keys and values; `more` are a mask and sinks, where there are such."""
+    q, k, v = operands
+    scores = _masked_scores(machine, op, q, k, more[:1] if op.mask is not None else ())
+    sinks = None if op.sinks is None else more[-1]
+    return attended(machine, scores, v, op.value.type, causal=op.causal is not None, sinks=sinks)
 
 
 def _attention_sums(machine: Machine, op: AttentionLogSumExpOp, values: tuple[Any, ...]) -> Any:
@@ -202,9 +211,10 @@ def gradient_of(
     if of is Wanted.VALUE:
         given = xp.swapaxes(machine.narrowed(weights, narrow), -1, -2) @ gradient
     else:
-        changes = weights * (gradient @ xp.swapaxes(v, -1, -2) - rows.reshape(column))
-        changes = machine.narrowed(changes, narrow)
-        given = scale * (changes @ k if of is Wanted.QUERY else xp.swapaxes(changes, -1, -2) @ q)
+        given = weights * (gradient @ xp.swapaxes(v, -1, -2) - rows.reshape(column))
+        if of is not Wanted.MASK:
+            changes = machine.narrowed(given, narrow)
+            given = scale * (changes @ k if of is Wanted.QUERY else xp.swapaxes(changes, -1, -2) @ q)
     shape = machine.shape(types[1])
     leading = len(given.shape) - len(shape)
     repeated = [leading + a for a, n in enumerate(shape) if n == 1 != given.shape[leading + a]]
@@ -214,8 +224,7 @@ def gradient_of(
 def _paged_attention(machine: Machine, op: PagedAttentionOp, values: tuple[Any, ...]) -> Any:
     q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
     k, v = (in_pages(machine, x, values[3], op.page.value.data) for x in (k, v))
-    scores = _masked_scores(machine, op, q, k, values[4:])
-    return attended(machine, scores, v, op.value.type, causal=op.causal is not None)
+    return _with_sinks(machine, op, (q, k, v), values[4:])
 
 
 def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
@@ -235,19 +244,36 @@ def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:
 
 def _scored_attention(machine: Machine, op: ScoredAttentionOp, values: tuple[Any, ...]) -> Any:
     value = machine.factor(op, op.value, values[2])
-    return attended(machine, values[3], value, op.value.type, causal=False, empty=math.nan)
+    if op.without_softmax is not None:
+        return machine.narrowed(values[3], op.value.type) @ value
+    sinks = None if op.sinks is None else values[4]
+    empty = math.nan if sinks is None else 0.0
+    return attended(machine, values[3], value, op.value.type, causal=False, empty=empty, sinks=sinks)
 
 
 def attended(
-    machine: Machine, scores: Any, value: Any, type: Attribute, *, causal: bool, empty: float = 0.0
+    machine: Machine,
+    scores: Any,
+    value: Any,
+    type: Attribute,
+    *,
+    causal: bool,
+    empty: float = 0.0,
+    sinks: Any = None,
 ) -> Any:
     """Multiply values with the softmax of scores, rounded to the dtype of the values.
 
-    Rows without a score above -infinity are `empty`, 0 or NaN.
+    Rows without a score above -infinity are `empty`, 0 or NaN. `sinks` are the scores of a column without a
+    value.
     """
     if causal:
         scores = causal_scores(machine, scores)
     weights = _weights(machine, scores) if empty == 0 else softmax(machine, scores, len(scores.shape) - 1)
+    if sinks is not None:
+        sums = score_sums(machine, scores)
+        # The share of all columns but the sink: 1 / (1 + exp(sink - sum)).
+        below = machine.arrays.xp.exp(sinks - sums.reshape((*sums.shape, 1)))
+        weights = weights / (1 + below)
     return machine.narrowed(weights, type) @ value
 
 

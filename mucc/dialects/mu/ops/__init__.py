@@ -41,7 +41,7 @@ FILES: dict[str, tuple[str, ...]] = {
         *("softmax", "log_softmax", "logsumexp"),
         *("layer_norm", "rms_norm", "batch_norm", "instance_norm", "group_norm"),
     ),
-    "attention": ("attention", "attention_logsumexp", "attention_dq", "attention_dk", "attention_dv"),
+    "attention": ("attention", "attention_logsumexp", *(f"attention_d{x}" for x in ("q", "k", "v", "mask"))),
     "kernel": (),
     "stage": (),
 }

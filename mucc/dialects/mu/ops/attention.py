@@ -10,6 +10,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
@@ -24,8 +25,8 @@ from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
 from mucc.dialects.mu.ops.elementwise import CastOp, MulOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.views import GeneratedOp
-from mucc.dialects.mu.surface import NUMBER, VALUE, Function, Option, Parameter, is_on, switch
+from mucc.dialects.mu.ops.views import ExpandOp, GeneratedOp
+from mucc.dialects.mu.surface import GIVEN, NUMBER, VALUE, Function, Option, Parameter, is_on, switch
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.library.extents import multiply
@@ -37,10 +38,13 @@ class AttentionOp(InferredOp, AnchorOp):
 
     The factor is 1 / sqrt(D) where there is no `scale`, as for a run-time extent D of q. Where a mask of
     bools is false, the score is -infinity. With `causal`, row i attends to columns 0 to i. The result of a
-    row whose columns are all masked is 0.
+    row whose columns are all masked is 0. `sinks`, numbers that broadcast to the scores and whose last two
+    extents are 1, are the score of a further column without a value.
     """
 
     name = "mu.attention"
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     scale = opt_prop_def(FloatAttr)
     causal = opt_prop_def(UnitAttr)
@@ -48,10 +52,12 @@ class AttentionOp(InferredOp, AnchorOp):
     key = operand_def(TensorType)
     value = operand_def(TensorType)
     mask = opt_operand_def(TensorType)
+    sinks = opt_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value (`mask` $mask^)? (`scale` $scale^)? (`causal` $causal^)? attr-dict "
-        "`:` functional-type(operands, results)"
+        "$query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? (`sinks` $sinks^ `:` type($sinks))? "
+        "(`scale` $scale^)? (`causal` $causal^)? attr-dict "
+        "`:` type($query) `,` type($key) `,` type($value) `->` type($result)"
     )
 
     @property
@@ -66,20 +72,22 @@ class AttentionOp(InferredOp, AnchorOp):
         mask: SSAValue | Operation | None = None,
         causal: bool = False,
         scale: float | FloatAttr | None = None,
+        sinks: SSAValue | Operation | None = None,
     ):
         """`scale` is 1 / sqrt(D) if left out."""
         q, k, v = (SSAValue.get(value) for value in (query, key, value))
-        masks = [] if mask is None else [SSAValue.get(mask)]
-        result = tensor_rules.attention(q.type, k.type, v.type, masks[0].type if masks else None)
+        more = [None if x is None else SSAValue.get(x) for x in (mask, sinks)]
+        types = [None if x is None else x.type for x in more]
+        result = tensor_rules.attention(q.type, k.type, v.type, *types)
         super().__init__(
-            operands=[q, k, v, masks],
+            operands=[q, k, v, *more],
             result_types=[result],
             properties=_properties(scale, causal, q),
         )
 
     def inferred(self) -> Attribute:
-        mask = None if self.mask is None else self.mask.type
-        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, mask)
+        types = [None if x is None else x.type for x in (self.mask, self.sinks)]
+        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, *types)
 
 
 @irdl_op_definition
@@ -105,32 +113,53 @@ class ScoresOp(GeneratedOp):
 class ScoredAttentionOp(InferredOp, AnchorOp):
     """`softmax(scores) @ v`, the scores computed from `mu.scores` of q and k by pointwise operations.
 
-    As with softmax, the result of a row whose scores are all -infinity is NaN.
+    As with softmax, the result of a row whose scores are all -infinity is NaN, or with `sinks`, which are
+    those of `mu.attention`, 0. Without softmax scores are weights: `scores @ v`.
     """
 
     name = "mu.scored_attention"
     STAGE: ClassVar[str] = "attention"
 
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
     query = operand_def(TensorType)
     key = operand_def(TensorType)
     value = operand_def(TensorType)
     scores = operand_def(TensorType)
+    sinks = opt_operand_def(TensorType)
+
+    without_softmax = opt_prop_def(UnitAttr)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value `scores` $scores attr-dict `:` functional-type(operands, results)"
+        "$query `,` $key `,` $value `scores` $scores (`sinks` $sinks^ `:` type($sinks))? "
+        "(`without_softmax` $without_softmax^)? attr-dict "
+        "`:` type($query) `,` type($key) `,` type($value) `,` type($scores) `->` type($result)"
     )
 
-    def __init__(self, query: SSAValue, key: SSAValue, value: SSAValue, scores: SSAValue):
-        operands = [query, key, value, scores]
-        result = tensor_rules.attention(query.type, key.type, value.type)
-        super().__init__(operands=operands, result_types=[result])
+    def __init__(
+        self,
+        query: SSAValue,
+        key: SSAValue,
+        value: SSAValue,
+        scores: SSAValue,
+        sinks: SSAValue | None = None,
+        *,
+        softmax: bool = True,
+    ):
+        given = None if sinks is None else sinks.type
+        super().__init__(
+            operands=[query, key, value, scores, sinks],
+            result_types=[tensor_rules.attention(query.type, key.type, value.type, None, given)],
+            properties={"without_softmax": None if softmax else UnitAttr()},
+        )
 
     @property
     def space(self) -> Dims:
         return Shaped.of(self.result.type).dims
 
     def inferred(self) -> Attribute:
-        return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
+        sinks = None if self.sinks is None else self.sinks.type
+        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, None, sinks)
 
 
 @irdl_op_definition
@@ -144,6 +173,8 @@ class PagedAttentionOp(InferredOp, AnchorOp):
     name = "mu.paged_attention"
     STAGE: ClassVar[str] = "attention"
 
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
     page = prop_def(IntegerAttr)
     scale = opt_prop_def(FloatAttr)
     causal = opt_prop_def(UnitAttr)
@@ -152,18 +183,19 @@ class PagedAttentionOp(InferredOp, AnchorOp):
     value = operand_def(TensorType)
     pages = operand_def(TensorType)
     mask = opt_operand_def(TensorType)
+    sinks = opt_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value `pages` $pages `of` $page (`mask` $mask^)? (`scale` $scale^)? "
-        "(`causal` $causal^)? attr-dict `:` functional-type(operands, results)"
+        "$query `,` $key `,` $value `pages` $pages `of` $page (`mask` $mask^ `:` type($mask))? "
+        "(`sinks` $sinks^ `:` type($sinks))? (`scale` $scale^)? (`causal` $causal^)? attr-dict "
+        "`:` type($query) `,` type($key) `,` type($value) `,` type($pages) `->` type($result)"
     )
 
     def __init__(self, op: AttentionOp, key: SSAValue, value: SSAValue, pages: SSAValue, page: int):
         """Compute what `op` does, of keys and values in pages."""
         properties = {"page": integer(page), "scale": op.scale, "causal": op.causal}
-        masks = [] if op.mask is None else [op.mask]
         super().__init__(
-            operands=[op.query, key, value, pages, masks],
+            operands=[op.query, key, value, pages, op.mask, op.sinks],
             result_types=[op.result.type],
             properties=properties,
         )
@@ -239,6 +271,7 @@ class Wanted(StrEnum):
     QUERY = "query"
     KEY = "key"
     VALUE = "value"
+    MASK = "mask"
 
 
 @irdl_attr_definition
@@ -297,19 +330,18 @@ class GradientOp(InferredOp, ABC):
 
 @irdl_op_definition
 class AttentionGradientOp(GradientOp):
-    """The gradient of attention with respect to its queries, keys or values, of the gradient of its result.
+    """The gradient of attention with respect to an operand, of the gradient of its result.
 
     `rows` is the result of attention, and `logsumexp` that of `mu.attention_logsumexp`. Heads that share keys
-    add up. Weights are computed anew from scores; a row without a column has none.
+    add up, as does what a mask of numbers is added to. Weights are computed anew from scores; a row without a
+    column has none.
     """
 
     name = "mu.attention_gradient"
 
     @property
     def function(self) -> str:
-        return {Wanted.QUERY: "attention_dq", Wanted.KEY: "attention_dk", Wanted.VALUE: "attention_dv"}[
-            self.of.data
-        ]
+        return f"attention_d{'mask' if self.of.data is Wanted.MASK else self.of.data.value[0]}"
 
 
 @irdl_op_definition
@@ -353,6 +385,9 @@ def _given(op: GradientOp) -> tuple[object, ...]:
     return *op.operands, op.scale, op.causal
 
 
+OPERANDS = (Wanted.QUERY, Wanted.KEY, Wanted.VALUE)
+"""The operands whose gradients one kernel computes."""
+
 OPERATIONS = (
     *(AttentionOp, ScoresOp, ScoredAttentionOp),
     *(PagedAttentionOp, AttentionLogSumExpOp, AttentionGradientOp, AttentionBackwardOp),
@@ -363,10 +398,18 @@ ATTRIBUTES = (WantedAttr,)
 # The language
 
 
-def _attention(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
-    query, key, value, *masks = values
-    mask = masks[0] if masks else None
-    return AttentionOp(query, key, value, mask, is_on(options, "causal"), _factor(options))
+def _attention(values: Sequence[SSAValue], options: dict[str, Option]) -> Sequence[Operation]:
+    query, key, value, *more = values
+    given = dict(zip(str(options[GIVEN]).split()[3:], more, strict=True))
+    settings = (given.get("mask"), is_on(options, "causal"), _factor(options))
+    if (sinks := given.get("sinks")) is None:
+        return [AttentionOp(query, key, value, *settings)]
+    rank = len(tensor_rules.attention(query.type, key.type, value.type).dims)
+    known = len(tensor_rules.tensor("attention", sinks.type).dims)
+    if known > rank - 2:  # with an axis of extent 1 for rows, and one for columns
+        return [AttentionOp(query, key, value, *settings, sinks)]
+    columns = ExpandOp(sinks, [*range(rank - 2 - known), rank - 2, rank - 1])
+    return [columns, AttentionOp(query, key, value, *settings, columns.result)]
 
 
 def _logsumexp(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
@@ -399,8 +442,9 @@ def _gradient(name: str, of: Wanted, operand: str) -> Function:
 FUNCTIONS = (
     Function(
         "attention",
-        (*(Parameter(name, VALUE) for name in "qkv"), *_SCORES),
-        "`softmax(scale * q @ k.T + mask) @ v`, scale 1 / sqrt(D); a mask of bools says which scores stay",
+        (*(Parameter(name, VALUE) for name in "qkv"), *_SCORES, Parameter("sinks", VALUE, "none")),
+        "`softmax(scale * q @ k.T + mask) @ v`, scale 1 / sqrt(D); a mask of bools says which scores stay; "
+        "sinks have the score of a column without a value for each head",
         _attention,
     ),
     Function(
@@ -412,4 +456,5 @@ FUNCTIONS = (
     _gradient("attention_dq", Wanted.QUERY, "q"),
     _gradient("attention_dk", Wanted.KEY, "k"),
     _gradient("attention_dv", Wanted.VALUE, "v"),
+    _gradient("attention_dmask", Wanted.MASK, "mask"),
 )

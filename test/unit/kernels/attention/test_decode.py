@@ -30,6 +30,11 @@ kernel lengths[B, G, S, T](
 kernel causal[S, T](q: f16[S, 20], k: f16[T, 20], v: f16[T, 9], b: f32[S, 1]) -> f32[S, 9] {
     return cast(attention(q, k, v, causal=on), f32) + b
 }
+kernel sinks[B, G, S, T](
+    q: f16[B, 2, G, S, 64], k: f16[B, 2, 1, T, 64], v: f16[B, 2, 1, T, 64], s: f32[2, G]
+) -> f16[B, 2, G, S, 64] {
+    return attention(q, k, v, causal=on, scale=0.25, sinks=s * 3)
+}
 kernel one[H, T](q: f16[H, 1, 256], k: f16[H, T, 256], v: f16[H, T, 256]) -> f16[H, 1, 256] {
     return attention(q, k, v)
 }
@@ -61,6 +66,9 @@ CASES: Sequence[tuple[str, dict[str, int]]] = (
     ("causal", {"S": 5, "T": 3}),
     ("one", {"H": 1, "T": 513}),
     ("heads", {"B": 1, "H": 2, "S": 3, "T": 1}),
+    ("sinks", {"B": 1, "G": 3, "S": 1, "T": 600}),
+    ("sinks", {"B": 2, "G": 2, "S": 5, "T": 40}),
+    ("sinks", {"B": 1, "G": 3, "S": 150, "T": 130}),
 )
 
 
@@ -74,6 +82,12 @@ def test_parts_agree_with_the_interpreter(
 
 def test_one_block_has_all_keys_where_there_are_many_sequences(program: Program) -> None:
     _run(program, "lengths", {"B": 5, "G": 2, "S": 1, "T": 260}, align=16, processors=2)
+
+
+@pytest.mark.parametrize("name", ["heads", "groups"])
+def test_steps_take_the_places_of_earlier_ones(program: Program, name: str) -> None:
+    sizes = {"B": 2, "H": 1, "G": 3, "S": 1, "T": 1000}
+    _run(program, name, sizes, align=16, processors=1)
 
 
 @pytest.mark.parametrize("shared", [99 << 10, 110 << 10])

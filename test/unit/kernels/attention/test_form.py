@@ -27,6 +27,13 @@ kernel biased[H, S, T](
     s = 0.25 * cast(permute(q, (1, 0, 2)) @ permute(k, (1, 2, 0)), f32) + slope[:, None, None] * d
     return cast(softmax(s * s + m), f16) @ permute(v, (1, 0, 2))
 }
+kernel sunk[B, H, S, T](
+    q: f16[B, H, S, 32], k: f16[B, H, T, 32], v: f16[B, H, T, 16], s: f16[H], m: f16[S, T]
+) -> f16[B, H, S, 16] {
+    sinks = broadcast(reshape(s, (1, H, 1, 1)), (B, H, S, 1))
+    all = concat(q @ permute(k, (0, 1, 3, 2)) * 0.25 + m, sinks, axis=3)
+    return softmax(all - cast(max(all, axis=3)[:, :, :, None], f16))[:, :, :, :T] @ v
+}
 kernel bare[S, T](q: f16[S, 16], k: f16[16, T], v: f16[T, 16]) -> f16[S, 16] { return softmax(q @ k) @ v }
 """
 
@@ -44,6 +51,9 @@ kernel columns[S](q: f16[S, 64], k: f16[S, 64], v: f16[S, 64]) -> f16[S, 64] {
 }
 kernel dropped[S, T](q: f16[S, 64], k: f16[T, 64], v: f16[T, 64], m: f16[S, T]) -> f16[S, 64] {
     return (softmax(q @ k.T) * m) @ v
+}
+kernel kept[S, T](q: f16[S, 64], k: f16[T, 64], v: f16[T+1, 64], s: f16[S, 1]) -> f16[S, 64] {
+    return softmax(concat(q @ k.T, s, axis=1)) @ v
 }
 kernel wide[S, T](q: f16[S, 512], k: f16[T, 512], v: f16[T, 64]) -> f16[S, 64] { return softmax(q @ k.T) @ v }
 kernel exact[S, T](q: f16[S, 64], k: f16[T, 64], v: f16[T, 64]) -> f32[S, 64] {
@@ -67,7 +77,13 @@ def _kinds(text: str) -> dict[str, list[str]]:
 def test_one_kernel_has_it_all() -> None:
     one = ["cutlass.attention"]
     # Keys whose elements are not contiguous are copied before.
-    assert _kinds(FOUND) == {"capped": one, "near": one, "biased": one, "bare": ["cutlass.map", *one]}
+    assert _kinds(FOUND) == {
+        "capped": one,
+        "near": one,
+        "biased": one,
+        "sunk": one,
+        "bare": ["cutlass.map", *one],
+    }
 
 
 def test_scores_that_others_read_are_stored() -> None:
@@ -77,7 +93,7 @@ def test_scores_that_others_read_are_stored() -> None:
 
 @pytest.mark.parametrize("lengths", [(1, 9), (3, 200), (70, 150), (150, 20)], ids=str)
 @pytest.mark.parametrize("align", [1, 16], ids=["elements", "pieces"])
-@pytest.mark.parametrize("name", ["capped", "near", "biased", "bare"])
+@pytest.mark.parametrize("name", ["capped", "near", "biased", "sunk", "bare"])
 def test_kernels_agree_with_the_interpreter(
     program: Program, name: str, align: int, lengths: tuple[int, int]
 ) -> None:

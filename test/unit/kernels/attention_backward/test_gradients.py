@@ -25,12 +25,17 @@ kernel {name}[{dims}](
 
 
 LENGTHS = "iota((B, S, T), axis=2) < n[:, None, None]"
+LABELS = "a[:, :, None] == b[:, None]"
+MORE = ", a: s32[B, S], b: s32[B, T]"
+BLOCKS = " == ".join(f"cast(floor(cast(iota((S, T), axis={a}), f32) / 60), s32)" for a in (0, 1))
 KERNELS = "".join(
     (
         _kernel("plain", "B, S, T", "B, ", "B, ", "f16", 64, ""),
         _kernel("causal", "B, S, T", "B, ", "B, ", "f16", 128, ", causal=on"),
         _kernel("groups", "B, G, S, T", "B, G, ", "B, 1, ", "f16", 32, ", causal=on, scale=0.25"),
         _kernel("biased", "S, T", "", "", "f16", 80, ", mask=b", ", b: f32[S, T]"),
+        _kernel("packed", "B, S, T", "B, ", "B, ", "f16", 64, f", causal=on, mask={LABELS}", MORE),
+        _kernel("blocks", "G, S, T", "G, ", "1, ", "f16", 96, f", mask={BLOCKS}"),
         _kernel("lengths", "B, S, T", "B, ", "B, ", "f16", 64, f", mask={LENGTHS}", ", n: s32[B]"),
     )
 )
@@ -44,12 +49,19 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 
 @pytest.mark.parametrize("lengths", [(1, 1), (65, 129), (200, 150), (130, 300)], ids=str)
-@pytest.mark.parametrize("name", ["plain", "causal", "groups", "biased", "lengths"])
+@pytest.mark.parametrize("name", ["plain", "causal", "groups", "biased", "packed", "blocks", "lengths"])
 def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths: tuple[int, int]) -> None:
     info = next(k for k in program.kernels if k.name == name)
     sizes = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
     dims = {d: sizes[d] for d in info.dims}
     run(program, info, dims, seed=3, floats=FLOATS, within=2**-6, align=16)
+
+
+@pytest.mark.parametrize("name", ["packed", "blocks"])
+def test_labels_are_found(program: Program, name: str) -> None:
+    programs = str(program.compilation.cutlass).split("cutlass.program")
+    text = next(text for text in programs if f"@{name}(" in text)
+    assert " labels %" in text and "mu.select" not in text and "mu.cmp" not in text
 
 
 def _text(**types: str) -> str:
@@ -82,3 +94,43 @@ def test_other_gradients_are_products(name: str) -> None:
     text = compile_text(Source("k.mcu", OTHERS[name])).emit("cutlass")
     assert "cutlass.attention_backward" not in text
     assert "cutlass.gemm" in text
+
+
+BIAS = """
+kernel bias[B, S, T](
+    q: f16[B, 2, S, 16], k: f16[B, 2, T, 16], v: f16[B, 2, T, 16], y: f16[B, 2, S, 16], l: f32[B, 2, S],
+    dy: f16[B, 2, S, 16], b: f32[{lead}, S, T]
+) -> (dq: f16[B, 2, S, 16], db: f32[{lead}, S, T]) {{
+    return attention_dq(q, k, v, y, l, dy, mask=b), attention_dmask(q, k, v, y, l, dy, mask=b)
+}}
+"""
+
+
+@pytest.mark.parametrize("lead", ["2", "B, 2", "B, 1", "1"])
+def test_gradients_of_masks_add_up_over_what_they_broadcast_to(lead: str) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    compilation = compile_text(Source("k.mcu", BIAS.format(lead=lead)))
+    assert compilation.emit("cutlass").count("cutlass.attention_backward") == 1
+    torch.manual_seed(2)
+    q, k, v, dy = (torch.randn(2, 2, n, 16, dtype=torch.float64) for n in (5, 7, 7, 5))
+    shape = [2 if d == "B" else int(d) for d in lead.split(", ")]
+    b = torch.randn(*shape, 5, 7, dtype=torch.float64, requires_grad=True)
+    scores = q @ k.mT / 4 + b
+    y = scores.softmax(-1) @ v
+    (expected,) = torch.autograd.grad(y, b, dy)
+    inputs = [q, k, v, y.detach(), scores.logsumexp(-1).detach(), dy, b.detach()]
+    for found in (
+        compilation.interpret("bias", inputs)[1],
+        compilation.interpret_stages("bias", inputs, rounds=0)[1],
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mask", ["", ", mask=b > 0"])
+def test_masks_that_are_no_numbers_have_no_gradient(mask: str) -> None:
+    text = BIAS.format(lead="1").replace(
+        "attention_dmask(q, k, v, y, l, dy, mask=b)", f"attention_dmask(q, k, v, y, l, dy{mask})"
+    )
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("k.mcu", text))
+    assert [d.code for d in caught.value.diagnostics] == ["MU1103"]

@@ -12,6 +12,8 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from importerlib import Applied, agrees  # noqa: E402
 
+from mucc.compiler.driver import compile_text  # noqa: E402
+from mucc.diagnostics.core import Source  # noqa: E402
 from mucc.torch.importer import from_torch  # noqa: E402
 
 aten = torch.ops.aten
@@ -39,4 +41,19 @@ def test_gradients_of_attention(causal: bool, mask: bool):
     made = from_torch(Applied(gradients), inputs, whole=True)
     text = made.program.text()
     assert all(f"attention_d{x}(" in text for x in "qkv")
+    agrees(made, *inputs)
+
+
+def test_documents_are_labels_of_one_kernel():
+    q, k, v = _tensors(4)
+    segments = torch.arange(7, dtype=torch.int32).div(3, rounding_mode="floor").expand(2, 7).contiguous()
+
+    def packed(q: Any, k: Any, v: Any, segments: Any) -> Any:
+        mask = segments[:, None, :5, None] == segments[:, None, None]
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    inputs = (q.half(), k.half(), v.half(), segments)
+    made = from_torch(Applied(packed), inputs, whole=True)
+    compiled = compile_text(Source("k.mcu", made.program.text()))
+    assert " labels %" in str(compiled.cutlass)
     agrees(made, *inputs)

@@ -55,6 +55,24 @@ MUCC_DEVICE void multiply(bf16, float (&c)[4], uint32_t const (&a)[4], uint32_t 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// 16 x 8 by 8 x 8, as tf32.
+MUCC_DEVICE void multiply(float, float (&c)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// The nearest number of tf32. What is not rounded the tensor cores cut off.
+MUCC_DEVICE uint32_t to_tf32(float x) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+#else
+  return (__builtin_bit_cast(uint32_t, x) + 0x1000u) & ~0x1fffu;
+#endif
+}
+
 // Two numbers as the halves of a word, the first one in the low half.
 MUCC_DEVICE uint32_t packed(f16, float low, float high) {
   uint32_t both;
@@ -111,11 +129,6 @@ struct Corner {
   int row, column;
 };
 
-// Columns from `first` to before `end`.
-struct Columns {
-  int first, end;
-};
-
 // How many columns there are: keys, or those of a sequence's pages.
 template <class Work>
 MUCC_DEVICE int64_t columns_of(Work const& work) {
@@ -144,13 +157,35 @@ MUCC_DEVICE Columns columns_of_row(Work const& work, P const& position) {
   return seen;
 }
 
-// The columns that some of `rows` rows see, and those that all of them see: a later row sees no earlier first and last
-// columns than those before it.
-struct Span {
-  Columns any, all;
-};
+constexpr int kLastColumn = 0x7fffffff;  // as large as columns and labels are
+
+MUCC_DEVICE Columns common(Columns const& a, Columns const& b) {
+  return {a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
+}
+
+// The columns of `count` rows that have their labels, or the rows of columns, as `find_spans` found them.
 template <class Work, class P>
-MUCC_DEVICE Span span_of(Work const& work, P position, int64_t first_row, int rows) {
+MUCC_DEVICE Span labelled(Work const& work, P const& position, int64_t first, int count) {
+  Span const* at = work.spans.data;
+#pragma unroll
+  for (int a = 0; a < Work::kBatch; ++a) at += position.at[a] * work.spans.strides[a];
+  Span found{{kLastColumn, 0}, {0, kLastColumn}};
+#pragma unroll 1
+  for (int64_t i = first / kSpanRows; i * kSpanRows < first + count && i < work.spans.count; ++i) {
+    Span const span = at[i];
+    if (span.any.first < span.any.end) {
+      found.any.first = span.any.first < found.any.first ? span.any.first : found.any.first;
+      found.any.end = span.any.end > found.any.end ? span.any.end : found.any.end;
+    }
+    found.all = common(found.all, span.all);
+  }
+  return found;
+}
+
+// The columns between which some of `rows` rows see, and those that all of them see, whatever labels they have: a later row
+// sees no earlier first and last columns than those before it.
+template <class Work, class P>
+MUCC_DEVICE Span range_of(Work const& work, P position, int64_t first_row, int rows) {
   constexpr int kRow = Work::kRank - 2;
   int64_t const last_row = (first_row + rows < work.query.count ? first_row + rows : work.query.count) - 1;
   position.at[kRow] = int(first_row);
@@ -158,6 +193,18 @@ MUCC_DEVICE Span span_of(Work const& work, P position, int64_t first_row, int ro
   position.at[kRow] = int(last_row);
   Columns const last = columns_of_row(work, position);
   return {{first.first, last.end}, {last.first, first.end}};
+}
+
+// The same, with labels.
+template <class Work, class P>
+MUCC_DEVICE Span span_of(Work const& work, P const& position, int64_t first_row, int rows) {
+  Span span = range_of(work, position, first_row, rows);
+  if constexpr (Work::kHasLabels) {
+    Span const own = labelled(work, position, first_row, rows);
+    span.any = common(span.any, own.any), span.all = common(span.all, own.all);
+    if (span.any.first >= span.any.end) span.any = {0, 0};
+  }
+  return span;
 }
 
 // The columns at which the first and the last step of a tile begin, `kStep` columns each. There is one step at least.
@@ -179,11 +226,13 @@ MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner,
   int const rows = int(work.query.count), columns = int(columns_of(work));
   P at[2] = {position, position};
   Columns seen[2];
+  int labels[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     int const row = corner.row + 8 * h;
     at[h].at[kRow] = row < rows ? row : rows - 1;
     if constexpr (kMasked) seen[h] = columns_of_row(work, at[h]);
+    if constexpr (kMasked && Work::kHasLabels) labels[h] = work.row_label(at[h]);
   }
 #pragma unroll
   for (int j = 0; j < kBlocks; ++j)
@@ -196,17 +245,25 @@ MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner,
         x = work.score(at[i / 2], x);
       }
       if constexpr (kMasked) {
-        bool const is_seen = column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column);
-        x = is_seen ? x : -INFINITY;
+        bool is_seen = column < seen[i / 2].end && (!Work::kHasFirst || seen[i / 2].first <= column);
+        if constexpr (Work::kHasLabels) {
+          at[i / 2].at[kColumn] = column < columns ? column : columns - 1;
+          is_seen = is_seen & (work.column_label(at[i / 2]) == labels[i / 2]);
+        }
+        x = is_seen ? x : Work::kSoftmax ? -INFINITY : 0.0f;
       }
     }
 }
 
 // Replaces scores by their powers relative to the largest of the row so far, and says by how much what was added up before
-// is to be scaled.
+// is to be scaled. Without softmax scores are weights.
 template <class Work, int kCount>
 MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2]) {
   constexpr float kBy = kFactor<Work>;
+  if constexpr (!Work::kSoftmax) {
+    rescale[0] = rescale[1] = 1.0f;
+    return;
+  }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float most = rows.most[h];
@@ -230,9 +287,15 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
   }
 }
 
-// What sums are multiplied with: nothing was added up where a row sees no column.
-template <class Work>
-MUCC_DEVICE float share_of(float total) {
+// What sums of a row are multiplied with, of its largest score and of the sum of its powers relative to that: nothing was
+// added up where a row sees no column. A sink adds to the sum.
+template <class Work, class P>
+MUCC_DEVICE float share_of(Work const& work, P const& position, float most, float total) {
+  if constexpr (!Work::kSoftmax) return 1.0f;
+  if constexpr (Work::kHasSink) {
+    if (total == 0.0f) return 0.0f;
+    return reciprocal(total + power_of_two(work.sink(position) * kLog2E - most * kFactor<Work>));
+  }
   return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
 }
 
@@ -396,7 +459,8 @@ MUCC_DEVICE void store_rows(Work const& work, P position, int row, int rows, Row
   constexpr int kVector = Work::kVector, kTogether = kVector / 2, kColumn = Work::kRank - 1, kPacks = kBlocks / kTogether;
   int const lane = threadIdx.x % 32, own_column = 8 * (lane % kTogether) + lane % 4 / kTogether * 4;
   float const total[2] = {sum_of_four_lanes(state.sum[0]), sum_of_four_lanes(state.sum[1])};
-  float const share[2] = {share_of<Work>(total[0]), share_of<Work>(total[1])};
+  float const share[2] = {share_of(work, position, state.most[0], total[0]),
+                          share_of(work, position, state.most[1], total[1])};
   auto exists = [&](int h) { return row + 8 * h < rows; };
   if constexpr (Work::kStoresSum) {
 #pragma unroll
@@ -489,33 +553,120 @@ MUCC_DEVICE T* matrix_of(Operand<T, kBatch> const& operand, P const& p) {
   return at;
 }
 
+// Where the rows from `column` on of a sequence lie among those of keys and values. Pages that there are not become others.
+template <class Work, class P>
+MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) {
+  if constexpr (Work::kPage == 0) {
+    return column;
+  } else {
+    auto const& table = work.pages.table;
+    int64_t const index = column / Work::kPage, last = table.count - 1;
+    int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
+    page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
+    return page * Work::kPage + column % Work::kPage;
+  }
+}
+
+// ---- labels -------------------------------------------------------------------------------------------------
+
+// Finds the columns that have the labels of `kSpanRows` rows: all lie between the first and the last one whose label is
+// between the smallest and the largest of the rows. Labels may have any order; they are best where they rise. With `kTurned`
+// it finds the rows that have the labels of columns, and what follows calls rows columns.
+template <bool kTurned, class Work>
+MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extents) {
+  constexpr int kRow = Work::kRank - (kTurned ? 1 : 2), kColumn = Work::kRank - (kTurned ? 2 : 1), kWarps = kSpanThreads / 32;
+  int const queries = int(extents.of[Work::kRank - 2]), keys = int(columns_of(work)), lane = threadIdx.x % 32;
+  int const rows = kTurned ? keys : queries, columns = kTurned ? queries : keys;
+  auto label_of = [&](Position<Work::kRank, int> const& position, bool of_row) {
+    return of_row != kTurned ? work.row_label(position) : work.column_label(position);
+  };
+  unsigned const count = unsigned(work.spans.count), block = blockIdx.x % count;
+  unsigned index = blockIdx.x / count;
+  Position<Work::kRank, int> position{};
+  Span* to = work.spans.data + block;
+#pragma unroll
+  for (int a = Work::kBatch - 1; a >= 0; --a) {
+    if (!(Work::kLabelAxes >> a & 1)) continue;
+    unsigned const extent = unsigned(extents.of[a]), rest = index / extent;
+    position.at[a] = int(index - rest * extent);
+    to += position.at[a] * work.spans.strides[a];
+    index = rest;
+  }
+  int low = kLastColumn, high = -kLastColumn - 1;
+  for (int r = lane; r < kSpanRows; r += 32) {
+    int const row = int(block) * kSpanRows + r;
+    position.at[kRow] = row < rows ? row : rows - 1;
+    int const label = label_of(position, true);
+    low = label < low ? label : low, high = label > high ? label : high;
+  }
+  auto reduce = [](int& x, bool largest) {
+#pragma unroll
+    for (int bits = 1; bits < 32; bits *= 2) {
+      int const other = __shfl_xor_sync(~0u, x, bits);
+      x = (other > x) == largest ? other : x;
+    }
+  };
+  reduce(low, false), reduce(high, true);
+  int first = kLastColumn, end = 0, whole = 0;
+#pragma unroll 8
+  for (int column = threadIdx.x; column < columns; column += kSpanThreads) {
+    position.at[kColumn] = column;
+    int const label = label_of(position, false);
+    bool const is_between = low <= label && label <= high;
+    first = is_between && column < first ? column : first;
+    end = is_between ? column + 1 : end;
+    whole += is_between;
+  }
+  reduce(first, false), reduce(end, true);
+#pragma unroll
+  for (int bits = 1; bits < 32; bits *= 2) whole += __shfl_xor_sync(~0u, whole, bits);
+  int* const found = reinterpret_cast<int*>(dynamic_shared());
+  if (lane == 0) {
+    int* const own = found + threadIdx.x / 32 * 3;
+    own[0] = first, own[1] = end, own[2] = whole;
+  }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int w = 1; w < kWarps; ++w) {
+    first = found[3 * w] < first ? found[3 * w] : first;
+    end = found[3 * w + 1] > end ? found[3 * w + 1] : end;
+    whole += found[3 * w + 2];
+  }
+  bool const all = low == high && whole == end - first;
+  *to = {{first, end}, {all ? first : 0, all ? end : 0}};
+}
+
 // ---- the kernels that use mma.sync -------------------------------------------------------------------------
 
-// Copies elements [e, e + 8) of a row to shared memory, zeros where there are none.
+// Copies the 16 bytes from element e of a row on to shared memory, zeros where there are none.
 template <bool kWhole, int kWidth, class T>
 MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool exists) {
+  constexpr int kCount = kPiece<T>;
   if constexpr (kWhole) {
     bool const wanted = exists && e < kWidth;
     copy_piece(into, wanted ? row + e : row, wanted);
   } else {
-    Pack<T, 8> pack{};
+    Pack<T, kCount> pack{};
     if (exists) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k)
+      for (int k = 0; k < kCount; ++k)
         if (e + k < kWidth) pack.of[k] = row[(e + k) * step];
     }
-    *reinterpret_cast<Pack<T, 8>*>(into) = pack;
+    *reinterpret_cast<Pack<T, kCount>*>(into) = pack;
   }
 }
 
-// Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on.
-template <bool kWhole, int kCount, int kWidth, int kThreads, class T>
-MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count) {
-  constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8;
+// Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on. Row r
+// lies where row `place_of(r)` would.
+template <bool kWhole, int kCount, int kWidth, int kThreads, class T, class Place>
+MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count,
+                           Place const& place_of) {
+  constexpr int kPitch = pitch<T>(kWidth), kPieces = rounded(kWidth, 16) / kPiece<T>;
   for (int i = threadIdx.x; i < kCount * kPieces; i += kThreads) {
-    int const r = i / kPieces, e = i % kPieces * 8;
+    int const r = i / kPieces, e = i % kPieces * kPiece<T>;
     bool const exists = first + r < count;
-    copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, exists ? from + (first + r) * row : from, step, e, exists);
+    copy_row_piece<kWhole, kWidth>(to + r * kPitch + e, exists ? from + place_of(first + r) * row : from, step, e,
+                                   exists);
   }
 }
 
@@ -525,8 +676,11 @@ template <bool kWhole, class Work>
 MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   using T = typename Work::Element;
   constexpr int kRows = Work::kRows, kColumns = Work::kColumns, kThreads = Work::kThreads;
-  constexpr int kSteps = rounded(Work::kWidth, 16) / 16, kPitch = 16 * kSteps + 8;
-  constexpr int kBlocks = kColumns / 8, kResults = rounded(Work::kResultWidth, 16) / 8, kResultPitch = 8 * kResults + 8;
+  // A product takes 32 bytes of a row: 16 elements, or 8 of f32.
+  constexpr bool kSingle = sizeof(T) == 4;
+  constexpr int kPart = kPiece<T>, kSteps = rounded(Work::kWidth, 16) / (2 * kPart), kPitch = pitch<T>(Work::kWidth);
+  constexpr int kBlocks = kColumns / 8, kResults = rounded(Work::kResultWidth, 16) / 8;
+  constexpr int kResultPitch = pitch<T>(Work::kResultWidth);
   T* const query = reinterpret_cast<T*>(dynamic_shared());
   T* const keys = query + kRows * kPitch;
   T* const values = keys + 2 * kColumns * kPitch;
@@ -542,40 +696,47 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   T const* const key_rows = matrix_of(work.key, position);
   T const* const value_rows = matrix_of(work.value, position);
 
+  auto in_order = [](int64_t r) { return r; };
+  auto in_pages = [&](int64_t column) { return row_of_column(work, position, column); };
   auto copy_keys = [&](int column, int place) {
     copy_rows<kWhole, kColumns, Work::kWidth, kThreads>(keys + place * kColumns * kPitch, key_rows, work.key.row,
-                                                        work.key.step, column, columns);
+                                                        work.key.step, column, columns, in_pages);
     commit_copies();
   };
   auto copy_values = [&](int column, int place) {
     copy_rows<kWhole, kColumns, Work::kResultWidth, kThreads>(values + place * kColumns * kResultPitch, value_rows,
-                                                              work.value.row, work.value.step, column, columns);
+                                                              work.value.row, work.value.step, column, columns,
+                                                              in_pages);
     commit_copies();
   };
   copy_rows<kWhole, kRows, Work::kWidth, kThreads>(query, matrix_of(work.query, position), work.query.row,
-                                                   work.query.step, first_row, work.query.count);
+                                                   work.query.step, first_row, work.query.count, in_order);
   int const start = span.any.first / kColumns * kColumns;
   copy_keys(start, 0);
   copy_values(start, 0);
 
   Rows state;
   float sum[4 * kResults] = {};
-  T const* const own = query + (warp * 16 + lane % 16) * kPitch + lane / 16 * 8;
+  T const* const own = query + (warp * 16 + lane % 16) * kPitch + lane / 16 * kPart;
   int place = 0;
   for (int column = start; column < columns; column += kColumns, place ^= 1) {
     wait_copies<1>();
     __syncthreads();
     copy_keys(column + kColumns, place ^ 1);
     float c[4 * kBlocks] = {};
-    T const* const key = keys + place * kColumns * kPitch + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8;
+    T const* const key = keys + place * kColumns * kPitch + (lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * kPart;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       uint32_t a[4];
-      load_matrices(a, own + 16 * s);
+      load_matrices(a, own + 2 * kPart * s);
+      if constexpr (kSingle) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = to_tf32(__builtin_bit_cast(float, a[i]));
+      }
 #pragma unroll
       for (int j = 0; j < kBlocks; j += 2) {
         uint32_t b[4];
-        load_matrices(b, key + 8 * j * kPitch + 16 * s);
+        load_matrices(b, key + 8 * j * kPitch + 2 * kPart * s);
         multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * j]), a, b[0], b[1]);
         multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * j + 4]), a, b[2], b[3]);
       }
@@ -594,21 +755,36 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
     wait_copies<1>();
     __syncthreads();
     copy_values(column + kColumns, place ^ 1);
-    T const* const value = values + place * kColumns * kResultPitch + lane % 16 * kResultPitch + lane / 16 * 8;
+    if constexpr (kSingle) {
+      // A lane's weights of a block are those of two neighbouring keys, which count as its first and fifth one.
+      T const* const value = values + (place * kColumns + lane % 4 * 2) * kResultPitch + lane / 4;
 #pragma unroll
-    for (int s = 0; s < kColumns / 16; ++s) {
-      uint32_t a[4];
+      for (int s = 0; s < kBlocks; ++s) {
+        uint32_t const a[4] = {to_tf32(c[4 * s]), to_tf32(c[4 * s + 2]), to_tf32(c[4 * s + 1]), to_tf32(c[4 * s + 3])};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float const* const pair = c + 8 * s + i / 2 * 4 + i % 2 * 2;
-        a[i] = packed(T{}, pair[0], pair[1]);
+        for (int j = 0; j < kResults; ++j) {
+          T const* const at = value + 8 * s * kResultPitch + 8 * j;
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, __builtin_bit_cast(uint32_t, at[0]),
+                   __builtin_bit_cast(uint32_t, at[kResultPitch]));
+        }
       }
+    } else {
+      T const* const value = values + place * kColumns * kResultPitch + lane % 16 * kResultPitch + lane / 16 * 8;
 #pragma unroll
-      for (int j = 0; j < kResults; j += 2) {
-        uint32_t b[4];
-        load_turned(b, value + 16 * s * kResultPitch + 8 * j);
-        multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
-        multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+      for (int s = 0; s < kColumns / 16; ++s) {
+        uint32_t a[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float const* const pair = c + 8 * s + i / 2 * 4 + i % 2 * 2;
+          a[i] = packed(T{}, pair[0], pair[1]);
+        }
+#pragma unroll
+        for (int j = 0; j < kResults; j += 2) {
+          uint32_t b[4];
+          load_turned(b, value + 16 * s * kResultPitch + 8 * j);
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0], b[1]);
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[2], b[3]);
+        }
       }
     }
   }

@@ -40,7 +40,26 @@ enum Form { kElements, kPieces, kTiles };
 
 // Whether tiles take different times, so that blocks take one after the other as they end.
 template <class Op>
-inline constexpr bool kTakesTiles = Op::kCausal || Op::kHasFirst || Op::kHasLast;
+inline constexpr bool kTakesTiles = Op::kCausal || Op::kHasFirst || Op::kHasLast || Op::kHasLabels;
+
+// Columns from `first` to before `end`.
+struct Columns {
+  int first, end;
+};
+
+// The columns that some of several rows see, and those that all of them see.
+struct Span {
+  Columns any, all;
+};
+
+// Where rows see columns with their own label: of each `kSpanRows` rows, the columns between which they are; in kernels for
+// gradients of each `kSpanRows` columns the rows. One matrix for all leading indices along which labels are the same.
+constexpr int kSpanRows = 64, kSpanThreads = 128;
+template <int kBatch>
+struct Spans {
+  Span* data;
+  int64_t count, strides[kBatch + 1];
+};
 
 // How queries and keys are divided where there are few queries: `rows` of them share keys, in `tiles`.
 struct Split {
@@ -64,12 +83,21 @@ struct Maps {
 
 MUCC_BOTH constexpr int rounded(int x, int to) { return (x + to - 1) / to * to; }
 
+// The elements of a piece of 16 bytes, and how far rows of shared memory lie apart.
+template <class T>
+inline constexpr int kPiece = 16 / int(sizeof(T));
+template <class T>
+MUCC_BOTH constexpr int pitch(int width) {
+  return rounded(width, 16) + kPiece<T>;
+}
+
 // Bytes of shared memory of the kernels that use mma.sync: rows are 16 bytes longer than they need be, so that eight of
 // them lie in different banks.
 template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
-  constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
-  return 2 * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
+  using T = typename Op::Element;
+  constexpr int kPitch = pitch<T>(Op::kWidth), kResultPitch = pitch<T>(Op::kResultWidth);
+  return int(sizeof(T)) * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
 }
 
 // Groups of four results of 16 rows.
@@ -92,6 +120,17 @@ template <class Op>
 MUCC_BOTH constexpr int box_rows() {
   constexpr int kRows = kDecodeKeys * Op::kDecodeWarps;
   return Op::kPage == 0 || Op::kPage % kRows == 0 ? kRows : kDecodeKeys;
+}
+
+// Rows that it loads at a time where there are many: those of a step, or as many of them as lie in one page.
+template <class Op>
+MUCC_BOTH constexpr int step_rows() {
+  int rows = Op::kTileColumns;
+  for (int other = Op::kPage; other > 0;) {  // the greatest common divisor
+    int const rest = rows % other;
+    rows = other, other = rest;
+  }
+  return rows;
 }
 
 // Bytes of shared memory of the kernels for few queries.

@@ -59,6 +59,7 @@ MUCC_DEVICE void set_row(Position<Work::kRank, int>& p, Extents<Work::kRank> con
 // A relative weight: of what was added up relative to the score `own`, where the largest one is `most`.
 template <class Work>
 MUCC_DEVICE float relative(float own, float most) {
+  if constexpr (!Work::kSoftmax) return 1.0f;
   return power_of_two((own - (most == -INFINITY ? 0.0f : most)) * kFactor<Work>);
 }
 
@@ -91,20 +92,6 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   if constexpr (kBatch > 0) {
 #pragma unroll
     for (int a = 0; a < kBatch; ++a) to[a] = operand.leading[a].extent == 1 ? 0 : p.at[a];
-  }
-}
-
-// Where the rows from `column` on of a sequence lie among those of keys and values. Pages that there are not become others.
-template <class Work, class P>
-MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) {
-  if constexpr (Work::kPage == 0) {
-    return column;
-  } else {
-    auto const& table = work.pages.table;
-    int64_t const index = column / Work::kPage, last = table.count - 1;
-    int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
-    page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
-    return page * Work::kPage + column % Work::kPage;
   }
 }
 
@@ -257,6 +244,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   }
   Position<Work::kRank, int> positions[2];
   Columns columns[2];
+  int labels[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     int const row = lane / 4 + 8 * h;
@@ -264,6 +252,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     columns[h] = columns_of_row(work, positions[h]);
     if (row >= rows) columns[h].end = 0;
     if (columns[h].end > end) columns[h].end = end;
+    if constexpr (Work::kHasLabels) labels[h] = work.row_label(positions[h]);
   }
 
   Rows state;
@@ -326,12 +315,11 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
     for (int i = 0; i < 4 * kBlocks; ++i) {
       int const h = i / 2 % 2, at = int(column) + i / 4 * 8 + lane % 4 * 2 + i % 2;
-      bool const is_seen = columns[h].first <= at && at < columns[h].end;
-      if constexpr (!Work::kPlain) {
-        positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
-        c[i] = work.score(positions[h], c[i]);
-      }
-      c[i] = is_seen ? c[i] : -INFINITY;
+      bool is_seen = columns[h].first <= at && at < columns[h].end;
+      positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
+      if constexpr (!Work::kPlain) c[i] = work.score(positions[h], c[i]);
+      if constexpr (Work::kHasLabels) is_seen = is_seen & (work.column_label(positions[h]) == labels[h]);
+      c[i] = is_seen ? c[i] : Work::kSoftmax ? -INFINITY : 0.0f;
     }
     float rescale[2];
     make_weights<Work>(state, c, rescale);
@@ -427,7 +415,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     if (parts > 1) {
       *reinterpret_cast<Four*>(own_part + 2 * kRows + 4 * i) = four;
     } else {
-      float const share = share_of<Work>(total_of(row, most_of(row)));
+      float const share = share_of(work, position_of(row), most_of(row), total_of(row, most_of(row)));
 #pragma unroll
       for (int k = 0; k < 4; ++k) four.of[k] *= share;
       finish(i, four);
@@ -457,7 +445,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       sums += known[k * 2 * kRows + kRows + row] * relative<Work>(known[k * 2 * kRows + row], largest);
 #pragma unroll
     for (int bits = 1; bits < 8; bits *= 2) sums += __shfl_xor_sync(~0u, sums, bits);
-    float const share = share_of<Work>(sums);
+    float const share = share_of(work, position_of(row), largest, sums);
     if constexpr (Work::kStoresSum) {
       if (thread % 8 == 0 && row < rows) store_sum_of(work, position_of(row), largest, sums);
     }

@@ -10,11 +10,11 @@ namespace mucc::attention {
 // Whether rows can be read in pieces of 16 bytes. The stride of an axis of one element does not count.
 template <class T, int kBatch>
 bool in_pieces(Operand<T, kBatch> const& operand, int width) {
-  constexpr int kPiece = 16 / int(sizeof(T));
-  bool fits = reinterpret_cast<uintptr_t>(operand.data) % 16 == 0 && width % kPiece == 0 &&
-              (operand.step == 1 || width == 1) && (operand.count <= 1 || operand.row % kPiece == 0);
+  using Element = std::remove_const_t<T>;
+  bool fits = reinterpret_cast<uintptr_t>(operand.data) % 16 == 0 && width % kPiece<Element> == 0 &&
+              (operand.step == 1 || width == 1) && (operand.count <= 1 || operand.row % kPiece<Element> == 0);
   if constexpr (kBatch > 0)
-    for (Leading const& axis : operand.leading) fits = fits && (axis.extent <= 1 || axis.stride % kPiece == 0);
+    for (Leading const& axis : operand.leading) fits = fits && (axis.extent <= 1 || axis.stride % kPiece<Element> == 0);
   return fits;
 }
 
@@ -81,10 +81,50 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
   return plan;
 }
 
+// Which matrices of spans of so many rows there are, where columns have labels; their place is not known yet.
+template <class Op>
+Spans<Op::kBatch> spans_of(Extents<Op::kRank> const& extents, int64_t rows, int64_t& matrices) {
+  Spans<Op::kBatch> spans{nullptr, blocks_of(rows, kSpanRows), {}};
+  matrices = 1;
+  if constexpr (Op::kHasLabels && Op::kBatch > 0)
+    for (int a = Op::kBatch - 1; a >= 0; --a)
+      if (Op::kLabelAxes >> a & 1) {
+        spans.strides[a] = matrices * spans.count;
+        matrices *= extents.of[a];
+      }
+  return spans;
+}
+
+// Bytes of all spans of so many rows; 0 where columns have no labels.
+template <class Op>
+int64_t span_bytes(Extents<Op::kRank> const& extents, int64_t rows) {
+  int64_t matrices;
+  int64_t const count = spans_of<Op>(extents, rows, matrices).count;
+  return Op::kHasLabels ? aligned(int64_t(sizeof(Span)) * matrices * count) : 0;
+}
+
 // Scratch memory of a stage, for so many keys.
 template <class Op>
 int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
-  return at_least(plan_decode<Op>(c, extents, keys).bytes(), Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0);
+  int64_t many = Op::kMany && Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0;
+  if constexpr (Op::kMany) many += span_bytes<Op>(extents, extents.of[Op::kRank - 2]);
+  return at_least(plan_decode<Op>(c, extents, keys).bytes(), many);
+}
+
+// Finds which columns have the labels of so many rows, or which rows those of columns, before other kernels.
+template <class Op>
+int find_spans(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank>& extents, int64_t rows, void* to) {
+  int64_t matrices;
+  op.spans = spans_of<Op>(extents, rows, matrices);
+  op.spans.data = static_cast<Span*>(to);
+  int64_t const blocks = op.spans.count * matrices;
+  if (blocks == 0) return 0;
+  if (blocks > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  Geometry geometry{{unsigned(blocks), 1, 1}, kSpanThreads};
+  geometry.shared = kSpanThreads;
+  void* parameters[] = {&op, &extents};
+  return start(c, stage, code, geometry, parameters);
 }
 
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
@@ -98,12 +138,10 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
   if (rows == 0 || batches == 0) return 0;
   op.packs = packs && Op::kResultWidth % Op::kVector == 0;
   bool const pieces = in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth) && in_pieces(op.value, Op::kResultWidth);
-  if (rows > INT32_MAX / 2 || op.key.count > INT32_MAX / 2)
+  if (rows > INT32_MAX / 2 || op.key.count > INT32_MAX / 2 || keys > INT32_MAX / 2)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   if constexpr (Op::kDecodes) {
     DecodePlan plan = plan_decode<Op>(c, extents, keys);
-    if (Op::kPage > 0 && plan.units == 0 && keys > 0)
-      return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
     if (plan.units > 0) {
       int64_t const blocks = plan.units * plan.split.tickets.parts;
       if (blocks > INT32_MAX)
@@ -130,14 +168,20 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     }
   }
   if constexpr (Op::kMany) {
+    if constexpr (Op::kHasLabels) {
+      constexpr int kForms = (Op::kWarpgroups ? kTiles : kPieces) + 1;
+      Code& code = codes[kForms * (Op::kDecodes ? 2 : 1)];
+      char* const to = static_cast<char*>(scratch) + (Op::kWarpgroups ? aligned(4) : 0);
+      if (find_spans(c, stage, code, op, extents, rows, to)) return 1;
+    }
     if constexpr (Op::kWarpgroups) {
       int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
       bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);
       if (maps_fit && op.key.count > 0) {
         Maps maps;
         if (make_map(c, maps.query, op.query, Op::kWidth, 64) ||
-            make_map(c, maps.key, op.key, Op::kWidth, Op::kTileColumns) ||
-            make_map(c, maps.value, op.value, Op::kResultWidth, Op::kTileColumns))
+            make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()) ||
+            make_map(c, maps.value, op.value, Op::kResultWidth, step_rows<Op>()))
           return 1;
         Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
         geometry.shared = unsigned(tile_bytes<Op>());

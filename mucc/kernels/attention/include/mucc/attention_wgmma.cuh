@@ -52,6 +52,9 @@ MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents
 struct TakenTile {
   unsigned tile;
   int leading[3];
+  // Where columns have labels: those that the tile sees, and those of the warpgroup. They are read once, ahead.
+  Columns any;
+  Span own;
 };
 constexpr unsigned kNoTile = ~0u;
 
@@ -125,8 +128,14 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     }
     auto const position = leading_position<Work>(extents, batch);
     int const first_row = int(tile) * Work::kTileRows;
-    Steps const steps = steps_of<Work::kTileColumns>(span_of(work, position, first_row, Work::kTileRows).any);
+    Columns const any = span_of(work, position, first_row, Work::kTileRows).any;
+    Steps const steps = steps_of<Work::kTileColumns>(any);
+    // The rows where a step's keys and values lie: one for each copy.
+    constexpr int kBox = step_rows<Work>(), kBoxes = Work::kTileColumns / kBox;
+    int rows[kBoxes];
     auto copy_keys = [&](int column) {
+#pragma unroll
+      for (int b = 0; b < kBoxes; ++b) rows[b] = int(row_of_column(work, position, column + b * kBox));
       // The next tile's number comes while the last keys wait for their place. If it were asked for earlier, blocks that
       // end late would have tiles that others could begin.
       if (column == steps.first) next = next_tile<Work>(tickets, order, index);
@@ -136,16 +145,22 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
       await(at.keys_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.keys_full(s), At::kKeyBytes);
       for (int i = 0; i < At::kChunks; ++i)
-        copy_tile<kRank>(at.keys(s) + i * At::kStepChunk, maps.key, at.keys_full(s), i * kChunk, column, key);
+#pragma unroll
+        for (int b = 0; b < kBoxes; ++b)
+          copy_tile<kRank>(at.keys(s) + i * At::kStepChunk + b * kBox * 128, maps.key, at.keys_full(s), i * kChunk, rows[b],
+                           key);
     };
-    auto copy_values = [&](int column) {
+    auto copy_values = [&] {
       int const s = ring.place;
       int value[3] = {};
       leading_of(value, work.value, position);
       await(at.values_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.values_full(s), At::kValueBytes);
       for (int i = 0; i < At::kResultChunks; ++i)
-        copy_tile<kRank>(at.values(s) + i * At::kStepChunk, maps.value, at.values_full(s), i * kChunk, column, value);
+#pragma unroll
+        for (int b = 0; b < kBoxes; ++b)
+          copy_tile<kRank>(at.values(s) + i * At::kStepChunk + b * kBox * 128, maps.value, at.values_full(s), i * kChunk,
+                           rows[b], value);
     };
     // There is a place for keys before there is one for queries.
     copy_keys(steps.last);
@@ -155,7 +170,8 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
     for (int g = 0; g < Work::kGroups; ++g) {
       await(at.query_empty(g), count & 1 ^ 1);
       if constexpr (kTells<Work>) {
-        TakenTile taken{tile, {}};
+        TakenTile taken{tile, {}, any, {}};
+        if constexpr (Work::kHasLabels) taken.own = span_of(work, position, first_row + 64 * g, 64);
 #pragma unroll
         for (int a = 0; a < Work::kBatch; ++a) taken.leading[a] = position.at[a];
         *at.taken(g) = taken;
@@ -165,12 +181,12 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
         copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(g), i * kChunk, first_row + 64 * g,
                          query);
     }
-    copy_values(steps.last);
+    copy_values();
     ring.advance();
 #pragma unroll 1
     for (int column = steps.last - Work::kTileColumns; column >= steps.first; column -= Work::kTileColumns) {
       copy_keys(column);
-      copy_values(column);
+      copy_values();
       ring.advance();
     }
   }
@@ -217,11 +233,13 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   for (int count = 0;; ++count) {
     unsigned tile, batch;
     Position<Work::kRank, int> position{};
+    Columns any{};
+    Span span{};
     if constexpr (kTells<Work>) {
       await(at.query_full(group), count & 1);
       TakenTile const taken = *at.taken(group);
       if (taken.tile == kNoTile) break;
-      tile = taken.tile;
+      tile = taken.tile, any = taken.any, span = taken.own;
 #pragma unroll
       for (int a = 0; a < Work::kBatch; ++a) position.at[a] = taken.leading[a];
     } else {
@@ -231,8 +249,11 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     }
     int const first_row = int(tile) * Work::kTileRows, own_row = first_row + 64 * group;
     int const row = own_row + thread / 32 * 16 + lane / 4;
-    Steps const steps = steps_of<kColumns>(span_of(work, position, first_row, Work::kTileRows).any);
-    Span const span = span_of(work, position, own_row, 64);
+    if constexpr (!Work::kHasLabels) {
+      any = span_of(work, position, first_row, Work::kTileRows).any;
+      span = span_of(work, position, own_row, 64);
+    }
+    Steps const steps = steps_of<kColumns>(any);
     Steps mine = steps;
     if constexpr (kSkips) {
       mine = steps_of<kColumns>(span.any);
@@ -342,8 +363,8 @@ MUCC_DEVICE void run_tiles(Work const& work, Extents<Work::kRank> const& extents
   __syncthreads();
   int const group = int(threadIdx.x / 128) - 1;
   // All have 504 or 512 together, which is what the block is started with. To take tiles takes more than to count them.
-  constexpr int kLoading = Work::kGroups > 2 ? 32 : kTakesTiles<Work> ? 40 : 24;
-  constexpr int kMultiplying = Work::kGroups > 2 ? 160 : kTakesTiles<Work> ? 232 : 240;
+  constexpr int kLoading = Work::kGroups > 2 ? 32 : Work::kHasLabels ? 56 : kTakesTiles<Work> ? 40 : 24;
+  constexpr int kMultiplying = Work::kGroups > 2 ? 160 : Work::kHasLabels ? 224 : kTakesTiles<Work> ? 232 : 240;
   if (group < 0) {
     if constexpr (Work::kGroups > 1) leave_registers<kLoading>();
     if (threadIdx.x == 0) load_tiles(work, extents, maps, tickets, at);

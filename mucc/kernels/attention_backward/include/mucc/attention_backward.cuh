@@ -105,23 +105,24 @@ struct Places {
 
 // Whether blocks see different numbers of queries.
 template <class Work>
-inline constexpr bool kIsRanged = Work::kCausal || Work::kHasFirst || Work::kHasLast;
+inline constexpr bool kIsRanged = attention::kTakesTiles<Work>;
 
 // A block's keys: their tile, and the number of the leading indices along which keys differ.
 struct KeyTile {
   unsigned tile, batch;
 };
 
-// All tiles of one head come before those of the next, so that what they read stays in L2. Where there are few blocks, and
-// they see different numbers of queries, the first keys of all heads come first: if attention is causal most queries see
-// them.
+// All tiles of one head come before those of the next, so that what they read stays in L2. Where blocks see different numbers
+// of queries, the first keys of all of the last heads come first: if attention is causal most queries see them.
 template <class Work>
 MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
-  constexpr unsigned kFew = 512;
+  constexpr unsigned kLast = 512;
   unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys), block = blockIdx.x;
-  if (!kIsRanged<Work> || gridDim.x > kFew) return {block % tiles, block / tiles};
-  unsigned const batches = gridDim.x / tiles;
-  return {block / batches, block % batches};
+  if (!kIsRanged<Work>) return {block % tiles, block / tiles};
+  unsigned const batches = gridDim.x / tiles, most = kLast / tiles < 1 ? 1 : kLast / tiles;
+  unsigned const last = most < batches ? most : batches, first = (batches - last) * tiles;
+  if (block < first) return {block % tiles, block / tiles};
+  return {(block - first) / last, batches - last + (block - first) % last};
 }
 
 // The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
@@ -133,6 +134,7 @@ struct Walk {
   At position;
   int head = -1, heads = 1, tile = 0, end = 0, left = 0;
   int first_key;
+  Columns labelled[kGroups];  // the rows that all have the label of a warpgroup's keys
 
   MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents) {
     KeyTile const own = key_tile(work, extents);
@@ -189,9 +191,24 @@ struct Walk {
           low = middle + 1;
       }
     }
+    if constexpr (Work::kHasLabels) {
+      attention::Span const rows = attention::labelled(work, position, first_key, kKeys);
+      int const first = rows.any.first / Work::kTileRows, behind = (rows.any.end - 1) / Work::kTileRows + 1;
+      tile = first > tile ? first : tile, end = rows.any.end == 0 ? tile : behind < end ? behind : end;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g)
+        labelled[g] = attention::labelled(work, position, first_key + g * kGroupKeys, kGroupKeys).all;
+    }
+  }
+  // Whether all rows of the tile see all keys of a warpgroup.
+  MUCC_DEVICE bool is_whole(Work const& work, int group) const {
+    Columns const all = span(work, tile).all;
+    int const first = first_key + group * kGroupKeys, row = tile * Work::kTileRows;
+    bool const is_seen = all.first <= first && first + kGroupKeys <= all.end;
+    return is_seen && (!Work::kHasLabels || (labelled[group].first <= row && row + Work::kTileRows <= labelled[group].end));
   }
   MUCC_DEVICE attention::Span span(Work const& work, int of) const {
-    return attention::span_of(work, position, int64_t(of) * Work::kTileRows, Work::kTileRows);
+    return attention::range_of(work, position, int64_t(of) * Work::kTileRows, Work::kTileRows);
   }
 };
 
@@ -269,6 +286,14 @@ MUCC_DEVICE void make_weights(Work const& work, P const& position, int row, int 
   constexpr float kBy = attention::kFactor<Work>;
   int const rows = int(work.query.count), columns = int(work.key.count);
   P at = position;
+  int labels[2];
+  if constexpr (kMasked && Work::kHasLabels) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      at.at[kColumn] = key + 8 * h < columns ? key + 8 * h : columns - 1;
+      labels[h] = work.column_label(at);
+    }
+  }
 #pragma unroll
   for (int j = 0; j < kCount / 4; ++j) {
     auto const shifts = *reinterpret_cast<Pack<float, 2> const*>(numbers + 8 * j);
@@ -288,7 +313,11 @@ MUCC_DEVICE void make_weights(Work const& work, P const& position, int row, int 
           at.at[kColumn] = !kMasked || column < columns ? column : columns - 1;
           x = attention::power_of_two((work.score(at, x) - shifts.of[e]) * kBy);
         }
-        if constexpr (kMasked) x = seen.first <= column && column < seen.end ? x : 0.0f;
+        if constexpr (kMasked) {
+          bool is_seen = seen.first <= column && column < seen.end;
+          if constexpr (Work::kHasLabels) is_seen = is_seen & (work.row_label(at) == labels[h]);
+          x = is_seen ? x : 0.0f;
+        }
       }
     }
   }
@@ -408,9 +437,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     begin_products();
     multiply_values(g);
     float const* const numbers = at.numbers(s) + lane % 4 * 2;
-    attention::Span const span = walk.span(work, walk.tile);
-    int const first_key = walk.first_key + group * kGroupKeys;
-    if (span.all.first <= first_key && first_key + kGroupKeys <= span.all.end)
+    if (walk.is_whole(work, group))
       make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
     else
       make_weights<true>(work, walk.position, row + lane % 4 * 2, key, numbers, c);

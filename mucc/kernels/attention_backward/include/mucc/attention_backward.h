@@ -16,8 +16,9 @@ using Numbers = Operand<float const, kBatch>;
 // The keys of a block, and of each of its two warpgroups.
 constexpr int kKeys = 128, kGroups = 2, kGroupKeys = kKeys / kGroups;
 
-// The kernels of a stage: one that multiplies, and one that stores the gradients of queries.
-enum Form { kMultiply, kFinish };
+// The kernels of a stage: one that multiplies, one that stores the gradients of queries, and where columns have labels one
+// before them that finds the rows with those.
+enum Form { kMultiply, kFinish, kSpans };
 
 struct Maps {
   TensorMap query, gradient, key, value;

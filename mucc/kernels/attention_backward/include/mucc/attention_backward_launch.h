@@ -25,7 +25,8 @@ Sizes sizes_of(Extents<Op::kRank> const& extents) {
 
 template <class Op>
 int64_t scratch(Call const&, Extents<Op::kRank> const& extents) {
-  return aligned(4 * kTileFloats * sizes_of<Op>(extents).tiles);
+  return aligned(4 * kTileFloats * sizes_of<Op>(extents).tiles) +
+         attention::span_bytes<Op>(extents, extents.of[Op::kRank - 1]);
 }
 
 // Runs `op`; its kernels are in the order of `Form`.
@@ -42,6 +43,10 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
   auto packs = [](auto const& result, int width) { return !result.data || attention::in_pieces(result, width); };
   op.packs = packs(op.query_gradient, Op::kWidth) && packs(op.key_gradient, Op::kWidth) &&
              packs(op.value_gradient, Op::kResultWidth);
+  if constexpr (Op::kHasLabels) {
+    char* const to = static_cast<char*>(scratch) + aligned(4 * kTileFloats * sizes.tiles);
+    if (sizes.tiles > 0 && attention::find_spans(c, stage, codes[kSpans], op, extents, extents.of[Op::kRank - 1], to)) return 1;
+  }
   if (sizes.key_tiles > 0) {
     Maps maps;
     // Where there is no query nothing is read: any map will do.

@@ -1,0 +1,71 @@
+"""Attention of f32, multiplied as tf32: what is claimed, and that kernels agree, run on the host."""
+
+from __future__ import annotations
+
+import pytest
+from on_host import Program, run
+
+from mucc.compiler.driver import Options, compile_text
+from mucc.diagnostics.core import Source
+from mucc.dialects.cutlass.ops import ProgramOp
+
+FOUND = """
+kernel plain[B, S, T](q: f32[B, S, 64], k: f32[B, T, 64], v: f32[B, T, 96]) -> f32[B, S, 96] {
+    return attention(q, k, v)
+}
+kernel causal[H, S, T](q: f32[S, H, 20], k: f32[T, H, 20], v: f32[T, H, 12], s: f32[H]) -> f32[H, S, 12] {
+    return attention(permute(q, (1, 0, 2)), permute(k, (1, 0, 2)), permute(v, (1, 0, 2)), causal=on, sinks=s)
+}
+kernel rectified[B, S](
+    q: f32[B, S, 128], k: f32[B, S, 128], v: f32[B, S, 128], m: s8[S, S]
+) -> f32[B, S, 128] {
+    return relu(where(m > 0, q @ permute(k, (0, 2, 1)) * 0.1, -inf)) @ v
+}
+kernel sums[S, T](q: f32[S, 32], k: f32[T, 32], v: f32[T, 32]) -> (y: f32[S, 32], l: f32[S]) {
+    return attention(q, k, v), attention_logsumexp(q, k)
+}
+"""
+
+LEFT = """
+kernel exact[B, S](q: f32[B, S, 64], k: f32[B, S, 64], v: f32[B, S, 64]) -> f32[B, S, 64] {
+    return matmul(softmax(matmul(q, permute(k, (0, 2, 1)), compute=f32)), v, compute=f32)
+}
+kernel wide[S](q: f32[S, 136]) -> f32[S, 136] { return attention(q, q, q) }
+kernel one[H, T](q: f32[H, 1, 64], k: f32[H, T, 64], v: f32[H, T, 64]) -> f32[H, 1, 64] {
+    return attention(q, k, v)
+}
+"""
+
+
+def _kinds(text: str) -> dict[str, list[str]]:
+    """The kernels of each program."""
+    compilation = compile_text(Source("k.mcu", text))
+    programs = (op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp))
+    return {p.sym_name.data: [k.name for k in p.kernels] for p in programs}
+
+
+def test_one_kernel_has_it_all() -> None:
+    assert set(map(tuple, _kinds(FOUND).values())) == {("cutlass.attention",)}
+
+
+def test_exact_products_and_wide_or_few_rows_are_decomposed() -> None:
+    for name, kinds in _kinds(LEFT).items():
+        assert "cutlass.attention" not in kinds, name
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    return Program.of(compile_text(Source("k.mcu", FOUND), Options()), tmp_path_factory.mktemp("f32"))
+
+
+@pytest.mark.parametrize("lengths", [(1, 9), (70, 150)], ids=str)
+@pytest.mark.parametrize("align", [1, 16], ids=["elements", "pieces"])
+@pytest.mark.parametrize("name", ["plain", "causal", "rectified", "sums"])
+def test_kernels_agree_with_the_interpreter(
+    program: Program, name: str, align: int, lengths: tuple[int, int]
+) -> None:
+    info = next(k for k in program.kernels if k.name == name)
+    sizes = {"B": 1, "H": 2, "S": lengths[0], "T": lengths[1]}
+    dims = {d: sizes[d] for d in info.dims}
+    within = 2**-9 if name != "rectified" else 2**-7  # weights have no common scale there
+    run(program, info, dims, seed=3, floats=(-2.0, -0.75, 0.0, 0.5, 1.0), within=within, align=align)
