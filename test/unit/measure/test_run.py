@@ -17,6 +17,7 @@ from mucc.cli.reporting import Reporter
 from mucc.cli.run import main
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
 from mucc.dialects.mu.arrays import NumpyArrays
+from mucc.dialects.mu.bounded import Bounded, BoundedArrays
 from mucc.library.dims import holds, parse_dims
 from mucc.library.signature import Manifest
 from mucc.measure import run
@@ -179,8 +180,11 @@ class StubCompilation:
         assert (kernel, x.dtype) == ("linear", np.float64)
         return [x @ w.T * alpha]
 
-    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: int) -> list[Any]:
-        return self.interpret(kernel, inputs)
+    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, bounded: bool = False) -> list[Any]:
+        values = self.interpret(kernel, inputs)
+        return (
+            [Bounded(BoundedArrays(NumpyArrays()), v, abs(v) * 1e-3) for v in values] if bounded else values
+        )
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         return [self.interpret(kernel, inputs)[0] * (1 + self.error)]
