@@ -34,9 +34,6 @@ NOISE = 2.0**-20
 NEGLIGIBLE = 1e-20
 """What may stand where a whole reference is 0: gelu(-50) is 0 in float64, and -1e-22 in a kernel."""
 
-ROOM = 2.0
-"""By how much bounds of errors are widened, since they are of first order."""
-
 
 def tolerance(dtype: str) -> float:
     """Return the largest relative Frobenius error that an output of this dtype may have.
@@ -61,9 +58,9 @@ class Verdict:
 
     Where bounds of errors are known, `beyond` counts the elements that no right kernel gives, `example` is
     the worst of them, and `allowance` is how far what right kernels give lies apart, as a share of ‖ref‖.
-    `astray` says that the program as it was divided into stages does not mean what the reference does. Without
-    bounds `relative` may be as large as `tolerance`, and `worst` four times that, since the largest of many
-    roundings is some sigmas from their mean.
+    `astray` says that the program as it was divided into stages does not mean what the reference does.
+    Without bounds `relative` may be as large as `tolerance`, and `worst` four times that, since the largest
+    of many roundings is some sigmas from their mean.
     """
 
     name: str
@@ -92,8 +89,8 @@ class Reference(NamedTuple):
     """What an output should be, in float64 at the output's dtype.
 
     `exact` is what the program with its stages gives. A right kernel gives an element from `low` to `high`;
-    `near` is the one to expect. NaN is right where `near` or `exact` is NaN, and where the ends are infinities
-    of both signs.
+    `near` is the one to expect. NaN is right where `near` or `exact` is NaN, and where the ends are both
+    infinite, of either sign.
     """
 
     value: Any
@@ -117,19 +114,18 @@ def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]
     values, exact = compilation.interpret(info.name, inputs), compilation.interpret_stages(info.name, inputs)
     bounded = compilation.interpret_stages(info.name, inputs, bounded=True)
     for dtype, value, known, result in zip(dtypes, values, exact, bounded, strict=True):
-        room = ROOM * result.bound
-        parts = value, known, result.value, result.value - room, result.value + room
-        value, known, near, low, high = (arrays.round_to(part, dtype) for part in parts)
-        found.append(Reference(value, known, near, *_ends(arrays.xp, near, low, high)))
+        low, high = _ends(arrays.xp, result.value, result.bound)
+        parts = (arrays.round_to(part, dtype) for part in (value, known, result.value, low, high))
+        found.append(Reference(*parts))
     return found
 
 
-def _ends(xp: Any, near: Any, low: Any, high: Any) -> tuple[Any, Any]:
-    """Return the ends of intervals: infinite where they are none of a number."""
+def _ends(xp: Any, near: Any, bound: Any) -> tuple[Any, Any]:
+    """Return the ends of intervals around values."""
     infinite = xp.full_like(near, math.inf)
-    none = xp.isnan(low) | xp.isnan(high)
-    known = ~xp.isnan(near)
-    return xp.where(none & known, -infinite, low), xp.where(none & known, infinite, high)
+    unknown = bound == math.inf
+    bound = xp.where(unknown, xp.zeros_like(bound), bound)
+    return xp.where(unknown, -infinite, near - bound), xp.where(unknown, infinite, near + bound)
 
 
 class _Distance(NamedTuple):
@@ -221,8 +217,9 @@ def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verd
     found = _distance(dtype, out, value, 0.0, xp)
     if exact is None:
         return Verdict(name, dtype, shape, *found)
-    allowed = _norm(_finite(high - low, xp))
-    meant = _distance(dtype, exact, value, NOISE * _finite(high - low, xp), xp)
+    room = xp.abs(_finite(high, xp) - _finite(low, xp))
+    allowed = _norm(room)
+    meant = _distance(dtype, exact, value, NOISE * room, xp)
     astray = not Verdict(name, dtype, shape, *meant, allowance=_share(NOISE * allowed, value, xp)).good
     unknown = (low == -math.inf) & (high == math.inf)
     right = (out >= low) & (out <= high)
@@ -237,9 +234,8 @@ def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verd
 
 def _example(out: Any, near: Any, low: Any, high: Any, right: Any, xp: Any) -> str:
     """Describe the element that is farthest beyond what is right, relative to its size."""
-    apart = xp.maximum(out - high, low - out) / (
-        xp.abs(near) + _norm(_finite(near, xp)) / math.prod(near.shape) ** 0.5
-    )
+    size = xp.abs(near) + _norm(_finite(near, xp)) / math.prod(near.shape) ** 0.5 + NEGLIGIBLE
+    apart = xp.maximum(out - high, low - out) / size
     apart = xp.where(xp.isfinite(apart), apart, xp.full_like(apart, math.inf))
     flat = int(xp.where(right, xp.full_like(apart, -1.0), apart).reshape(-1).argmax())
     place: list[int] = []

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from mucc.dialects.mu.arrays import Arrays
 
-ROUNDING = 2.0**-24
-"""The relative error of one rounding to f32."""
+ROUNDING = 2.0**-23
+"""The relative error of one rounding to f32, doubled as all that follow, since bounds are of first order."""
 
 FUNCTION = 2e-6
-"""The relative error of a function in f32, with room: `math.cuh` says 1e-6."""
+"""The relative error of a function in f32: `math.cuh` says 1e-6."""
 
 TINY = 2.0**-126
 """The smallest normal f32: functions may replace smaller numbers by 0."""
@@ -35,8 +35,8 @@ SMALLEST = 2.0**-149
 LARGEST = 3.4028234663852886e38
 """The largest f32."""
 
-DEVIATIONS = 6.0
-"""The most standard deviations that sums of independent errors are off by: one in 10^9 is, of normal ones."""
+DEVIATIONS = 10.0
+"""The most standard deviations that sums of independent errors are off by, where 6 leave out one in 10^9."""
 
 
 class Arithmetic(NamedTuple):
@@ -191,13 +191,18 @@ class BoundedArrays:
     # Errors of operations
 
     def with_error(
-        self, value: Any, errors: Sequence[Any], relative: float = 0.0, least: float = 0.0
+        self,
+        value: Any,
+        errors: Sequence[Any],
+        relative: float = 0.0,
+        least: float = 0.0,
+        anything: Any = None,
     ) -> Bounded:
         """Return a value in f32 that has errors of its operands (or None), and one `relative` to its size.
 
-        What is beyond f32 is infinite. Where an error is no number, the value can be anything.
+        What is beyond f32 is infinite. Where an error is no number, or `anything` holds, any value may come.
         """
-        xp, zero, infinite = self.plain.xp, self.number(0.0), self.number(math.inf)
+        xp, infinite = self.plain.xp, self.number(math.inf)
         size = xp.abs(value)
         value = xp.where(size > LARGEST, xp.copysign(infinite, value), value)
         given = [e for e in errors if e is not None]
@@ -205,7 +210,8 @@ class BoundedArrays:
             return Bounded(self, value)
         total: Any = sum(given, relative * size + least)
         total = xp.where(xp.isnan(total), infinite, total)
-        return Bounded(self, value, xp.where(xp.isfinite(value), total, zero))
+        total = xp.where(xp.isfinite(value), total, self.number(0.0))
+        return Bounded(self, value, total if anything is None else xp.where(anything, infinite, total))
 
     def rounded_once(self, value: Any, errors: Sequence[Any]) -> Bounded:
         """Return the result of arithmetic that rounds to the nearest f32; exact operands err by no more."""
@@ -242,13 +248,12 @@ class BoundedArrays:
     def quotient_of(self, a: Any, b: Any) -> Bounded:
         a, b = self.of(a), self.of(b)
         xp, value, size = self.plain.xp, a.value / b.value, self.plain.xp.abs(b.value)
-        errors = [] if a.error is None else [a.error / size]
-        if b.error is not None:
-            apart = sum(errors, xp.abs(value)) * b.error / (size - b.error)
-            # Where the divisor may be 0 the quotient can be anything.
-            apart = xp.where(size > b.error, apart, self.number(math.inf))
-            errors.append(xp.where(b.error > 0, apart, self.number(0.0)))
-        return self.with_error(value, errors, 4 * ROUNDING, TINY)
+        errors: list[Any] = [] if a.error is None else [a.error / size]
+        if b.error is None:
+            return self.with_error(value, errors, 2 * ROUNDING, TINY)
+        apart = sum(errors, xp.abs(value)) * b.error / (size - b.error)
+        errors.append(xp.where(b.error > 0, apart, self.number(0.0)))
+        return self.with_error(value, errors, 2 * ROUNDING, TINY, (size <= b.error) & (b.error > 0))
 
     def moved(self, move: Callable[[Any], Any], x: Bounded) -> Bounded:
         """Move elements, and errors with them."""
@@ -277,8 +282,9 @@ class BoundedArrays:
             errors.append(reduce(_either if is_bool else self.plain.xp.maximum, apart))
         if is_bool:
             return Bounded(self, value, reduce(_either, errors) if errors else None)
+        anything = reduce(_either, [error == math.inf for error in errors]) if errors else None
         errors += [] if isinstance(least, float) else [least]
-        return self.with_error(value, errors, relative, least if isinstance(least, float) else 0.0)
+        return self.with_error(value, errors, relative, least if isinstance(least, float) else 0.0, anything)
 
     def is_bool(self, value: Any) -> bool:
         return str(value.dtype).endswith("bool")
@@ -379,7 +385,7 @@ def _either(a: Any, b: Any) -> Any:
 
 def sum_roundoff(count: int) -> float:
     """Return the error of a sum of so many terms in f32 by threads, relative to the sum of their sizes."""
-    return 2 * ROUNDING * (2 + math.sqrt(count) / 8)
+    return ROUNDING * (2 + math.sqrt(count) / 8)
 
 
 class Functions:
@@ -410,7 +416,7 @@ class Functions:
         return self._arrays.applied(self._xp.log, (x,), FUNCTION, ROUNDING)
 
     def sqrt(self, x: Bounded) -> Bounded:
-        return self._arrays.applied(self._xp.sqrt, (x,), 4 * ROUNDING, TINY)
+        return self._arrays.applied(self._xp.sqrt, (x,), 2 * ROUNDING, TINY)
 
     def abs(self, x: Bounded) -> Bounded:
         return self._arrays.applied(self._xp.abs, (x,))
