@@ -234,9 +234,10 @@ def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verd
 
 def _example(out: Any, near: Any, low: Any, high: Any, right: Any, xp: Any) -> str:
     """Describe the element that is farthest beyond what is right, relative to its size."""
-    size = xp.abs(near) + _norm(_finite(near, xp)) / math.prod(near.shape) ** 0.5 + NEGLIGIBLE
-    apart = xp.maximum(out - high, low - out) / size
-    apart = xp.where(xp.isfinite(apart), apart, xp.full_like(apart, math.inf))
+    known = xp.isfinite(out) & xp.isfinite(low) & xp.isfinite(high)
+    got, least, most, size = (_finite(value, xp) for value in (out, low, high, near))
+    size = xp.abs(size) + _norm(size) / math.prod(near.shape) ** 0.5 + NEGLIGIBLE
+    apart = xp.where(known, xp.maximum(got - most, least - got) / size, xp.full_like(near, math.inf))
     flat = int(xp.where(right, xp.full_like(apart, -1.0), apart).reshape(-1).argmax())
     place: list[int] = []
     rest = flat
