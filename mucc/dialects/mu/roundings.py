@@ -14,6 +14,7 @@ from mucc.dialects.mu.bounded import Bounded, BoundedArrays
 from mucc.dialects.mu.interpreter import MuFunctions, elementwise, is_parameter
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.attention import AttentionBackwardOp, AttentionGradientOp, ScoresOp
 from mucc.dialects.mu.ops.contraction import Accumulation, Compute
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.random import RandomOp
@@ -73,6 +74,9 @@ FORMATS = {"f32": b.TF32, "bf16": b.HALF, "f16": b.HALF, "e4m3": b.EIGHT, "e5m2"
 GELU = 5e-7
 """What `gelu` loses relative to its argument: `math.cuh` says half of it."""
 
+FAST_TANH = 6e-7
+"""What `tanh` of scores loses in kernels of attention: `fast_tanh` in `math.cuh` says half of it."""
+
 UNEVEN = {"bf16": 2.0**-8, "f16": 2.0**-11}
 """The largest relative error of one rounding."""
 
@@ -83,6 +87,9 @@ class BoundedFunctions(MuFunctions):
 
     Results are `Bounded`.
     """
+
+    roundings = 1
+    """How often attention rounds weights."""
 
     def __init__(self, arrays: Arrays, sizes: dict[str, int]):
         bounded = BoundedArrays(arrays)
@@ -116,6 +123,8 @@ class BoundedFunctions(MuFunctions):
             relative, least = b.FUNCTION, b.TINY
         if isinstance(op, e.GeluOp):
             least = GELU * self.bounded.plain.xp.abs(args[0].value)
+        elif isinstance(op, e.TanhOp) and _is_of_scores(op):
+            least = FAST_TANH
         return self.bounded.applied(lambda *xs: self._plain(op, *xs), args, relative, least)
 
     def _plain(self, op: e.ElementwiseOp, *values: Any) -> Any:
@@ -143,7 +152,23 @@ class BoundedFunctions(MuFunctions):
     def narrowed(self, value: Any, type: Any) -> Any:
         """Return weights that attention multiplies by: kernels round multiples of them, as they go."""
         relative = UNEVEN.get(dtype_name(Shaped.of(type).element_type), 0.0)
-        return self.bounded.with_error(value.value, [value.error], relative)
+        return self.bounded.with_error(value.value, [value.error], relative * self.roundings)
+
+    @impl(AttentionGradientOp)
+    def gradient(self, interpreter: Interpreter, op: AttentionGradientOp, args: PythonValues) -> PythonValues:
+        return (self._gradient(op, args),)
+
+    @impl(AttentionBackwardOp)
+    def backward(self, interpreter: Interpreter, op: AttentionBackwardOp, args: PythonValues) -> PythonValues:
+        return (self._gradient(op, args),)
+
+    def _gradient(self, op: Operation, args: PythonValues) -> Any:
+        """Interpret a gradient of attention: weights may be rounded before their changes are."""
+        self.roundings = 2
+        try:
+            return MEANINGS[type(op)](self, op, args)
+        finally:
+            self.roundings = 1
 
     def reduced_over(self, op: ReduceOp, value: Any) -> Any:
         if Shaped.of(op.result.type).element_type != S32:
@@ -177,3 +202,9 @@ class BoundedFunctions(MuFunctions):
     def _by_meaning(self, op: Operation, args: Sequence[Bounded]) -> Bounded:
         """Apply an op that does not exceed the ends of its operand's intervals."""
         return self.bounded.applied(lambda *xs: MEANINGS[type(op)](self.exactly, op, xs), args)
+
+
+def _is_of_scores(op: Operation) -> bool:
+    """Whether an op is in a stage of attention with scores that it computes from products."""
+    block = op.parent_block()
+    return block is not None and any(isinstance(other, ScoresOp) for other in block.ops)
