@@ -215,9 +215,13 @@ class BoundedArrays:
 
     def rounded_once(self, value: Any, errors: Sequence[Any]) -> Bounded:
         """Return the result of arithmetic that rounds to the nearest f32; exact operands err by no more."""
-        if any(e is not None for e in errors):
-            return self.with_error(value, errors, ROUNDING)
-        return self.with_error(value, [self.distance(self.plain.round_to(value, "f32"), value)])
+        xp, nearest = self.plain.xp, self.plain.round_to(value, "f32")
+        given = [e for e in errors if e is not None]
+        if not given:
+            return self.with_error(value, [self.distance(nearest, value)])
+        total: Any = sum(given[1:], given[0])
+        own = xp.where(total == 0, self.distance(nearest, value), ROUNDING * xp.abs(value))
+        return self.with_error(value, [total, own])
 
     def distance(self, a: Any, b: Any) -> Any:
         """Return the distance of values: 0 of equal infinities, infinite where only one is no number."""
