@@ -134,16 +134,17 @@ class Compilation:
 
         return emit_parts(self.cutlass, self.manifest)
 
-    def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
+    def interpret(self, kernel: str, inputs: Sequence[Any], *, exact: bool = False) -> list[Any]:
         """Interpret a kernel by the semantics of the language; returns float64 arrays, one per result.
 
         `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers. Inputs for sparse
-        parameters may be packed or dense.
+        parameters may be packed or dense. With `exact` operands of products are not rounded to their dtype.
         """
-        from mucc.dialects.mu.interpreter import interpret_kernel
+        from mucc.dialects.mu.interpreter import MuFunctions, interpret_kernel
+        from mucc.dialects.mu.roundings import ExactFunctions
 
         op = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
-        return interpret_kernel(op, _dense(op, inputs))
+        return interpret_kernel(op, _dense(op, inputs), ExactFunctions if exact else MuFunctions)
 
     def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, bounded: bool = False) -> list[Any]:
         """Interpret a kernel at the level of stages, in float64; nothing is rounded except at pinned stages.

@@ -88,9 +88,9 @@ class Verdict:
 class Reference(NamedTuple):
     """What an output should be, in float64 at the output's dtype.
 
-    `exact` is what the program with its stages gives. A right kernel gives an element from `low` to `high`;
-    `near` is the one to expect. NaN is right where `near` or `exact` is NaN, and where the ends are both
-    infinite, of either sign.
+    `value` is what the program gives without roundings, and `exact` what its stages do. A right kernel gives
+    an element from `low` to `high`; `near` is the one to expect. NaN is right where `near` or `exact` is NaN, and
+    where the ends are both infinite, of either sign.
     """
 
     value: Any
@@ -111,7 +111,8 @@ def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]
     arrays = arrays_for(*inputs)
     dtypes = [a.dtype for a in info.outputs]
     found: list[Reference] = []
-    values, exact = compilation.interpret(info.name, inputs), compilation.interpret_stages(info.name, inputs)
+    values = compilation.interpret(info.name, inputs, exact=True)
+    exact = compilation.interpret_stages(info.name, inputs)
     bounded = compilation.interpret_stages(info.name, inputs, bounded=True)
     for dtype, value, known, result in zip(dtypes, values, exact, bounded, strict=True):
         low, high = _ends(arrays.xp, result.value, result.bound)

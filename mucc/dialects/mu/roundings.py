@@ -27,7 +27,16 @@ from mucc.dialects.mu.types import Shaped, dtype_name
 
 @register_impls
 class ExactFunctions(MuFunctions):
-    """Interpret stages without rounding between them, except at boundaries that the user pinned."""
+    """Interpret programs and stages without rounding but for casts and boundaries that the user pinned.
+
+    So products may be taken in another order: what is rounded between them is another number then.
+    """
+
+    def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
+        return value
+
+    def narrowed(self, value: Any, type: Any) -> Any:
+        return value
 
     @impl(e.StoredOp)
     def as_stored(self, interpreter: Interpreter, op: e.StoredOp, args: PythonValues) -> PythonValues:

@@ -175,7 +175,7 @@ class StubCompilation:
         assert kind == "manifest"
         return json.dumps({**MANIFEST, "kernels": MANIFEST["kernels"][:1]})
 
-    def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
+    def interpret(self, kernel: str, inputs: Sequence[Any], *, exact: bool = False) -> list[Any]:
         x, w, alpha = inputs
         assert (kernel, x.dtype) == ("linear", np.float64)
         return [x @ w.T * alpha]

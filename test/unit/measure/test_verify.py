@@ -44,6 +44,11 @@ PROGRAMS = {
     "coarse number": (XW, "e5m2[]", "return min(x @ w + b)"),
     "f32": (XW.replace("bf16", "f32"), "f32[]", "return min(x @ w + b)"),
     "zero": (XW, "f32[]", "return sum(layer_norm(x @ w + b))"),
+    "another order": (
+        f"{XW}, {SQUARE}",
+        "f32[M, N]",
+        "return expm1(clamp(softplus((x @ w) @ v + b), -3, 3))",
+    ),
     "pinned": (XW, "f32[M, N]", "stage h = x @ w + b return h - max(h, axis=1, keepdims=on)"),
 }
 
