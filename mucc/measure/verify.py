@@ -89,8 +89,8 @@ class Reference(NamedTuple):
     """What an output should be, in float64 at the output's dtype.
 
     `value` is what the program gives without roundings, and `exact` what its stages do. A right kernel gives
-    an element from `low` to `high`; `near` is the one to expect. NaN is right where `near` or `exact` is NaN, and
-    where the ends are both infinite, of either sign.
+    an element from `low` to `high`; `near` is the one to expect. NaN is right where `near` or `exact` is NaN,
+    and where the ends are both infinite, of either sign.
     """
 
     value: Any
