@@ -118,9 +118,13 @@ class MuFunctions(InterpreterFunctions):
         scale, *zeros = (self.arrays.repeat(s, group, 1) for s in scales)
         rows = self.arrays.xp.swapaxes(b, -1, -2) if side else a
         weights = ((rows - zeros[0]) if zeros else rows) * scale
-        weights = self.arrays.round_to(weights, dtype_name(wide))
+        weights = self.dequantized(weights, wide, zeros)
         operands[side] = self.arrays.xp.swapaxes(weights, -1, -2) if side else weights
         return operands[0] @ operands[1]
+
+    def dequantized(self, weights: Any, wide: Attribute, zeros: Sequence[Any]) -> Any:
+        """Return scaled weights as a product reads them; `zeros` were subtracted before."""
+        return self.arrays.round_to(weights, dtype_name(wide))
 
     def product(self, a: Any, b: Any, scales: Sequence[Any], blocks: tuple[int, int] | None) -> Any:
         """Multiply matrices with block scales; each scale is for a block of `blocks` rows and 128 columns."""

@@ -158,6 +158,14 @@ class BoundedFunctions(MuFunctions):
     def _is_wide(type: Attribute) -> bool:
         return dtype_name(Shaped.of(type).element_type) == "f32"
 
+    def dequantized(self, weights: Any, wide: Attribute, zeros: Sequence[Any]) -> Any:
+        """Return scaled weights: weights less zeros that are no integers are rounded before that, too."""
+        rounded = super().dequantized(weights, wide, zeros)
+        xp = self.bounded.plain.xp
+        if all(bool((z.value == xp.round(z.value)).all()) for z in zeros):
+            return rounded
+        return self.bounded.with_error(rounded.value, [rounded.error], 2 * UNEVEN[dtype_name(wide)])
+
     def narrowed(self, value: Any, type: Any) -> Any:
         """Return weights that attention multiplies by: kernels round multiples of them, as they go."""
         relative = UNEVEN.get(dtype_name(Shaped.of(type).element_type), 0.0)
