@@ -12,6 +12,7 @@ its argument's interval, so that an argument near a jump may give either side.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -156,11 +157,12 @@ class Bounded:
 class BoundedArrays:
     """`Arrays` of `Bounded` values, whose parts are arrays of `plain`. `xp` has what meanings call.
 
-    `arithmetic` is that of the matrix products that come next.
+    `arithmetic` is that of the matrix products that come next. If rows `repeats`, errors of terms are not
+    independent, but those of copies are equal.
     """
 
     def __init__(self, plain: Arrays):
-        self.plain, self.arithmetic = plain, HALF
+        self.plain, self.arithmetic, self.repeats = plain, HALF, False
         self.xp: Any = Functions(self)
 
     # Values
@@ -175,7 +177,11 @@ class BoundedArrays:
         return self.plain.full((), value)
 
     def full(self, shape: Sequence[int], value: float) -> Bounded:
-        return Bounded(self, self.plain.full(shape, value), is_zero=value == 0)
+        """Return a constant, which kernels hold in f32."""
+        made = self.plain.full(shape, value)
+        if abs(value) > LARGEST or value == ctypes.c_float(value).value:
+            return Bounded(self, made, is_zero=value == 0)
+        return Bounded(self, made, self.distance(self.plain.round_to(made, "f32"), made))
 
     def float64(self, value: Any) -> Bounded:
         return self._converted(self.plain.float64, value)
@@ -317,8 +323,10 @@ class BoundedArrays:
         pairs = [] if a.error is None else [(a.error, sizes[1] + b.bound)]
         pairs += [] if b.error is None else [(sizes[0], b.error)]
         for left, right in pairs:
-            spread = xp.sqrt((left * left) @ (right * right))
-            errors.append(xp.minimum(left @ right, DEVIATIONS * spread))
+            plain = left @ right
+            if not self.repeats:
+                plain = xp.minimum(plain, DEVIATIONS * xp.sqrt((left * left) @ (right * right)))
+            errors.append(plain)
         if how is EXACT or not length:
             return Bounded(self, value, sum(errors[1:], errors[0]) if errors else None)
         spread = xp.sqrt((a.value * a.value) @ (b.value * b.value))

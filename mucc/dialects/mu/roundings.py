@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,14 +15,21 @@ from mucc.dialects.mu.bounded import Bounded, BoundedArrays
 from mucc.dialects.mu.interpreter import MuFunctions, elementwise, is_parameter
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.attention import AttentionBackwardOp, AttentionGradientOp, ScoresOp
+from mucc.dialects.mu.ops.attention import (
+    AttentionBackwardOp,
+    AttentionGradientOp,
+    PagedAttentionOp,
+    ScoresOp,
+)
 from mucc.dialects.mu.ops.contraction import Accumulation, Compute
 from mucc.dialects.mu.ops.pointwise import S32
+from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.ops.random import RandomOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Shaped, dtype_name
 
 
@@ -159,12 +167,14 @@ class BoundedFunctions(MuFunctions):
         return dtype_name(Shaped.of(type).element_type) == "f32"
 
     def dequantized(self, weights: Any, wide: Attribute, zeros: Sequence[Any]) -> Any:
-        """Return scaled weights: weights less zeros that are no integers are rounded before that, too."""
-        rounded = super().dequantized(weights, wide, zeros)
+        """Return scaled weights, which kernels round, or products of weights without scales.
+
+        Weights less zeros that are no integers are rounded before that, too.
+        """
         xp = self.bounded.plain.xp
-        if all(bool((z.value == xp.round(z.value)).all()) for z in zeros):
-            return rounded
-        return self.bounded.with_error(rounded.value, [rounded.error], 2 * UNEVEN[dtype_name(wide)])
+        exact = all(bool((z.value == xp.round(z.value)).all()) for z in zeros)
+        relative = UNEVEN[dtype_name(wide)] * (1 if exact else 2)
+        return self.bounded.with_error(weights.value, [weights.error], relative)
 
     def narrowed(self, value: Any, type: Any) -> Any:
         """Return weights that attention multiplies by: kernels round multiples of them, as they go."""
@@ -196,6 +206,31 @@ class BoundedFunctions(MuFunctions):
             return wrapped(plain, plain.reduce(op.kind.data.value, plain.whole(x), op.axes.get_values()))
 
         return self.bounded.applied(total, (value,))
+
+    @impl(PagedAttentionOp)
+    def paged(self, interpreter: Interpreter, op: PagedAttentionOp, args: PythonValues) -> PythonValues:
+        """Interpret attention to pages, which a table may name more than once."""
+        numbers = args[3].value.reshape(-1).tolist()
+        self.bounded.repeats = len(set(numbers)) < len(numbers)
+        try:
+            return (MEANINGS[PagedAttentionOp](self, op, args),)
+        finally:
+            self.bounded.repeats = False
+
+    @impl(PoolOp)
+    def pool(self, interpreter: Interpreter, op: PoolOp, args: PythonValues) -> PythonValues:
+        """Pool: a mean's terms may be added in any order."""
+        if op.kind.data is Pooling.MAX:
+            return (self._by_meaning(op, args),)
+        x = args[0]
+
+        def mean(values: Any) -> Any:
+            return MEANINGS[PoolOp](self.exactly, op, (values,))
+
+        count = math.prod(window.size for window in op.windows)
+        errors = [b.sum_roundoff(count) * mean(self.bounded.plain.xp.abs(x.value))]
+        errors += [] if x.error is None else [mean(x.error)]
+        return (self.bounded.with_error(mean(x.value), errors, b.ROUNDING),)
 
     @impl(ScanOp)
     def scan(self, interpreter: Interpreter, op: ScanOp, args: PythonValues) -> PythonValues:
