@@ -226,7 +226,8 @@ class BoundedArrays:
         if not given:
             return self.with_error(value, [self.distance(nearest, value)])
         total: Any = sum(given[1:], given[0])
-        own = xp.where(total == 0, self.distance(nearest, value), ROUNDING * xp.abs(value))
+        rounding = ROUNDING * xp.abs(value) + SMALLEST
+        own = xp.where(total == 0, self.distance(nearest, value), rounding)
         return self.with_error(value, [total, own])
 
     def distance(self, a: Any, b: Any) -> Any:
