@@ -14,10 +14,11 @@ from trials import trial  # noqa: E402
 
 from bench.gpu_fuzz.__main__ import Run, options, summary  # noqa: E402
 from bench.gpu_fuzz.choices import Choices  # noqa: E402
-from bench.gpu_fuzz.drafts import Env  # noqa: E402
+from bench.gpu_fuzz.drafts import Env, Expr  # noqa: E402
 from bench.gpu_fuzz.forms import FORMS  # noqa: E402
 from bench.gpu_fuzz.inputs import draw, draw_dims, place  # noqa: E402
 from bench.gpu_fuzz.judge import judge  # noqa: E402
+from bench.gpu_fuzz.pointwise import FUNCTIONS, unary  # noqa: E402
 from bench.gpu_fuzz.programs import generate  # noqa: E402
 from bench.gpu_fuzz.reducing import reduce  # noqa: E402
 from bench.gpu_fuzz.reference import Bounded, exact, product, rounded  # noqa: E402
@@ -103,6 +104,15 @@ def test_the_judge_finds_a_lost_element_of_a_sum() -> None:
     wanted = product(exact(a), exact(b), "16")
     assert judge("y", "f32", a @ b, wanted) is None
     assert judge("y", "f32", a[:, :-1] @ b[:-1], wanted) is not None
+
+
+def test_an_argument_that_is_computed_may_be_beyond_a_jump() -> None:
+    function = next(f for f in FUNCTIONS if "trunc" in f.text)
+    x = Expr("x", "f32", (1,), lambda env: exact(torch.tensor([13703 / 1.37])))
+    found = unary(x, function).value(Env({}, {}))
+    assert judge("y", "f32", torch.tensor([13702.0]), found) is None
+    assert judge("y", "f32", torch.tensor([13703.0]), found) is None
+    assert judge("y", "f32", torch.tensor([13700.0]), found) is not None
 
 
 def test_the_judge_lets_ties_of_integers_go_either_way() -> None:

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.interpreter import PythonValues, register_impls
+from xdsl.interpreter import Interpreter, PythonValues, impl, register_impls
 
 from mucc import frontend
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import MuFunctions, interpret_kernel
-from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.library.signature import Manifest
@@ -141,6 +141,10 @@ def test_one_step_at_a_tie_is_no_error_but_many_are(dtype: str) -> None:
 class Single(MuFunctions):
     """Compute as a kernel does: every step in f32, sums in some order."""
 
+    @impl(ConstantOp)
+    def constant(self, interpreter: Interpreter, op: ConstantOp, args: PythonValues) -> PythonValues:
+        return (np.asarray(np.float32(op.value.value.data), dtype=np.float64),)
+
     def elementwise(self, op: ElementwiseOp, args: PythonValues) -> Any:
         return self._single(super().elementwise(op, args))
 
@@ -193,6 +197,9 @@ SINGLE = {
         "f32[M, 1]",
         "return take_along(x, cast(argmax(0.1 * x, axis=1, keepdims=on), s32), axis=1)",
     ),
+    "constant": (X, "f32[M, N]", "return 0.1 * x"),
+    "constants": (X, "f16[M, N]", "return hardsigmoid(1.37 * x)"),
+    "constant and jump": (X, "f32[M, N]", "return trunc(1.37 * x)"),
     "half on the way": ("x: bf16[M, N]", "f32[M]", "stage h = 0.3 * x return sum(h, axis=1)"),
 }
 """Programs without products."""
@@ -240,6 +247,18 @@ def test_arithmetic_in_f32_is_right(name: str, seed: int, factor: float, offset:
     with np.errstate(all="ignore"):
         verdict = verdict_on(compilation, inputs, single(compilation, inputs))
     assert verdict.good, verdict
+
+
+def test_means_of_windows_may_be_added_up_in_any_order() -> None:
+    compilation = compile_text(
+        Source("f.mcu", "kernel f[M](x: f32[M, 4, 9]) -> f32[M, 4, 3] { return avg_pool(x, 3) }")
+    )
+    x = np.random.default_rng(4).standard_normal((50, 4, 9)).astype(np.float32)
+    inputs = [x.astype(np.float64)]
+    backwards = ((x[..., 2::3] + x[..., 1::3] + x[..., ::3]) / np.float32(3)).astype(np.float64)
+    assert verdict_on(compilation, inputs, backwards).good
+    lost = ((x[..., 1::3] + x[..., ::3]) / np.float32(3)).astype(np.float64)
+    assert not verdict_on(compilation, inputs, lost).good
 
 
 def test_arguments_near_jumps_may_give_either_side() -> None:
