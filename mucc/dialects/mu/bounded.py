@@ -346,6 +346,13 @@ class BoundedArrays:
     def repeat(self, value: Bounded, count: int, axis: int) -> Bounded:
         return self.moved(lambda x: self.plain.repeat(x, count, axis), value)
 
+    def order(self, value: Bounded, axis: int) -> Bounded:
+        """Return positions in order: any, where an error may change the order."""
+        places = self.plain.float64(self.plain.order(value.value, axis))
+        if value.error is None:
+            return Bounded(self, places)
+        return Bounded(self, places, self.plain.xp.zeros_like(places) + float(value.shape[axis]))
+
     def take_along(self, value: Bounded, index: Bounded, axis: int) -> Bounded:
         taken = self.moved(lambda x: self.plain.take_along(x, index.value, axis), value)
         if index.error is None:

@@ -15,11 +15,10 @@ import mucc.dialects.mu.meanings as meanings
 from mucc.dialects.mu import interpreter
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.bounded import HALF, LARGEST, SINGLE, TF32, Bounded, BoundedArrays, Functions
+from mucc.dialects.mu.meanings.composite import sorted_along
 
 PLAIN = NumpyArrays()
-ARRAYS = BoundedArrays(PLAIN)
-OWN = {"order"}
-"""What the meanings of operations use that `BoundedFunctions` interprets by itself."""
+ARRAYS: Any = BoundedArrays(PLAIN)
 
 
 def used(name: str) -> set[str]:
@@ -32,7 +31,7 @@ def used(name: str) -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value).rpartition(".")[2] == name:
                 found.add(node.attr)
-    return found - OWN
+    return found
 
 
 def test_all_functions_that_meanings_call_are_there() -> None:
@@ -115,6 +114,15 @@ def test_products_err_by_a_small_part(how: Any, relative: float) -> None:
     bound = (a @ b).bound
     size = np.sqrt((a.value**2) @ (b.value**2))
     assert (bound > 0).all() and (bound < relative * size).all()
+
+
+def test_positions_of_exact_values_are_exact() -> None:
+    x = ARRAYS.of(np.array([3.0, 1.0, 2.0]))
+    values, places = sorted_along(ARRAYS, x, 0, descending=True, count=2)
+    assert values.value.tolist() == [3, 2] and places.value.tolist() == [0, 2]
+    assert not places.bound.any() and not values.bound.any()
+    near = sorted_along(ARRAYS, around(x.value, 0.1), 0, descending=False, count=None)[1]
+    assert near.value.tolist() == [1, 2, 0] and near.bound.all()
 
 
 def test_values_of_a_constant_are_replaced() -> None:
