@@ -1,6 +1,6 @@
 """The forms of programs: every kind of kernel that the compiler has, each as a function that drafts one.
 
-A new kind of kernel joins by a function and a line in `FORMS`.
+A new kind of kernel joins by a function and a line at the end of `FORMS`: then recorded choices still replay.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.gpu_fuzz import contractions, convolutions, maps, parts
+from bench.gpu_fuzz import contractions, convolutions, maps, measures, parts
 from bench.gpu_fuzz.drafts import Draft
 
 
@@ -51,4 +51,7 @@ FORMS = {
     "integers": Form(maps.integers, 6),
     "widened": Form(contractions.widened, 2),
     "broadcast": Form(contractions.broadcast, 3),
+    "measures": Form(measures.measures, 6),
+    "grouped norms": Form(measures.grouped_norms, 4),
+    "losses": Form(measures.losses, 4),
 }

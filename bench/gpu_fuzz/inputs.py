@@ -6,7 +6,7 @@ import importlib
 import math
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Env, Param, Program
 from bench.gpu_fuzz.reference import Bounded, exact
@@ -27,11 +27,17 @@ SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-9, 9), "u8": (0, 9), "s32": (-10
 FACTORS, OFFSETS = (1.0, 1.0, 3.0, 0.01, -1.0), (0.0, 0.0, 0.0, 1e4)
 """By what normal numbers are multiplied, and what is added to them in f32."""
 
-SHIFTED = ("norms", "pools", "reductions", "rows")
+SHIFTED = ("norms", "pools", "reductions", "rows", "measures", "grouped norms", "losses")
 """Forms whose inputs have other scales and offsets: a variance and a softmax must not cancel."""
 
 SCALED = ("convolutions",)
 """Forms whose inputs have other scales."""
+
+NOT_A_NUMBER, INFINITE = (math.nan,), (math.nan, math.inf, -math.inf)
+"""Values that are put into some inputs of `SHIFTED` forms."""
+
+PRIMES = (2, 3, 11, 13, 31, 61, 131, 251, 509)
+"""Extents of some open dims, which no vector of elements divides."""
 
 
 def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
@@ -40,7 +46,7 @@ def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[st
         dims: dict[str, int] = {}
         for name, value in info.dims.items():
             small = name in program.few
-            sizes = FEW if small else EXTENTS if attempt < 2000 else range(1, 1025)
+            sizes = FEW if small else (*EXTENTS, *PRIMES) if attempt < 2000 else range(1, 1025)
             dims[name] = rng.choice(sizes) if value is None else value
         for dim in {e for a in info.inputs for e in a.shape if is_derived(e)}:
             divisor = polynomial(dim).divisor
@@ -52,6 +58,14 @@ def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[st
     return None
 
 
+class Manner(NamedTuple):
+    """How normal numbers are changed: a factor, what is added to them, and values that replace a few."""
+
+    factor: float = 1.0
+    offset: float = 0.0
+    specials: tuple[float, ...] = ()
+
+
 def draw(
     program: Program, info: KernelInfo, dims: Mapping[str, int], rng: random.Random, device: Any
 ) -> tuple[list[Any], dict[str, Bounded]]:
@@ -61,6 +75,8 @@ def draw(
     arguments: list[Any] = []
     values: dict[str, Bounded] = {}
     by_name = {p.name: p for p in program.params}
+    # gelu(-inf) is 0, but NaN in PyTorch.
+    specials = ((), (), (), (), NOT_A_NUMBER, NOT_A_NUMBER if "gelu" in program.text else INFINITE)
     for arg in info.inputs:
         param = by_name[arg.name]
         if arg.role == "scalar":
@@ -68,12 +84,13 @@ def draw(
             arguments.append(number)
             values[arg.name] = exact(torch.tensor(number, dtype=torch.float32).to(device))
             continue
-        shift = (1.0, 0.0)
+        manner = Manner()
         if program.form in SHIFTED and param.kind == "normal":
-            shift = rng.choice(FACTORS), rng.choice(OFFSETS) if arg.dtype == "f32" else 0.0
+            offset = rng.choice(OFFSETS) if arg.dtype == "f32" else 0.0
+            manner = Manner(rng.choice(FACTORS), offset, rng.choice(specials))
         elif program.form in SCALED and param.kind == "normal":
-            shift = rng.choice(FACTORS), 0.0
-        argument, held = _tensor(arg, param, env, dims, rng, generator, device, shift)
+            manner = Manner(rng.choice(FACTORS))
+        argument, held = _tensor(arg, param, env, dims, rng, generator, device, manner)
         arguments.append(argument)
         values[arg.name] = exact(held)
     return arguments, values
@@ -87,10 +104,9 @@ def _tensor(
     rng: random.Random,
     generator: Any,
     device: Any,
-    shift: tuple[float, float],
+    manner: Manner,
 ) -> tuple[Any, Any]:
     """Draw a tensor argument: the tensor, and its values as float64."""
-    factor, offset = shift
     shape = arg.extents(dims)
     if arg.indices:
         flat = draw_indices(arg, dims, rng)
@@ -101,7 +117,9 @@ def _tensor(
     elif param.kind == "positive":
         numbers = (torch.rand(shape, generator=generator) + 0.5) * param.scale(env)
     else:
-        numbers = torch.randn(shape, generator=generator) * (param.scale(env) * factor) + offset
+        numbers = torch.randn(shape, generator=generator) * (param.scale(env) * manner.factor) + manner.offset
+        for special in manner.specials if numbers.numel() else ():
+            numbers.view(-1)[rng.randrange(numbers.numel())] = special
     if arg.dtype in PACKED:
         packed = (pack_s4 if arg.dtype == "s4" else pack_u4)(numbers.to(torch.int8))
         return place(packed.to(device), arg, rng), numbers.to(device)

@@ -14,10 +14,14 @@ functional: Any = ref.torch.nn.functional
 
 
 class Function(NamedTuple):
-    """A function of the language, its text around `{}`, and what PyTorch computes for it from `x` and `y`."""
+    """A function of the language, its text around `{}`, and what PyTorch computes for it from `x` and `y`.
+
+    One that `jumps` computes an argument in f32 before, whose rounding may carry it over a jump.
+    """
 
     text: str
     torch: str
+    jumps: bool = False
 
     def __call__(self, *values: Any) -> Any:
         """PyTorch's result for tensors."""
@@ -55,10 +59,10 @@ FUNCTIONS = (
     Function("sin({})", "torch.sin(x)"),
     Function("cos({})", "torch.cos(x)"),
     Function("atan2({}, 1.5)", "torch.atan2(x, torch.full_like(x, 1.5))"),
-    Function("floor({} + 0.31789235)", "torch.floor(x + 0.31789235)"),
-    Function("round(3 * {} - 0.1317)", "torch.round(3 * x - 0.1317)"),
-    Function("trunc({} * 1.37)", "torch.trunc(x * 1.37)"),
-    Function("sign({} - 0.2113)", "torch.sign(x - 0.2113)"),
+    Function("floor({} + 0.31789235)", "torch.floor(x + 0.31789235)", jumps=True),
+    Function("round(3 * {} - 0.1317)", "torch.round(3 * x - 0.1317)", jumps=True),
+    Function("trunc({} * 1.37)", "torch.trunc(x * 1.37)", jumps=True),
+    Function("sign({} - 0.2113)", "torch.sign(x - 0.2113)", jumps=True),
 )
 
 RELATIVE, ABSOLUTE = 1e-5, 2e-6
@@ -69,7 +73,10 @@ def unary(expr: Expr, function: Function) -> Expr:
     """A function of each element."""
 
     def compute(env: Env) -> Bounded:
-        return ref.apply(function, expr.value(env), absolute=ABSOLUTE, relative=RELATIVE)
+        x = expr.value(env)
+        if function.jumps:
+            x = Bounded(x.value, x.error + 4 * ref.F32 * (x.value.abs() + 1))
+        return ref.apply(function, x, absolute=ABSOLUTE, relative=RELATIVE)
 
     dtype = "f32" if expr.dtype not in ("bf16", "f16") else expr.dtype
     return Expr(f"({function.text.format(expr.text)})", dtype, expr.dims, compute)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.drafts import Program
-from bench.gpu_fuzz.inputs import draw, draw_dims
+from bench.gpu_fuzz.inputs import SCALED, SHIFTED, draw, draw_dims
 from bench.gpu_fuzz.judge import judge
 from bench.gpu_fuzz.programs import ALL_TARGETS, TARGETS, generate
 from bench.gpu_fuzz.reference import Bounded
@@ -23,8 +23,9 @@ from mucc.build.pool import Pool
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
 from mucc.library.errors import MuccError
-from mucc.library.signature import KernelInfo, Manifest
+from mucc.library.signature import PACKED, KernelInfo, Manifest
 from mucc.measure.verify import against, references
+from mucc.runtime.torch_glue import DTYPES
 
 torch: Any = importlib.import_module("torch")
 
@@ -97,7 +98,8 @@ def _try(program: Program, stage: Stage, runs: int, cores: int, outcome: Outcome
     compilation.sink.raise_if_errors()
     info = Manifest.parse(compilation.manifest).kernels[0]
     rng = random.Random(f"{program.choices}")
-    sizes = [draw_dims(program, info, rng) for _ in range(runs if None in info.dims.values() else 1)]
+    varied = None in info.dims.values() or program.form in (*SHIFTED, *SCALED)
+    sizes = [draw_dims(program, info, rng) for _ in range(runs if varied else 1)]
     calls = [dims for dims in sizes if dims is not None]
     if not calls:
         outcome.kind, outcome.code = "refused", "no sizes keep the promises"
@@ -157,6 +159,9 @@ def _run(
         path.write_bytes(library)
         kernel = load(path)["f"]
     info = kernel.info
+    if detail := _taken_without_elements(kernel, calls[0], device):
+        outcome.kind, outcome.detail = "wrong", detail
+        return
     lists = [list(calls)] if program.each and len(calls) > 1 else []
     for problems in [*([c] for c in calls), *lists]:
         drawn = [draw(program, info, dims, rng, device) for dims in problems]
@@ -171,6 +176,28 @@ def _run(
             if outcome.is_finding:
                 outcome.dims = dict(dims)
                 return
+
+
+def _taken_without_elements(kernel: Any, dims: Mapping[str, int], device: Any) -> str:
+    """Call a kernel with an open dim of 0, which must be refused; return what is wrong with that."""
+    info: KernelInfo = kernel.info
+    if not (open_dims := [name for name, value in info.dims.items() if value is None]) or info.each:
+        return ""
+    dims = {**dims, open_dims[0]: 0}
+    arguments: list[Any] = []
+    for arg in (*info.inputs, *info.outputs):
+        if arg.role == "scalar":
+            arguments.append(1.0)
+            continue
+        shape = arg.extents(dims)
+        if min(shape, default=0) < 0 or arg.layout == "sparse" or arg.dtype in PACKED:
+            return ""
+        arguments.append(torch.zeros(shape, dtype=DTYPES[arg.dtype], device=device))
+    try:
+        kernel.launch(*arguments)
+    except MuccError:
+        return ""
+    return f"a call with {open_dims[0]} = 0 was taken"
 
 
 def _compare(
@@ -206,7 +233,6 @@ class _Guarded:
 
     def __init__(self, shape: Sequence[int], dtype: str, device: Any):
         from mucc.measure.run_gpu import poison
-        from mucc.runtime.torch_glue import DTYPES
 
         kind = DTYPES[dtype]
         size = torch.empty(0, dtype=kind).element_size()

@@ -34,7 +34,8 @@ class Form:
     `reference` is an expression over the inputs by name, `torch` and `F`, or statements that return.
 
     `moved` counts compulsory bytes where they are not those of all inputs and outputs. `rival` names the
-    function of other libraries that computes the same.
+    function of other libraries that computes the same. `condition` is by how much the result's relative error
+    exceeds that of a rounding where the layer subtracts numbers that are larger than the result.
     """
 
     group: str
@@ -46,6 +47,7 @@ class Form:
     has_product: bool = False
     moved: int | None = None
     rival: str = ""
+    condition: float = 1.0
 
     @property
     def key(self) -> str:

@@ -164,5 +164,5 @@ def _judged(torch: Any, form: Form, inputs: Sequence[Any], results: Any) -> Valu
         "error": found,
         "torch_error": theirs,
         "exact": "float64" if known else "eager",
-        "good": found <= max(SLACK * theirs, least),
+        "good": found <= max(SLACK * theirs, least * form.condition),
     }

@@ -134,29 +134,29 @@ class Compilation:
 
         return emit_parts(self.cutlass, self.manifest)
 
-    def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
+    def interpret(self, kernel: str, inputs: Sequence[Any], *, exact: bool = False) -> list[Any]:
         """Interpret a kernel by the semantics of the language; returns float64 arrays, one per result.
 
         `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers. Inputs for sparse
-        parameters may be packed or dense.
+        parameters may be packed or dense. With `exact` operands of products are not rounded to their dtype.
         """
-        from mucc.dialects.mu.interpreter import interpret_kernel
+        from mucc.dialects.mu.interpreter import MuFunctions, interpret_kernel
+        from mucc.dialects.mu.roundings import ExactFunctions
 
         op = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
-        return interpret_kernel(op, _dense(op, inputs))
+        return interpret_kernel(op, _dense(op, inputs), ExactFunctions if exact else MuFunctions)
 
-    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: int) -> list[Any]:
-        """Interpret a kernel at the level of stages, in float64.
+    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, bounded: bool = False) -> list[Any]:
+        """Interpret a kernel at the level of stages, in float64; nothing is rounded except at pinned stages.
 
-        With `rounds` of 1 or -1, values are rounded as device kernels do, and sums get an additional error of
-        this sign (see `mucc.dialects.mu.roundings`). With 0, nothing is rounded except at pinned stages.
+        If `bounded`, values are rounded as device kernels round them, and results are `Bounded`
+        (`mucc.dialects.mu.bounded`): they have bounds of what else kernels may lose.
         """
         from mucc.dialects.mu.interpreter import interpret_kernel
-        from mucc.dialects.mu.roundings import ExactFunctions, OppositeFunctions, RoundedFunctions
+        from mucc.dialects.mu.roundings import BoundedFunctions, ExactFunctions
 
         op = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
-        functions = {0: ExactFunctions, 1: RoundedFunctions, -1: OppositeFunctions}[rounds]
-        return interpret_kernel(op, _dense(op, inputs), functions)
+        return interpret_kernel(op, _dense(op, inputs), BoundedFunctions if bounded else ExactFunctions)
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """Interpret the fully lowered program, device kernel by device kernel."""

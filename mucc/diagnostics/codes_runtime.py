@@ -449,13 +449,11 @@ Mend it with `--kernel NAME`.
     "MU6060": CodeInfo(
         "the result differs from the interpreter",
         """
-`mucc run` computed every output a second time in float64 and found a relative error ‖out − ref‖ / ‖ref‖
-above the tolerance of the output's dtype, or a value that is not finite where the reference is.
-docs/runtime.md derives the tolerances.
+`mucc run` computed every output a second time in float64, with bounds of what kernels may lose, and found
+elements beyond them, or a value that is not finite where the reference is. docs/runtime.md says how elements
+are judged; the report shows the worst one.
 
-If the program subtracts nearly equal numbers, the formula itself is at fault: 16-bit inputs cannot carry
-it. Otherwise this is a defect of mucc: please report it with the program, the dims and the seed that the
-run printed.
+This is a defect of mucc: please report it with the program, the dims and the seed that the run printed.
 """,
     ),
     "MU6080": CodeInfo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from mucc.measure.profile import StageTime, as_lines
@@ -44,6 +45,7 @@ class Report:
                 "worst_error": v.worst,
                 "wrong_elements": v.wrong,
                 "tolerance": v.tolerance,
+                "beyond": v.beyond or 0,
                 "good": v.good,
             }
             for v in self.verdicts
@@ -61,9 +63,11 @@ class Report:
         for v in self.verdicts:
             shape = ", ".join(map(str, v.shape))
             word = "good" if v.good else "WRONG"
-            line = f"{word}: error {v.relative:.2e} of {v.tolerance:.1e}, worst {v.worst:.2e}"
-            if v.wrong:
-                line += f", {v.wrong} elements that are (not) finite against the reference"
+            line = f"{word}: error {v.relative:.2e}, worst {v.worst:.2e}"
+            if v.astray:
+                line += ", the stages mean something else than the program"
+            if v.beyond:
+                line += f", {v.beyond} of {prod(v.shape)} elements beyond what roundings explain: {v.example}"
             rows.append((f"{v.name}: {v.dtype}[{shape}]", line))
         if self.time_us is not None:
             rows.append(("time", f"{self.time_us:.1f} µs (median; best {self.time_min_us:.1f})"))

@@ -53,11 +53,14 @@ class Verdict:
     """One output against its reference.
 
     `relative` is ‖out − ref‖ / ‖ref‖ (Frobenius). `worst` is the largest |out − ref| / (|ref| + rms(ref)):
-    it shows the single wrong element that a norm over millions hides, and may be four times the tolerance,
-    since the largest of many roundings is some sigmas from their mean; one step of 8-bit numbers does not
+    it shows the single wrong element that a norm over millions hides; one step of 8-bit numbers does not
     count for it. `wrong` counts elements that are not finite where the reference is, or the other way round.
-    `allowance` is how much of `relative` the roundings of the program itself explain. `astray` says that the
-    program as it was divided into stages does not mean what the reference does.
+
+    Where bounds of errors are known, `beyond` counts the elements that no right kernel gives, `example` is
+    the worst of them, and `allowance` is how far what right kernels give lies apart, as a share of ‖ref‖.
+    `astray` says that the program as it was divided into stages does not mean what the reference does.
+    Without bounds `relative` may be as large as `tolerance`, and `worst` four times that, since the largest
+    of many roundings is some sigmas from their mean.
     """
 
     name: str
@@ -68,6 +71,8 @@ class Verdict:
     wrong: int
     allowance: float = 0.0
     astray: bool = False
+    beyond: int | None = None
+    example: str = ""
 
     @property
     def tolerance(self) -> float:
@@ -75,28 +80,28 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        return (
-            not self.wrong
-            and not self.astray
-            and self.relative <= self.tolerance
-            and self.worst <= 4 * tolerance(self.dtype)
-        )
+        if self.beyond is not None:
+            return not self.beyond and not self.astray
+        return not self.wrong and self.relative <= self.tolerance and self.worst <= 4 * tolerance(self.dtype)
 
 
 class Reference(NamedTuple):
     """What an output should be, in float64 at the output's dtype.
 
-    `exact` is what the program with its stages gives, `rounded` the same with the roundings that its device
-    kernels do, once for each sign of what sums lose: their distances are what these roundings explain.
+    `value` is what the program gives without roundings, and `exact` what its stages do. A right kernel gives
+    an element from `low` to `high`; `near` is the one to expect. NaN is right where `near` or `exact` is NaN,
+    and where the ends are both infinite, of either sign.
     """
 
     value: Any
-    rounded: Sequence[Any] = ()
     exact: Any = None
+    near: Any = None
+    low: Any = None
+    high: Any = None
 
     def each(self, function: Callable[[Any], Any]) -> Reference:
         """Apply a function to all values."""
-        return Reference(function(self.value), tuple(map(function, self.rounded)), function(self.exact))
+        return Reference(*(None if v is None else function(v) for v in self))
 
 
 def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]) -> list[Reference]:
@@ -105,15 +110,23 @@ def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]
 
     arrays = arrays_for(*inputs)
     dtypes = [a.dtype for a in info.outputs]
+    found: list[Reference] = []
+    values = compilation.interpret(info.name, inputs, exact=True)
+    exact = compilation.interpret_stages(info.name, inputs)
+    bounded = compilation.interpret_stages(info.name, inputs, bounded=True)
+    for dtype, value, known, result in zip(dtypes, values, exact, bounded, strict=True):
+        low, high = _ends(arrays.xp, result.value, result.bound)
+        parts = (arrays.round_to(part, dtype) for part in (value, known, result.value, low, high))
+        found.append(Reference(*parts))
+    return found
 
-    def stored(values: Sequence[Any]) -> list[Any]:
-        return [arrays.round_to(v, d) for v, d in zip(values, dtypes, strict=True)]
 
-    value = stored(compilation.interpret(info.name, inputs))
-    exact, *rounded = (
-        stored(compilation.interpret_stages(info.name, inputs, rounds=sign)) for sign in (0, 1, -1)
-    )
-    return [Reference(v, r, e) for v, r, e in zip(value, zip(*rounded, strict=True), exact, strict=True)]
+def _ends(xp: Any, near: Any, bound: Any) -> tuple[Any, Any]:
+    """Return the ends of intervals around values."""
+    infinite = xp.full_like(near, math.inf)
+    unknown = bound == math.inf
+    bound = xp.where(unknown, xp.zeros_like(bound), bound)
+    return xp.where(unknown, -infinite, near - bound), xp.where(unknown, infinite, near + bound)
 
 
 class _Distance(NamedTuple):
@@ -177,50 +190,63 @@ def _share(error: float, value: Any, xp: Any) -> float:
     return error / norm if norm else 0.0
 
 
-def _kind(value: Any, xp: Any) -> Any:
-    """Classify elements: 0 for finite ones, ±1 for infinities by sign, 2 for NaN."""
-    infinite = xp.where(xp.isinf(value), xp.sign(value), xp.zeros_like(value))
-    return xp.where(xp.isnan(value), xp.full_like(value, 2), infinite)
+def compare(name: str, dtype: str, out: Any, ref: Any, xp: Any) -> Verdict:
+    """Judge an output (float64 values of what the kernel wrote) by a reference of the same shape alone.
 
-
-def compare(
-    name: str, dtype: str, out: Any, ref: Any, xp: Any, *, rounded: Sequence[Any] = (), exact: Any = None
-) -> Verdict:
-    """Judge an output (float64 values of what the kernel wrote) by the reference of the same shape.
-
-    Where the reference is NaN or infinite, in the output's dtype, the output must be so too. With `rounded`
-    and `exact` (see `Reference`) the output is held against the first of `rounded`, with an allowance for the
-    distances of these from `exact`; and `exact` against the reference, with one for float64's own roundings
-    alone, so that no allowance hides a program that means another thing. An element that only one of them
-    has as NaN or infinite (1/x where x is 0 but for roundings) may be either.
+    Where the reference is NaN or infinite, in the output's dtype, the output must be so too.
     """
+    return Verdict(name, dtype, _shape(name, out, ref), *_distance(dtype, out, ref, 0.0, xp))
+
+
+def _shape(name: str, out: Any, ref: Any) -> tuple[int, ...]:
     shape = tuple(int(n) for n in out.shape)
     if shape != tuple(int(n) for n in ref.shape):
         raise ValueError(f"output {name} has shape {shape}, its reference {tuple(ref.shape)}")
-    if not rounded:
-        found = _distance(dtype, out, ref, 0.0, xp)
-        return Verdict(name, dtype, shape, *found)
-    effect = _finite(xp.abs(rounded[0] - exact), xp)
-    for other in rounded[1:]:
-        effect = xp.maximum(effect, _finite(xp.abs(other - exact), xp))
-    total = _norm(effect)
-    # The norm of many roundings is near what it was estimated to be, a single one may be some times as large.
-    common = 4 * total / max(math.prod(shape), 1) ** 0.5
-    meant = _distance(dtype, exact, ref, NOISE * total, xp)
-    astray = not Verdict(name, dtype, shape, *meant, allowance=_share(NOISE * total, ref, xp)).good
-    kind, nearest = _kind(out, xp), rounded[0]
-    for value in (*rounded[1:], xp.where(_kind(exact, xp) == kind, out, exact)):
-        other = (_kind(nearest, xp) != kind) & (_kind(value, xp) == kind)
-        nearest = xp.where(other, value, nearest)
-    found = _distance(dtype, out, nearest, 2 * effect + common, xp)
-    return Verdict(
-        name, dtype, shape, *found, allowance=_share(2 * total + common, rounded[0], xp), astray=astray
-    )
+    return shape
 
 
 def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verdict:
-    """Judge an output by what `references` gives for it."""
-    return compare(name, dtype, out, wanted.value, xp, rounded=wanted.rounded, exact=wanted.exact)
+    """Judge an output by what `references` gives for it.
+
+    Every element must be one that a right kernel may give. What the stages give is held against the program
+    itself, but for float64's own roundings, so that no bound hides a program that means another thing. An
+    element that is NaN or infinite only with, or only without, the roundings of kernels (1/x where x is 0 but
+    for roundings) may be either.
+    """
+    value, exact, near, low, high = wanted
+    shape = _shape(name, out, value)
+    found = _distance(dtype, out, value, 0.0, xp)
+    if exact is None:
+        return Verdict(name, dtype, shape, *found)
+    room = xp.abs(_finite(high, xp) - _finite(low, xp))
+    allowed = _norm(room)
+    meant = _distance(dtype, exact, value, NOISE * room, xp)
+    astray = not Verdict(name, dtype, shape, *meant, allowance=_share(NOISE * allowed, value, xp)).good
+    unknown = (low == -math.inf) & (high == math.inf)
+    right = (out >= low) & (out <= high)
+    right = right | (xp.isnan(out) & (xp.isnan(near) | xp.isnan(exact) | unknown))
+    right = right | ((out == exact) & xp.isinf(exact))
+    if not bool(right.all()) and dtype not in UNIT and _norm(_finite(value, xp)) == 0:
+        right = right | (xp.abs(out) <= NEGLIGIBLE)
+    beyond = int((~right).sum())
+    example = _example(out, near, low, high, right, xp) if beyond else ""
+    return Verdict(name, dtype, shape, *found, _share(allowed, value, xp), astray, beyond, example)
+
+
+def _example(out: Any, near: Any, low: Any, high: Any, right: Any, xp: Any) -> str:
+    """Describe the element that is farthest beyond what is right, relative to its size."""
+    known = xp.isfinite(out) & xp.isfinite(low) & xp.isfinite(high)
+    got, least, most, size = (_finite(value, xp) for value in (out, low, high, near))
+    size = xp.abs(size) + _norm(size) / math.prod(near.shape) ** 0.5 + NEGLIGIBLE
+    apart = xp.where(known, xp.maximum(got - most, least - got) / size, xp.full_like(near, math.inf))
+    flat = int(xp.where(right, xp.full_like(apart, -1.0), apart).reshape(-1).argmax())
+    place: list[int] = []
+    rest = flat
+    for extent in reversed(near.shape):
+        rest, index = divmod(rest, int(extent))
+        place.insert(0, index)
+    got, least, most = (float(v.reshape(-1)[flat]) for v in (out, low, high))
+    return f"{place} is {got:.9g}, right is {least:.9g} to {most:.9g}"
 
 
 def input_scales(info: KernelInfo, dims: Mapping[str, int]) -> dict[str, float]:

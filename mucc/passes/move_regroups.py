@@ -109,7 +109,7 @@ class _Merge(RewritePattern):
                 moved = (
                     RegroupOp(made, split.whole)
                     if isinstance(view, RegroupOp)
-                    else view.clone({view.operand: made})
+                    else ExpandOp(made, view.axes.get_values())
                 )
                 rewriter.replace(op, [*b.ops, moved])
                 return

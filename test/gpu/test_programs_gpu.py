@@ -21,8 +21,8 @@ from mucc.measure.verify import against, references
 HERE = Path(__file__).resolve().parent
 PROGRAMS = sorted([*(HERE / "programs").glob("*.mcu"), *(HERE.parents[1] / "examples").glob("*.mcu")])
 SMALL = ("B", "E", "J")
-SIZES = (1, 2, 3, 5, 8, 13, 16, 24, 32, 40, 64, 72, 77, 128, 129, 136, 160, 200, 264, 384, 520, 1032)
-"""Of each alignment that programs ask for, up to 128, there are some."""
+SIZES = (1, 2, 3, 5, 8, 13, 16, 24, 32, 40, 64, 72, 77, 128, 129, 136, 160, 200, 256, 264, 384, 512, 1032)
+"""Of each alignment that programs ask for, up to 256, there are some."""
 
 
 def draw_dims(info: KernelInfo, rng: random.Random) -> dict[str, int]:

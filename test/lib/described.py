@@ -27,7 +27,7 @@ from mucc.frontend import lower, parse
 from mucc.library.extents import value
 from mucc.library.signature import Manifest
 from mucc.measure.run_gpu import random_inputs
-from mucc.measure.verify import compare, references
+from mucc.measure.verify import against, compare, references
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,8 +106,7 @@ def assert_all_agree(compilation: Compilation, reference: Reference, seed: int =
     lowered = compilation.interpret_lowered(info.name, inputs)
     by_language = references(compilation, info, inputs)
     for arg, out, want in zip(info.outputs, lowered, by_language, strict=True):
-        rounded = {"rounded": want.rounded, "exact": want.exact}
-        verdict = compare(arg.name, arg.dtype, out, want.value, torch, **rounded)
+        verdict = against(arg.name, arg.dtype, out, want, torch)
         assert verdict.good, verdict
 
 

@@ -44,12 +44,7 @@ def _run_elementwise(
     from xdsl.interpreter import OpImplResult
 
     assert isinstance(op, e.ElementwiseOp)
-    arrays, rule = functions.arrays, RULES[type(op)]
-    if op.computes_integers:
-        value = rule(arrays, op, tuple(arrays.whole(v) for v in args))
-        is_bool = Shaped.of(op.result.type).element_type == i1
-        return OpImplResult((value if is_bool else wrapped(arrays, value),), None)
-    return OpImplResult((functions.computed(op, rule(arrays, op, args)),), None)
+    return OpImplResult((functions.elementwise(op, args),), None)
 
 
 def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
@@ -76,9 +71,13 @@ class MuFunctions(InterpreterFunctions):
         for op_type in MEANINGS.keys() - known:
             yield op_type, _run_meaning
 
-    def computed(self, op: Operation, value: Any) -> Any:
-        """Return the result of an elementwise op, given its exact value; subclasses round it."""
+    def given(self, value: Any) -> Any:
+        """Return an argument of the kernel as the operations take values."""
         return value
+
+    def elementwise(self, op: e.ElementwiseOp, args: PythonValues) -> Any:
+        """Return the result of an elementwise op."""
+        return elementwise(self.arrays, op, args)
 
     def factor(self, op: Operation, operand: SSAValue, value: Any) -> Any:
         """Return an operand as a product reads it: a computed value is rounded to its dtype first."""
@@ -119,9 +118,13 @@ class MuFunctions(InterpreterFunctions):
         scale, *zeros = (self.arrays.repeat(s, group, 1) for s in scales)
         rows = self.arrays.xp.swapaxes(b, -1, -2) if side else a
         weights = ((rows - zeros[0]) if zeros else rows) * scale
-        weights = self.arrays.round_to(weights, dtype_name(wide))
+        weights = self.dequantized(weights, wide, zeros)
         operands[side] = self.arrays.xp.swapaxes(weights, -1, -2) if side else weights
         return operands[0] @ operands[1]
+
+    def dequantized(self, weights: Any, wide: Attribute, zeros: Sequence[Any]) -> Any:
+        """Return scaled weights as a product reads them; `zeros` were subtracted before."""
+        return self.arrays.round_to(weights, dtype_name(wide))
 
     def product(self, a: Any, b: Any, scales: Sequence[Any], blocks: tuple[int, int] | None) -> Any:
         """Multiply matrices with block scales; each scale is for a block of `blocks` rows and 128 columns."""
@@ -243,6 +246,15 @@ class MuFunctions(InterpreterFunctions):
         return self.arrays.round_to(value, dtype_name(Shaped.of(type).element_type))
 
 
+def elementwise(arrays: Arrays, op: e.ElementwiseOp, args: Sequence[Any]) -> Any:
+    """Apply an elementwise op to arrays, of integers with 32 bits where the op computes these."""
+    rule = RULES[type(op)]
+    if not op.computes_integers:
+        return rule(arrays, op, tuple(args))
+    value = rule(arrays, op, tuple(arrays.whole(v) for v in args))
+    return value if Shaped.of(op.result.type).element_type == i1 else wrapped(arrays, value)
+
+
 def broadcast_full(arrays: Arrays, value: Any, shape: Sequence[int]) -> Any:
     """Broadcast a value to a shape, as a new float64 array."""
     return value + arrays.full(shape, -0.0)  # a sum with 0.0 would lose the sign of -0.0
@@ -348,8 +360,8 @@ def interpret_kernel(
     """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
 
     Parameters of packed 4-bit elements take bytes, as a compiled kernel does, or one number per element.
-    `meaning` implements the operations. Returns one float64 array per result, of the full shape that the
-    kernel declares. Raises ValueError where shapes do not fit the parameters.
+    `meaning` implements the operations. Returns one float64 array per result, or what else `meaning` computes
+    with, of the full shape that the kernel declares. Raises ValueError where shapes do not fit parameters.
     """
     arrays = arrays_for(*inputs)
     types = [a.type for a in kernel.body.block.args]
@@ -359,6 +371,9 @@ def interpret_kernel(
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
     functions = meaning(arrays, sizes)
     interpreter.register_implementations(functions)
-    results = interpreter.run_ssacfg_region(kernel.body, tuple(values), kernel.sym_name.data)
+    arguments = tuple(map(functions.given, values))
+    results = interpreter.run_ssacfg_region(kernel.body, arguments, kernel.sym_name.data)
     types = kernel.output_types
-    return [broadcast_full(arrays, r, functions.shape(t)) for r, t in zip(results, types, strict=True)]
+    return [
+        broadcast_full(functions.arrays, r, functions.shape(t)) for r, t in zip(results, types, strict=True)
+    ]

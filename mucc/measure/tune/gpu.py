@@ -135,7 +135,7 @@ class Gpu:
         error = max(v.relative for v in verdicts)
         if bad := [v for v in verdicts if not v.good]:
             v = bad[0]
-            found = f"error {v.relative:.2e} of {v.tolerance:.1e} allowed, worst {v.worst:.2e}"
+            found = f"error {v.relative:.2e}, {v.beyond} elements beyond what roundings explain"
             return Trial(Status.WRONG, f"{v.name} differs from the float64 interpreter: {found}", error)
         return Trial(Status.GOOD, "", error)
 

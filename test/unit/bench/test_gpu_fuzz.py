@@ -14,10 +14,11 @@ from trials import trial  # noqa: E402
 
 from bench.gpu_fuzz.__main__ import Run, options, summary  # noqa: E402
 from bench.gpu_fuzz.choices import Choices  # noqa: E402
-from bench.gpu_fuzz.drafts import Env  # noqa: E402
+from bench.gpu_fuzz.drafts import Env, Expr  # noqa: E402
 from bench.gpu_fuzz.forms import FORMS  # noqa: E402
 from bench.gpu_fuzz.inputs import draw, draw_dims, place  # noqa: E402
 from bench.gpu_fuzz.judge import judge  # noqa: E402
+from bench.gpu_fuzz.pointwise import FUNCTIONS, unary  # noqa: E402
 from bench.gpu_fuzz.programs import generate  # noqa: E402
 from bench.gpu_fuzz.reducing import reduce  # noqa: E402
 from bench.gpu_fuzz.reference import Bounded, exact, product, rounded  # noqa: E402
@@ -55,17 +56,19 @@ def test_programs_of_some_forms_alone_are_drawn(tmp_path: Path) -> None:
     assert len({task.seed for task in tasks if task}) == 5
 
 
-def test_norms_get_inputs_with_offsets() -> None:
+def test_norms_get_inputs_with_offsets_and_special_values() -> None:
     program = next(p for n in range(200) if (p := generate(Choices(f"shift:{n}"))).form == "norms")
     info = Manifest.parse(compile_text(Source("f.mcu", program.text)).manifest).kernels[0]
-    largest = 0.0
-    for seed in range(40):
+    largest, special, calls = 0.0, 0, 40
+    for seed in range(calls):
         rng = random.Random(seed)
         dims = draw_dims(program, info, rng)
         assert dims is not None
         _, values = draw(program, info, dims, rng, "cpu")
-        largest = max(largest, *(float(v.value.abs().max()) for v in values.values()))
+        largest = max(largest, *(float(v.value.nan_to_num(0, 0, 0).abs().max()) for v in values.values()))
+        special += any(not bool(v.value.isfinite().all()) for v in values.values())
     assert any(a.dtype == "f32" for a in info.inputs) == (largest > 5000)
+    assert 0 < special < calls
 
 
 def test_the_simplest_program_compiles() -> None:
@@ -101,6 +104,15 @@ def test_the_judge_finds_a_lost_element_of_a_sum() -> None:
     wanted = product(exact(a), exact(b), "16")
     assert judge("y", "f32", a @ b, wanted) is None
     assert judge("y", "f32", a[:, :-1] @ b[:-1], wanted) is not None
+
+
+def test_an_argument_that_is_computed_may_be_beyond_a_jump() -> None:
+    function = next(f for f in FUNCTIONS if "trunc" in f.text)
+    x = Expr("x", "f32", (1,), lambda env: exact(torch.tensor([13703 / 1.37])))
+    found = unary(x, function).value(Env({}, {}))
+    assert judge("y", "f32", torch.tensor([13702.0]), found) is None
+    assert judge("y", "f32", torch.tensor([13703.0]), found) is None
+    assert judge("y", "f32", torch.tensor([13700.0]), found) is not None
 
 
 def test_the_judge_lets_ties_of_integers_go_either_way() -> None:

@@ -17,6 +17,7 @@ from mucc.cli.reporting import Reporter
 from mucc.cli.run import main
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
 from mucc.dialects.mu.arrays import NumpyArrays
+from mucc.dialects.mu.bounded import Bounded, BoundedArrays
 from mucc.library.dims import holds, parse_dims
 from mucc.library.signature import Manifest
 from mucc.measure import run
@@ -174,13 +175,16 @@ class StubCompilation:
         assert kind == "manifest"
         return json.dumps({**MANIFEST, "kernels": MANIFEST["kernels"][:1]})
 
-    def interpret(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
+    def interpret(self, kernel: str, inputs: Sequence[Any], *, exact: bool = False) -> list[Any]:
         x, w, alpha = inputs
         assert (kernel, x.dtype) == ("linear", np.float64)
         return [x @ w.T * alpha]
 
-    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, rounds: int) -> list[Any]:
-        return self.interpret(kernel, inputs)
+    def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, bounded: bool = False) -> list[Any]:
+        values = self.interpret(kernel, inputs)
+        return (
+            [Bounded(BoundedArrays(NumpyArrays()), v, abs(v) * 1e-3) for v in values] if bounded else values
+        )
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         return [self.interpret(kernel, inputs)[0] * (1 + self.error)]
@@ -209,7 +213,7 @@ def test_without_a_gpu_it_checks_the_lowered_program_and_says_so(command: Any, c
         "M=5, N=16, K=24",
         "the lowered program, interpreted on the CPU",
         "y: f32[5, 16]",
-        "good: error 0.00e+00 of 2.0e-03",
+        "good: error 0.00e+00, worst",
         "note: nothing ran on a GPU: there is no usable NVIDIA GPU",
         "and loads; it holds linear, laid",
     ):
@@ -250,7 +254,8 @@ def test_a_wrong_result_fails(command: Any, capsys: Any, monkeypatch: pytest.Mon
     diagnostic = code_of(command, "--dims", "M=5,N=16,K=24", "--seed", "3")
     assert (diagnostic.code, diagnostic.helps) == ("MU6060", ("the same inputs again: --seed 3",))
     assert diagnostic.message == "linear: y differs from the float64 interpreter"
-    assert "WRONG: error 1.00e-02" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "WRONG: error 1.00e-02" in text and "80 of 80 elements beyond what roundings explain: [" in text
 
 
 @pytest.mark.parametrize(

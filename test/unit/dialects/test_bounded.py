@@ -1,0 +1,132 @@
+"""Arrays with bounds of errors: what they have, and that bounds hold."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mucc.dialects.mu.meanings as meanings
+from mucc.dialects.mu import interpreter
+from mucc.dialects.mu.arrays import NumpyArrays
+from mucc.dialects.mu.bounded import HALF, LARGEST, SINGLE, TF32, Bounded, BoundedArrays, Functions
+from mucc.dialects.mu.meanings.composite import sorted_along
+
+PLAIN = NumpyArrays()
+ARRAYS: Any = BoundedArrays(PLAIN)
+
+
+def used(name: str) -> set[str]:
+    """The attributes of `xp` or `arrays` that meanings of operations on whole tensors call."""
+    folder = Path(meanings.__file__).parent
+    found: set[str] = set()
+    for path in (*folder.glob("*.py"), Path(interpreter.__file__)):
+        if path.stem == "elementwise":
+            continue  # evaluated on plain arrays
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value).rpartition(".")[2] == name:
+                found.add(node.attr)
+    return found
+
+
+def test_all_functions_that_meanings_call_are_there() -> None:
+    assert used("xp") > {"exp", "where"}
+    assert [f for f in used("xp") if not hasattr(Functions, f)] == []
+    assert [f for f in used("arrays") if not hasattr(BoundedArrays(PLAIN), f)] == []
+
+
+def around(values: Any, error: float) -> Bounded:
+    return Bounded(ARRAYS, values, np.abs(values) * error)
+
+
+NUMBERS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=20).map(np.array)
+SHARES = st.sampled_from((0.0, 1e-7, 1e-3))
+
+
+@settings(max_examples=60)
+@given(a=NUMBERS, seed=st.integers(0, 2**31), error=SHARES)
+def test_bounds_hold_for_values_anywhere_in_their_intervals(a: Any, seed: int, error: float) -> None:
+    random: Any = np.random.default_rng(seed)
+    b = PLAIN.round_to(random.standard_normal(a.shape), "f32")
+    x, y = around(a, error), around(b, error)
+    xs, ys = (v.value + v.bound * random.uniform(-1, 1, a.shape) for v in (x, y))
+    xp = ARRAYS.xp
+    with np.errstate(all="ignore"):
+        cases: list[tuple[Bounded, Any]] = [
+            (x + y, xs + ys),
+            (x - y, xs - ys),
+            (x * y, xs * ys),
+            (x / y, xs / ys),
+            (xp.exp(x / 100), np.exp(xs / 100)),
+            (xp.maximum(x, y), np.maximum(xs, ys)),
+            (xp.where(x < y, x, y * 3), np.where(xs < ys, xs, ys * 3)),
+            (ARRAYS.reduce("max", x, (0,)), xs.max()),
+            (ARRAYS.reduce("sum", xp.abs(x), (0,)), np.abs(xs).sum()),
+            (ARRAYS.reduce("prod", y, (0,)), ys.prod()),
+            (ARRAYS.round_to(x, "bf16"), PLAIN.round_to(xs, "bf16")),
+            (ARRAYS.round_to(x, "s8"), PLAIN.round_to(xs, "s8")),
+        ]
+        for found, value in cases:
+            apart = np.abs(PLAIN.round_to(value, "f32") - found.value)
+            # Bounds are of first order, and values inside of intervals are no numbers of f32.
+            room = found.bound * (1 + 2 * error * a.size) + (2.0**-23 * np.abs(value) + 1e-45) * (error > 0)
+            assert (apart <= room).all(), (found.value, found.bound, value)
+
+
+def test_exact_operands_err_by_no_more_than_their_rounding() -> None:
+    third = ARRAYS.of(np.array([1.0, 2.0, 8.0])) * ARRAYS.of(np.array([3.0, 0.5, 0.25]))
+    assert (third.bound == 0).all()
+    assert ((third + third).bound == 0).all()
+    tenth = third * ARRAYS.of(np.array(0.1))
+    assert (tenth.bound > 0).all() and (tenth.bound <= np.abs(tenth.value) * 2.0**-24).all()
+
+
+def test_what_is_beyond_f32_is_infinite() -> None:
+    huge = ARRAYS.of(np.array([1e30, -1e30, 1.0])) * ARRAYS.of(np.array(1e30))
+    assert huge.value.tolist()[:2] == [np.inf, -np.inf] and huge.value[2] < LARGEST
+
+
+def test_a_quotient_by_what_may_be_0_can_be_anything() -> None:
+    divisor = Bounded(ARRAYS, np.array([0.0, 1e-9, 1.0, 0.0]), np.array([1e-8, 1e-8, 1e-8, 0.0]))
+    bound = (ARRAYS.of(np.array(1.0)) / divisor).bound
+    assert np.isinf(bound[:2]).all() and bound[2] < 1e-6 and bound[3] == 0
+
+
+def test_any_of_several_may_be_the_largest() -> None:
+    x = Bounded(ARRAYS, np.array([[1.0, 5.0, 5.1, 2.0, 4.95]]), np.full((1, 5), 0.1))
+    place = ARRAYS.xp.argmax(x, 1)
+    assert place.value.tolist() == [2] and place.bound.tolist() == [2]
+    least = ARRAYS.xp.argmin(x, 1)
+    assert least.value.tolist() == [0] and least.bound.tolist() == [0]
+
+
+@pytest.mark.parametrize(("how", "relative"), [(SINGLE, 2e-5), (HALF, 1e-4), (TF32, 2e-2)])
+def test_products_err_by_a_small_part(how: Any, relative: float) -> None:
+    random = np.random.default_rng(1)
+    arrays = BoundedArrays(PLAIN)
+    arrays.arithmetic = how
+    a, b = (Bounded(arrays, random.standard_normal(shape)) for shape in ((8, 512), (512, 8)))
+    bound = (a @ b).bound
+    size = np.sqrt((a.value**2) @ (b.value**2))
+    assert (bound > 0).all() and (bound < relative * size).all()
+
+
+def test_positions_of_exact_values_are_exact() -> None:
+    x = ARRAYS.of(np.array([3.0, 1.0, 2.0]))
+    values, places = sorted_along(ARRAYS, x, 0, descending=True, count=2)
+    assert values.value.tolist() == [3, 2] and places.value.tolist() == [0, 2]
+    assert not places.bound.any() and not values.bound.any()
+    near = sorted_along(ARRAYS, around(x.value, 0.1), 0, descending=False, count=None)[1]
+    assert near.value.tolist() == [1, 2, 0] and near.bound.all()
+
+
+def test_values_of_a_constant_are_replaced() -> None:
+    frame = ARRAYS.full((4,), 0.0)
+    frame[(slice(1, 3),)] = around(np.array([2.0, 3.0]), 0.5)
+    assert frame.bound.tolist() == [0, 1, 1.5, 0]
+    assert (frame + frame).value.tolist() == [0, 4, 6, 0]
