@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -123,6 +124,12 @@ def write_result(
     return path
 
 
+def command_line(module: str, words: Sequence[str]) -> str:
+    """The command that a result names: files outside of the working directory by their names alone."""
+    named = [Path(word).name if word.startswith("/") else word for word in words]
+    return shlex.join(["python", "-m", module, *named])
+
+
 def result(
     card: str,
     name: str,
@@ -137,7 +144,7 @@ def result(
     return {
         "card": card,
         "versions": {**versions(), **(extra_versions or {})},
-        "command": " ".join(["python", "-m", f"bench.{module or name}", *sys.argv[1:]]),
+        "command": command_line(f"bench.{module or name}", sys.argv[1:]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "rows": list(rows),

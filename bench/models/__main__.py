@@ -131,7 +131,9 @@ def main() -> int:
     summary = figures(rows, suite)
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
-        print(write_result(card(torch), suite, rows, summary, extra_versions=_versions(torch)))
+        print(
+            write_result(card(torch), suite, rows, summary, extra_versions=_versions(torch), module="models")
+        )
     return int(any("gpu_ms" not in r or is_wrong(r) for r in rows))
 
 
@@ -192,7 +194,7 @@ def _record(path: Path, suite: str) -> int:
     summary = figures(rows, suite)
     print(HEAD, *map(lines, rows), sep="\n")
     print("".join(f"{name:56} {value:g}\n" for name, value in summary.items()), end="")
-    print(write_result(name, suite, rows, summary, extra_versions=extra))
+    print(write_result(name, suite, rows, summary, extra_versions=extra, module="models"))
     return 0
 
 
