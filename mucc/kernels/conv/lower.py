@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from xdsl.ir import Region, SSAValue
 
-from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops.base import AnchorOp, is_pool
+from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
-from mucc.kernels.conv.channels import is_reduced, places
+from mucc.kernels.conv.channels import channel_axis, is_reduced, places
 from mucc.kernels.conv.layer import geometry_of, layer_of
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, PooledSumsOp, Strategy
 from mucc.kernels.conv.strategies import choose
@@ -23,7 +22,8 @@ from mucc.kernels.lowering.access import Access, Axes, identity, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import copy
-from mucc.kernels.normalize.op import RowReduceOp, RowStoreOp
+from mucc.kernels.normalize.lower import store_along
+from mucc.kernels.normalize.op import RowReduceOp
 from mucc.target import get_target
 from mucc.target.facts import WIDEST_ACCESS
 
@@ -46,14 +46,16 @@ class ConvBody(Body):
 
     def store_reduced(self) -> None:
         """Append stores of the stage's results, of which some have one element for all channels."""
-        known, fills = places(self.stage), identity(self.stage.space)
+        anchor, known = self.stage.anchor, places(self.stage)
+        assert is_convolution(anchor)
+        gone = (channel_axis(anchor),)
         destinations = [self.program.destinations(result) for result in self.stage.outputs]
         for root, targets in zip(self.stage.stored, destinations, strict=True):
             axes = known[root]
             value = self.scalar(root, axes)
             for target in targets:
                 given, to = self.without_cast(value, target), self.destination(target, root)
-                self.add(StoreOp(given, to) if axes == fills else RowStoreOp(given, to, axes))
+                self.add(store_along(self, given, to, axes, gone))
 
 
 def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:

@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
+from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
@@ -93,10 +94,12 @@ def pooled_dims(stage: FormingStage) -> Dims | None:
 def placed(stage: FormingStage, op: Operation) -> Axes | None:
     """Return where the result of an operation on pooled values lies; None where it takes others in flight."""
     dims = Shaped.of(op.results[0].type).dims
-    in_flight: list[SSAValue] = [v for v in op.operands if v in stage.axes]
-    if isinstance(op, AnchorOp) or (in_flight and all(Shaped.of(v.type).dims == dims for v in in_flight)):
+    if isinstance(op, AnchorOp):
         return identity(dims)
-    return None
+    # A view of a square may have its extents, but has other elements there.
+    in_flight: list[SSAValue] = [v for v in op.operands if v in stage.axes]
+    fits = bool(in_flight) and all(Shaped.of(v.type).dims == dims for v in in_flight)
+    return identity(dims) if fits and isinstance(op, ElementwiseOp) else None
 
 
 def pooled_sizes(stage: StageOp) -> tuple[int, ...]:

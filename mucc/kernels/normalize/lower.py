@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass.nodes import BitsOp, StoreOp, are_bits
@@ -10,9 +12,9 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.lowering.access import Axes, identity
+from mucc.kernels.lowering.access import Access, Axes, identity
 from mucc.kernels.lowering.bodies import Body
-from mucc.kernels.lowering.program import ProgramBuilder
+from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.placing import chain_space, places
 
@@ -31,6 +33,19 @@ class NormalizeBody(Body):
         return number.result
 
 
+def store_along(
+    body: Body, value: SSAValue, destination: SSAValue, axes: Axes, gone: Sequence[int]
+) -> StoreOp | RowStoreOp:
+    """Return the store of a value along `axes` of a kernel's space that reduces the axes `gone` of it.
+
+    A value that varies along reduced axes is stored for each element, also where a view left out axes of
+    extent 1; others once for each row.
+    """
+    if set(gone).isdisjoint(axes):
+        return RowStoreOp(value, destination, axes)
+    return StoreOp(value, build_view(Access(destination, axes), body.rank, body.program.block))
+
+
 def lower_chain(builder: ProgramBuilder, stage: StageOp) -> None:
     """Append the kernel of a stage around a chain of reductions."""
     anchor = stage.anchor
@@ -45,6 +60,6 @@ def lower_chain(builder: ProgramBuilder, stage: StageOp) -> None:
         for target in targets:
             given = body.without_cast(value, target)
             to = builder.regrouped(target, root)
-            body.add(StoreOp(given, to) if axes == fills else RowStoreOp(given, to, axes))
+            body.add(store_along(body, given, to, axes, anchor.axes.get_values()))
     axes = anchor.axes.get_values()
     builder.block.add_op(NormalizeKernelOp(stage.stage_name.data, space, axes, Region(body.block)))

@@ -47,7 +47,10 @@ def placed_in(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SS
 
 
 def _aligned(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSAValue, Axes]) -> Axes | None:
-    """Return the axes of a pointwise result, aligned at the right; None if operands in flight disagree."""
+    """Return the axes of a pointwise result, aligned at the right; None if operands in flight disagree.
+
+    A result that fills the space may lack axes of extent 1 of it, or have more of them.
+    """
     dims = Shaped.of(op.results[0].type).dims
     found: list[int | None] = [None] * len(dims)
     for operand in op.operands:
@@ -58,11 +61,12 @@ def _aligned(op: Operation, space: Dims, gone: Sequence[int], known: Mapping[SSA
                 found[-place] = axis
     if dims == space and all(axis in (None, i) for i, axis in enumerate(found)):
         return identity(space)
-    has_rows = all(
-        (dim == 1) if axis is None else (axis not in gone and dim == space[axis])
-        for dim, axis in zip(dims, found, strict=True)
-    )
-    return tuple(found) if has_rows else None
+    walked = [axis for axis in found if axis is not None]
+    long = [axis for axis in identity(space) if axis is not None]
+    fits = all(dim == (1 if axis is None else space[axis]) for dim, axis in zip(dims, found, strict=True))
+    # Rows along two axes, as in an outer product of what is reduced, are none.
+    has_rows = set(walked).isdisjoint(gone) and len(set(walked)) == len(walked)
+    return tuple(found) if fits and (has_rows or walked == long) else None
 
 
 def chain_space(anchor: ReduceOp) -> Dims:

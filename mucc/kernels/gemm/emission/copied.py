@@ -47,10 +47,7 @@ class CopiedGemm(Sm90Gemm):
 
     def arguments(self) -> list[str]:
         lines = super().arguments()
-        own = ["  mucc::gemm::set_picked<Kernel>(p, to);"]
-        if self.a.memory.type.layout.padding > 1:
-            own.append("  to.mainloop.padded = true;")
-        return [*lines[:-1], *own, lines[-1]]
+        return [*lines[:-1], "  mucc::gemm::set_picked<Kernel>(p, to);", lines[-1]]
 
     def schedule(self) -> list[str]:
         lines = super().schedule()

@@ -39,6 +39,10 @@ kernel spread(x: f32[2, 8, 3, 5, 4], w: f32[8, 6, 3, 3, 2], t: f32[1]) -> f32[2,
   return clamp(h * sigmoid(h + 3) - t, -1, 1)
 }
 kernel many(x: f32[1, 12, 6, 20], w: f32[104, 12, 1, 1]) -> f32[1, 6, 20] { return max(conv(x, w), axis=1) }
+kernel alone(x: f16[1, 4, 7, 9], w: f16[12, 4, 3, 3], b: f32[7, 9]) -> (y: f32[12, 7, 9], m: f32[1, 7, 9]) {
+  h = conv(x, w, pad=1)
+  return min(softmax(h, axis=1), axis=0) + b, max(h, axis=1)
+}
 """
 
 

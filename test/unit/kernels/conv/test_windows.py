@@ -44,6 +44,10 @@ kernel wide(x: f32[1, 4, 9, 6], w: f32[4, 5, 3, 4], r: f32[18, 24]) -> f32[1, 5,
 kernel groups(x: f32[2, 64, 6, 8], w: f32[24, 32, 3, 3]) -> f32[2, 24, 2, 3] {
   return avg_pool(conv(x, w, groups=2), 2)
 }
+kernel square(x: f32[4, 8, 8, 8], w: f32[4, 8, 1, 1]) -> (y: f32[4, 4, 4, 4], z: f32[4, 4, 4, 4]) {
+  h = max_pool(conv(x, w), 2)
+  return relu(h.T) + h, permute(h, (1, 0, 2, 3))
+}
 kernel line(x: f16[3, 8, 35], w: f16[70, 8, 4]) -> f16[3, 70, 8] { return max_pool(conv(x, w), 4) }
 """
 

@@ -30,20 +30,21 @@ struct Picked {
   int count = 0;  // rows that there are to pick from
 };
 
-// A copy of kBytes bytes to shared memory, or of as many zeros.
+// A copy of the first `wanted` of kBytes bytes to shared memory, and zeros for the others: what lies behind the end of a
+// row may be NaN, and NaN times the zeros of B is NaN.
 template <int kBytes>
-CUTLASS_DEVICE void copy_or_clear(uint32_t to, uint64_t from, bool there) {
+CUTLASS_DEVICE void copy_or_clear(uint32_t to, uint64_t from, int wanted) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
   if constexpr (kBytes == 16)
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(wanted)
                  : "memory");
   else
     asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(kBytes),
-                 "r"(there ? kBytes : 0)
+                 "r"(wanted)
                  : "memory");
 }
 
-// `kBytes` are copied at a time; rows of A and their ends are multiples of that. `kGrouped` says that rows of A lie in
+// `kBytes` are copied at a time; rows of A begin at multiples of that and end anywhere. `kGrouped` says that rows of A lie in
 // groups, as in GroupedMainloop.
 template <int kBytes, bool kGrouped, class Base>
 struct CopiedMainloop : Base {
@@ -77,7 +78,6 @@ struct CopiedMainloop : Base {
   struct Arguments : Base::Arguments {
     Groups groups;
     Picked picked;
-    bool padded = false;  // rows of A have zeros behind their end, up to whole copies
   };
   struct Params {
     typename Base::Params::TMA_B tma_load_b;
@@ -101,23 +101,21 @@ struct CopiedMainloop : Base {
             reinterpret_cast<char const*>(args.ptr_A),
             int64_t(get<2>(args.dA)) * kSize,
             int(get<0>(shape)),
-            int(depth_of(shape, args)),
+            int(depth_of(shape)),
             args.groups,
             args.picked};
   }
   // Bytes of a row of A that are copied.
   template <class Shape>
-  static int64_t depth_of(Shape const& shape, Arguments const& args) {
-    int64_t const depth = int64_t(cute::get<2>(shape)) * kSize;
-    return args.padded ? (depth + kBytes - 1) / kBytes * kBytes : depth;
+  static int64_t depth_of(Shape const& shape) {
+    return int64_t(cute::get<2>(shape)) * kSize;
   }
   // Whether rows of A lie where their copies can be counted, and suit them.
   template <class Shape>
   static bool reaches(Shape const& shape, Arguments const& args) {
-    int64_t const pitch = int64_t(cute::get<0>(args.dA)) * kSize, depth = depth_of(shape, args);
+    int64_t const pitch = int64_t(cute::get<0>(args.dA)) * kSize, depth = depth_of(shape);
     int64_t const rows = args.picked.rows ? args.picked.count : int64_t(cute::get<0>(shape));
-    return pitch % kBytes == 0 && depth % kBytes == 0 && depth <= INT32_MAX - kSpan &&
-           pitch / kBytes * rows <= INT32_MAX;
+    return pitch % kBytes == 0 && depth <= INT32_MAX - kSpan && pitch / kBytes * rows <= INT32_MAX;
   }
   template <class Shape>
   static bool can_implement(Shape const& shape, Arguments const&) {
@@ -244,7 +242,7 @@ struct CopiedMainloop : Base {
       CUTLASS_PRAGMA_UNROLL
       for (int span = 0; span < kSpans; ++span) {
         int const along = (int(*k_tiles) * kSpans + span) * kSpan;
-        bool const inside = along + byte < params.k_bytes;
+        int const wanted = cute::max(0, cute::min(kBytes, params.k_bytes - along - byte));
         auto from = reinterpret_cast<uint64_t>(a + along);
         asm volatile("" : "+l"(from));  // one multiplication and addition for each copy, not two additions more
         uint32_t to[kPhases];  // addresses are swizzled as they are, wherever a stage begins
@@ -266,7 +264,7 @@ struct CopiedMainloop : Base {
           CUTLASS_PRAGMA_UNROLL
           for (int j = 0; j < kBatch; ++j)
             copy_or_clear<kBytes>(to[(i + j) % kPhases] + (i + j) / kPhases * (8 * kSpan),
-                                  from + int64_t(row[j]) * kBytes, inside && row[j] >= 0);
+                                  from + int64_t(row[j]) * kBytes, row[j] >= 0 ? wanted : 0);
         }
       }
       pipeline.producer_commit(state, cutlass::arch::cpasync_barrier_arrive_noinc);
