@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
@@ -27,17 +29,17 @@ class FormAttention(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
-        names = {inner.name for kernel in kernels for inner in kernel.body.block.ops}
+        names = Counter(inner.name for kernel in kernels for inner in kernel.body.block.ops)
         # Few programs have such operations, so what rewrites them is loaded where there is one.
-        if "mu.matmul" in names:
+        if names["mu.matmul"] > 1:
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
-        if {"mu.attention", "mu.gather"} <= names:
+        if {"mu.attention", "mu.gather"} <= names.keys():
             from mucc.kernels.attention.paged import Paged
 
             rewrite(op, [Paged()])
-        if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
+        if names.keys() & {"mu.attention_logsumexp", "mu.attention_gradient"}:
             from mucc.kernels.attention.sharing import move_sums, share_masks
 
             for kernel in kernels:

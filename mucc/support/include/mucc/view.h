@@ -62,7 +62,7 @@ struct BitsOf<4> {
   using Type = uint32_t;
 };
 
-// The extent of the tiles by which copies turn rows into columns (mucc/pack.cuh).
+// The extent of the tiles by which copies turn rows into columns.
 template <class Bits>
 constexpr int kTurnedSide = sizeof(Bits) == 1 ? 128 : 64;
 

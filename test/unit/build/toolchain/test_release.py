@@ -79,7 +79,7 @@ def test_what_says_nothing_is_not_judged(tmp_path: Path):
 
 def test_a_build_says_so_before_any_compiler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tool = packages(tmp_path, nvidia_cuda_runtime="13.2")
-    monkeypatch.setattr("mucc.build.artefact.find_toolchain", lambda _: Toolchain(tool, tool, tool))
+    monkeypatch.setattr("mucc.build.artefact.find_toolchain", lambda *_: Toolchain(tool, tool, tool))
     monkeypatch.setattr(nvcc, "build", lambda *_, **__: pytest.fail("a compiler ran"))
     with pytest.raises(DiagnosticError, match="parts of the CUDA compiler are of different releases"):
         build(Request(PROGRAM, "k.mcu", plain=True, cached=False))

@@ -13,7 +13,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp
-from mucc.kernels.conv.spread_means import parts_of
+from mucc.kernels.conv.transposed_means import parts_of
 
 
 def kernels(source: str) -> list[str]:
