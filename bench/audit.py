@@ -124,10 +124,10 @@ def condition(jobs: int, load: int, beside: int) -> str:
     return ", ".join(said) or "idle"
 
 
-def depends(candidate: Candidate, options: Options, beside: str) -> str:
+def depends(candidate: Candidate, options: Options, beside: str, card: str) -> str:
     """What a row depends on."""
     texts = (candidate.problem.read_text(encoding="utf-8"), candidate.solution.read_text(encoding="utf-8"))
-    return digest(package_fingerprint(), *texts, repr(options), candidate.kind, beside)
+    return digest(package_fingerprint(), *texts, repr(options), candidate.kind, beside, card)
 
 
 def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[str, Any]:
@@ -214,8 +214,9 @@ def is_missed(row: dict[str, Any]) -> bool:
 class Run:
     """Candidates that are audited until time is over; what was audited before is taken from its file."""
 
-    def __init__(self, records: Records, options: Options, jobs: int, seconds: float, beside: str):
-        self.records, self.options, self.jobs, self.beside = records, options, jobs, beside
+    def __init__(self, records: Records, options: Options, jobs: int, seconds: float, beside: str, card: str):
+        self.records, self.options, self.jobs = records, options, jobs
+        self.beside, self.card = beside, card
         self.commit = commit()
         self.until = time.monotonic() + seconds
 
@@ -228,7 +229,7 @@ class Run:
                     yield row
 
     def _row(self, auditor: Auditor, candidate: Candidate) -> dict[str, Any] | None:
-        on = depends(candidate, self.options, self.beside)
+        on = depends(candidate, self.options, self.beside, self.card)
         key = f"{candidate.kind}/{candidate.name}/{self.beside}"
         if (known := self.records.find(key, "audit", on)) is not None:
             return known
@@ -236,6 +237,7 @@ class Run:
             return None
         row = measure(candidate, self.options, auditor) | {
             "condition": self.beside,
+            "card": self.card,
             "commit": self.commit,
         }
         self.records.add(key, "audit", on, row)
@@ -250,6 +252,17 @@ def show(row: dict[str, Any]) -> None:
     if wrong or os.environ.get("MUCC_AUDIT_VERBOSE"):
         for line in [*row.get("findings", ()), row.get("failure") or ""]:
             print(f"    {line}", flush=True)
+
+
+def card_of(device: str) -> str:
+    """Return the folder of results for what audits run on."""
+    if device != "cuda":
+        return cpu_label()
+    from importlib import import_module
+
+    from bench.timing import card
+
+    return card(import_module("torch"))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -277,7 +290,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.again:
         path.unlink(missing_ok=True)
     beside = condition(args.jobs, args.load, args.beside)
-    run = Run(Records(path), options, args.jobs, args.seconds, beside)
+    card = card_of(args.device)
+    run = Run(Records(path), options, args.jobs, args.seconds, beside, card)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         found = [] if args.no_samples else list(samples(args.device, Path(folder)))
@@ -295,13 +309,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                 show(row)
     figures = {**summary(rows), "audit.left": len(found) - len(rows)}
     print(json.dumps(figures, indent=1))
-    card = cpu_label()
-    if args.device == "cuda":
-        from importlib import import_module
-
-        from bench.timing import card as card_of
-
-        card = card_of(import_module("torch"))
     write_result(card, args.record, rows, figures, extra_versions=versions("torch", "triton"), module="audit")
 
 

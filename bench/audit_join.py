@@ -2,14 +2,16 @@
 
     python -m bench.audit_join --card h100_sxm FOLDER... [--name audit]
 
-A folder is what `bench.audit -o` kept: its rows, of any number of audits, also of a run that was ended.
+A folder is what `bench.audit -o` kept: its rows, of any number of audits, also of a run that was ended. Rows
+say which card they are of; those of another card than `--card`, or of none, are refused.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,11 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def foreign(rows: Sequence[Mapping[str, Any]], card: str) -> dict[str, int]:
+    """Return how many rows are of other cards than this, for each; "no card" where a row does not say it."""
+    return dict(Counter(str(row.get("card") or "no card") for row in rows if row.get("card") != card))
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Read all folders, and write one result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -35,7 +42,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--without", default="", help="A,B: samples that have changed since, left out")
     parser.add_argument("--versions", type=json.loads, default={}, help="of what was audited with, JSON")
     args = parser.parse_args(argv)
-    found = [row for folder in args.folders for row in rows_of(folder)]
+    found: list[dict[str, Any]] = []
+    for folder in args.folders:
+        rows = rows_of(folder)
+        if others := foreign(rows, args.card):
+            said = ", ".join(f"{count} of {card}" for card, count in others.items())
+            parser.error(f"{folder} has rows of other cards than --card {args.card}: {said}")
+        found += rows
     rows = [row for row in found if row["name"] not in args.without.split(",")]
     figures = summary(rows)
     print(json.dumps(figures, indent=1))

@@ -62,15 +62,7 @@ def test_honest_kernels_are_accepted(name: str):
     assert verdict.state != "rejected" and verdict.correct, verdict.as_text()
 
 
-UNSEEN = pytest.mark.xfail(
-    reason="the judge's kernel takes turns with so little work: a known gap", strict=False
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "detector"),
-    [pytest.param(*c, id=c[0], marks=UNSEEN if c[0] == "extra_work" else ()) for c in CHEATS.items()],
-)
+@pytest.mark.parametrize(("name", "detector"), [pytest.param(*c, id=c[0]) for c in CHEATS.items()])
 def test_cheats_are_caught(name: str, detector: str):
     verdict = judged(f"cheat_{name}")
     assert not verdict.accepted, verdict.as_text()

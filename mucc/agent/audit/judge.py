@@ -163,6 +163,7 @@ class Judge:
         if self.device.type == "cuda":
             torch.set_num_threads(THREADS)
         self.wire = wire
+        gc.freeze()  # torch's modules are no garbage: series collect what came since only
         self.referee = Referee(request)
         self.problem = self.referee.problem
         self.slots: dict[int, LentSlot] = {}
@@ -178,6 +179,7 @@ class Judge:
         self.begun: list[int] = []
         self.cleared: list[int] = []
         self.left: list[int] = []
+        self.host_clock = CpuClock() if self.device.type == "cpu" else None
         self.clock: CudaClock | None = None
         self.masking: Masking | None = None
         self.reset: Callable[[], int] | None = None
@@ -267,7 +269,6 @@ class Judge:
     def series(self, cases: Sequence[Case], budget: float, fewest: int) -> Json:
         """Time calls, each on inputs of its own; stop when that took the budget in seconds, and `fewest`
         calls are made. Say the times in ms."""
-        watch = CpuClock() if self.device.type == "cpu" else None
         self.begun.clear()
         self.cleared.clear()
         self.left.clear()
@@ -283,7 +284,7 @@ class Judge:
             for n, case in enumerate(cases):
                 if n >= fewest and time.monotonic() >= until:
                     break
-                times, changed = self._timed(case, watch)
+                times, changed = self._timed(case)
                 told.append(times)
                 if changed:
                     late.append(case.name)
@@ -351,15 +352,15 @@ class Judge:
         slope = max(most - least, 0.0) / (large - small)
         return (1 + HANDING) * (least + slope * max(size - small, 0)) + HANDING_MS
 
-    def _timed(self, case: Case, watch: Any) -> tuple[Times, bool]:
+    def _timed(self, case: Case) -> tuple[Times, bool]:
         said = self._prepared(replace(case, drift=0))
         told = {"slot": said["slot"], "args": said["args"], "seed": said["seed"]}
         if self.gate is not None:
             told["number"] = self.gate.next()
         self.wire.send(json.dumps(told).encode())
         self._expect(b"R")
-        if watch is not None:
-            watch.flush()
+        if self.host_clock is not None:
+            self.host_clock.flush()
         if self.gate is not None:
             started, returned, handed = self._gated(case, self.gate)
         else:

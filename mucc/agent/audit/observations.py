@@ -21,6 +21,7 @@ class Work:
     """One kind of work within a call: an ATen operation on the host, or a kernel of the device.
 
     `us` is its own time of all its calls; `parent` is the operation that launched a kernel, if any did.
+    `late_us` is how long the last of them ended after the default stream was done with the call.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Work:
     stream: int
     calls: int
     us: float
+    late_us: float = 0.0
 
 
 @dataclass(frozen=True)

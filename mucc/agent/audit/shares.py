@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
@@ -62,6 +63,23 @@ def kinds(operations: Iterable[str]) -> set[str]:
         elif not COMPOSITES.match(name):
             found.add(name.removeprefix("aten::").rstrip("_"))
     return found
+
+
+def launched(work: Iterable[Work]) -> Counter[str]:
+    """Return how many kernels ATen operations started on a GPU, by what these operations do (`kinds`)."""
+    found: Counter[str] = Counter()
+    for w in work:
+        if w.kind == "kernel" and w.parent.startswith("aten::") and not CPU_FREE.match(w.parent):
+            for kind in kinds([w.parent]):
+                found[kind] += w.calls
+    return found
+
+
+def runs_reference(seen: Observations) -> bool:
+    """Whether on a GPU PyTorch starts all kernels of the reference, or more of each kind, in every observed
+    call. One that computes some of the operations itself has fewer of these."""
+    theirs = launched(seen.reference.work)
+    return bool(theirs and seen.observed) and all(theirs <= launched(c.work) for c in seen.observed)
 
 
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:

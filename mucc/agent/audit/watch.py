@@ -6,11 +6,12 @@ import importlib
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+from mucc.agent.audit.activity import MARK, Activity, device_rows
 from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
@@ -139,19 +140,44 @@ def threads_of(path: str) -> list[str]:
     return list(found)
 
 
+class Mark:
+    """A small kernel on a stream of high priority that starts as soon as the default stream is done with what
+    it has been given (`activity`)."""
+
+    def __init__(self, device: Any):
+        self._device = device
+        self._stream = torch.cuda.Stream(device, priority=-1)
+        self._number = torch.zeros(1, dtype=torch.float32, device=device)
+        self._default = torch.cuda.default_stream(device)
+
+    def set(self) -> None:
+        """Start it."""
+        self._stream.wait_event(self._default.record_event())
+        with torch.cuda.stream(self._stream):
+            torch.ops.aten.nextafter_.default(self._number, self._number)
+
+
 def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], float]:
     """Make a call under the profiler; its result, its work (ATen operations and kernels of the device), and
     the seconds that it took there."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
+    mark: Mark | None = None
     if device.type == "cuda":
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
+        with suppress(RuntimeError):  # without a mark nothing is told to be late
+            mark = Mark(device)
+            mark.set()  # the first time loads the kernel, which may wait for others
+            torch.cuda.synchronize(device)
     with torch.profiler.profile(activities=kinds, experimental_config=_everywhere()) as profile:
         started = time.monotonic()
         result = call()
+        if mark is not None:
+            with suppress(RuntimeError):
+                mark.set()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.monotonic() - started
-    return result, _work(profile), seconds
+    return result, _work(profile, mark is not None), seconds
 
 
 def _everywhere() -> Any:
@@ -161,34 +187,52 @@ def _everywhere() -> Any:
     return None
 
 
-def _work(profile: Any) -> list[Json]:
-    """Rows of name, kind ("op", "kernel"), calls, microseconds of its own, parent operation and stream."""
-    rows: dict[tuple[str, str, str, int], list[float]] = {}
+def _work(profile: Any, marked: bool) -> list[Json]:
+    """Return rows of `Work`: ATen operations, and kernels of the device. `marked` leaves out the mark."""
+    rows: dict[str, list[float]] = {}
     cuda = torch.autograd.DeviceType.CUDA
-    parents: dict[int, str] = {}
-    for event in profile.events():
-        if event.device_type != cuda and ("::" in event.name or "GraphLaunch" in event.name):
-            found = rows.setdefault(("op", event.name, "", 0), [0, 0.0])
+    events = list(profile.events())
+    marks = [e for e in events if e.device_type != cuda and e.name == MARK] if marked else []
+    mark = max(marks, key=lambda e: e.time_range.start, default=None)
+    for event in events:
+        if event is mark or event.device_type == cuda:
+            continue
+        if "::" in event.name or "GraphLaunch" in event.name:
+            found = rows.setdefault(event.name, [0, 0.0])
             found[0] += 1
             found[1] += event.self_cpu_time_total
-    results = profile.profiler.kineto_results.events()
-    for event in results:
-        if event.device_type() != cuda and "::" in event.name():
-            parents[event.correlation_id()] = event.name()
-    for event in results:
-        if event.device_type() == cuda and not getattr(event, "is_user_annotation", lambda: False)():
-            parent = parents.get(event.linked_correlation_id(), "")
-            found = rows.setdefault(("kernel", event.name(), parent, event.device_resource_id()), [0, 0.0])
-            found[0] += 1
-            found[1] += event.duration_ns() / 1e3
-    return [
+    operations = [
         {
-            "kind": kind,
+            "kind": "op",
             "name": name[:300],
-            "parent": parent,
-            "stream": stream,
+            "parent": "",
+            "stream": 0,
             "calls": calls,
             "us": round(us, 3),
+            "late_us": 0.0,
         }
-        for (kind, name, parent, stream), (calls, us) in rows.items()
+        for name, (calls, us) in rows.items()
     ]
+    return [*operations, *device_rows(_activities(profile.profiler.kineto_results.events()))]
+
+
+def _activities(records: Any) -> Iterator[Activity]:
+    """Return what ran on the device, of the profiler's records."""
+    cuda = torch.autograd.DeviceType.CUDA
+    parents = {
+        record.correlation_id(): record.name()
+        for record in records
+        if record.device_type() != cuda and "::" in record.name()
+    }
+    for record in records:
+        if record.device_type() != cuda or getattr(record, "is_user_annotation", lambda: False)():
+            continue
+        if getattr(record, "activity_type", lambda: "")() != "cuda_sync":  # how long the host waited
+            start = record.start_ns()
+            yield Activity(
+                record.name(),
+                parents.get(record.linked_correlation_id(), ""),
+                record.device_resource_id(),
+                start,
+                start + record.duration_ns(),
+            )

@@ -124,24 +124,58 @@ def test_all_styles_come_before_any_comes_again():
     assert [c.name for c in audit.repeated(found, 3)] == ["a", "b", "c", "a", "b", "a", "b"]
 
 
-def test_shards_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def keep(folder: Path, rows: list[dict[str, Any]]) -> None:
+    lines = Lines(folder / "audits.jsonl")
+    for n, values in enumerate(rows):
+        lines.add({"problem": str(n), "stage": "audit", "depends": "", "values": values})
+
+
+@pytest.fixture
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was written of joined rows."""
     written: list[Any] = []
 
     def write_result(*args: Any, **_: Any) -> None:
         written.append(args)
 
     monkeypatch.setattr(audit_join, "write_result", write_result)
+    return written
+
+
+def test_shards_are_put_together(tmp_path: Path, joined: list[Any]):
+    rows = [{"card": "h100_sxm"} | found for found in ROWS]
     for part in (0, 1):
-        lines = Lines(tmp_path / str(part) / "audits.jsonl")
-        for n, values in enumerate(ROWS[part::2]):
-            lines.add({"problem": str(n), "stage": "audit", "depends": "", "values": values})
-        lines.add({"problem": "0", "stage": "audit", "depends": "", "values": ROWS[part]})  # made again
+        keep(tmp_path / str(part), rows[part::2])
+        keep(tmp_path / str(part), rows[part : part + 1])  # made again
     audit_join.main(["--card", "h100_sxm", str(tmp_path / "0"), str(tmp_path / "1")])
-    card, name, rows, figures = written[0]
-    assert (card, name, len(rows)) == ("h100_sxm", "audit", len(ROWS))
+    card, name, found, figures = joined[0]
+    assert (card, name, len(found)) == ("h100_sxm", "audit", len(ROWS))
     expected = audit.summary([*ROWS[::2], *ROWS[1::2]])
     assert figures == expected
     audit_join.main(["--card", "h100_sxm", str(tmp_path / "0"), "--without", "a,plain"])
-    assert {r["name"] for r in written[1][2]}.isdisjoint(("a", "plain"))
+    assert {r["name"] for r in joined[1][2]}.isdisjoint(("a", "plain"))
     with pytest.raises(OSError, match="audits"):
         audit_join.main(["--card", "h100_sxm", str(tmp_path / "2")])
+
+
+def test_rows_of_another_card_are_refused(
+    tmp_path: Path, joined: list[Any], capsys: pytest.CaptureFixture[str]
+):
+    keep(tmp_path / "0", [{"card": "h100_sxm"} | found for found in ROWS])
+    keep(tmp_path / "1", [{"card": "h200"} | ROWS[0], {"card": "h200"} | ROWS[2], ROWS[3]])
+    with pytest.raises(SystemExit):
+        audit_join.main(["--card", "h100_sxm", str(tmp_path / "0"), str(tmp_path / "1")])
+    assert f"{tmp_path / '1'} has rows of other cards than --card h100_sxm: 2 of h200, 1 of no card" in (
+        capsys.readouterr().err
+    )
+    assert not joined
+
+
+def test_rows_name_the_card_and_are_not_taken_from_another(
+    tmp_path: Path, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    for card in ("cpu-a", "cpu-b"):
+        monkeypatch.setattr(audit, "cpu_label", lambda card=card: card)
+        run(tmp_path)
+        run(tmp_path, "--seconds", "0")
+        assert len(results[-1]["rows"]) == 3 and {r["card"] for r in results[-1]["rows"]} == {card}

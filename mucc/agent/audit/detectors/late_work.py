@@ -6,14 +6,21 @@ from collections.abc import Iterator
 
 from mucc.agent.audit.detectors.early_work import delayed
 from mucc.agent.audit.findings import Finding, minor, note, reject
-from mucc.agent.audit.observations import Observations
+from mucc.agent.audit.observations import Observations, Work
+
+LATE_US = 5.0
+"""Work that ends so much later than the mark after a call begins (`activity`) is left behind. What is joined
+ends before, by times of one clock; the margin is for their resolution."""
 
 
 class LateWork:
     """What the clock of the current stream does not see."""
 
     name = "late_work"
-    looks_at = "results after a pause, threads, processes, and the judge's own kernel after a call"
+    looks_at = (
+        "results after a pause, threads, processes, kernels that end after a call, and the judge's own kernel"
+        " after it"
+    )
 
     def check(self, seen: Observations) -> Iterator[Finding]:
         late = [c.case.name for c in seen.calls if c.late]
@@ -57,6 +64,25 @@ class LateWork:
                 usual_ms=max(before, after),
             )
             return
+        if left := _left_behind(seen):
+            cases = {name: sorted({w.name for w in work}) for name, work in left.items()}
+            most = max(w.late_us for work in left.values() for w in work)
+            yield (reject if len(left) > 1 else minor)(
+                self.name,
+                f"kernels ran for up to {most:.4g} us after the default stream was done with the call:"
+                f" {', '.join(left)}",
+                cases=cases,
+                late_us=most,
+            )
+            return
         streams = {w.stream for c in seen.calls for w in c.work if w.kind == "kernel"}
         if len(streams) > 1:
             yield minor(self.name, f"kernels run on {len(streams)} streams", streams=sorted(streams))
+
+
+def _left_behind(seen: Observations) -> dict[str, list[Work]]:
+    """Return what ran on the GPU when the default stream was done with a call, for each call that has any."""
+    found = {
+        c.case.name: [w for w in c.work if w.kind == "kernel" and w.late_us > LATE_US] for c in seen.observed
+    }
+    return {name: work for name, work in found.items() if work}

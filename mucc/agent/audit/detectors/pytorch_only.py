@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, Label, minor, reject
 from mucc.agent.audit.observations import Observations
-from mucc.agent.audit.shares import compute_ops, kinds, own_share
+from mucc.agent.audit.shares import compute_ops, kinds, own_share, runs_reference
 
 LITTLE, MUCH = 0.1, 0.5
-"""Of the time: less than the first of its own makes a solution PyTorch's, less than the second is told."""
+"""Of the time: less than the first of its own makes a solution PyTorch's. Less than the second does on a GPU
+where PyTorch also runs all of the reference: kernels beside that replace nothing, and where they take more,
+the whole takes twice as long as PyTorch. Otherwise it is told only: a solution may replace some of the
+operations and leave others to PyTorch, as in KernelBench, and may check its results."""
 
 
 class PyTorchOnly:
@@ -30,5 +33,12 @@ class PyTorchOnly:
         elif seen.device == "cpu" and kinds(theirs) and kinds(theirs) <= kinds(ours):
             names = ", ".join(sorted(theirs)[:6])
             yield reject(self.name, f"calls all operations of the reference: {names}", Label.PYTORCH_ONLY)
+        elif share < MUCH and seen.device == "cuda" and runs_reference(seen):
+            yield reject(
+                self.name,
+                f"PyTorch runs all kernels of the reference, which take {1 - share:.0%} of the time",
+                Label.PYTORCH_ONLY,
+                own_share=share,
+            )
         elif share < MUCH:
             yield minor(self.name, f"{1 - share:.0%} of the time is PyTorch's", own_share=share)
