@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from on_host import Program, run
+from convolutions import check_on_host, convolutions
 
-from mucc.compiler.driver import Compilation, compile_text
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
-from mucc.kernels.conv import lower
-from mucc.kernels.conv.layer import Layer
-from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.strategies import WAYS
-from mucc.target.facts import Facts
+from mucc.kernels.conv.op import Strategy
 
 PROGRAM = """
 kernel least[N](x: f32[N, 5, 9, 11], w: f32[7, 5, 3, 3], b: f32[7, 1, 1]) -> f32[N, 1, 9, 11] {
@@ -46,31 +41,11 @@ kernel alone(x: f16[1, 4, 7, 9], w: f16[12, 4, 3, 3], b: f32[7, 9]) -> (y: f32[1
 """
 
 
-def forced(strategy: Strategy) -> Callable[[Layer, Facts], Strategy]:
-    """Choose a strategy wherever it is legal."""
-    (way,) = (way for way in WAYS if way.strategy is strategy)
-    return lambda layer, facts: Strategy.TILES if way.refused(layer, facts) else strategy
-
-
-def kernels(compilation: Compilation) -> list[ConvKernelOp]:
-    return [op for p in compilation.programs for op in p.kernels if isinstance(op, ConvKernelOp)]
-
-
 @pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.DIRECT])
 def test_kernels_agree_with_the_interpreter(
     strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lower, "choose", forced(strategy))
-    compilation = compile_text(Source("k.mcu", PROGRAM))
-    found = kernels(compilation)
-    assert all(op.is_reduced for op in found) and strategy in {op.strategy.data for op in found}
-    others = {op.name for p in compilation.programs for op in p.kernels} - {"cutlass.conv", "cutlass.map"}
-    assert not others
-    program = Program.of(compilation, tmp_path)
-    program.library.on_host_sm_count(1)
-    for info in program.kernels:
-        for seed, align in ((0, 16), (1, 4)):
-            run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align, within=2e-3)
+    assert all(op.is_reduced for op in check_on_host(PROGRAM, strategy, tmp_path, monkeypatch))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +61,7 @@ def test_kernels_agree_with_the_interpreter(
 def test_others_are_kernels_of_their_own(body: str, outputs: int, result: str) -> None:
     channels = 4 if "groups" in body else 8
     text = f"kernel k(x: f32[2, 8, 9], w: f32[{outputs}, {channels}, 2]) -> f32[{result}] {{ return {body} }}"
-    (kernel,) = kernels(compile_text(Source("k.mcu", text)))
+    (kernel,) = convolutions(compile_text(Source("k.mcu", text)))
     assert not kernel.is_reduced
 
 
@@ -94,7 +69,7 @@ def test_tiles_have_all_channels() -> None:
     parameters = "x: f32[8, 64, 64, 64], w: f32[128, 64, 3, 3]"
     text = f"kernel k({parameters}) -> f32[8, 62, 62] {{ return min(conv(x, w), axis=1) }}"
     compilation = compile_text(Source("k.mcu", text))
-    (kernel,) = kernels(compilation)
+    (kernel,) = convolutions(compilation)
     assert kernel.strategy.data is Strategy.PLANES
     assert ", 128, 32, " in compilation.emit("cu").split("PlaneTile<")[1].split(";")[0]
     assert "kReduces = true" in compilation.emit("cu")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from convolutions import forced
 from on_host import Program, run
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, wide_emission
-from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.strategies import WAYS
 from mucc.kernels.conv.wide import wide_tile
 from mucc.target import get_target
-from mucc.target.facts import Facts
 
 NHWC = "strides(_, 1, _, _)"
 TWO = f"""
@@ -123,12 +120,6 @@ kernel far(x: bf16[1, 8, 40, 6] {NHWC}, w: bf16[8, 8, 3, 1] {NHWC}) -> bf16[1, 3
   return permute(conv(x, w, pad=(200, 0), dilation=(70, 1)), (0, 2, 3, 1))
 }}
 """
-
-
-def forced(strategy: Strategy) -> Callable[[Layer, Facts], Strategy]:
-    """Choose a strategy wherever it is legal."""
-    (way,) = (way for way in WAYS if way.strategy is strategy)
-    return lambda layer, facts: Strategy.TILES if way.refused(layer, facts) else strategy
 
 
 @pytest.fixture(scope="module", params=list(Strategy))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from on_host import Program, run
+from convolutions import check_on_host, convolutions
 
-from mucc.compiler.driver import Compilation, compile_text
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
-from mucc.kernels.conv import lower
-from mucc.kernels.conv.layer import Layer
-from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.strategies import WAYS
-from mucc.target.facts import Facts
+from mucc.kernels.conv.op import Strategy
 
 PROGRAM = """
 kernel most[N](x: f32[N, 8, 9, 12], w: f32[40, 8, 3, 3], b: f32[40]) -> f32[N, 40, 4, 6] {
@@ -52,32 +47,11 @@ kernel line(x: f16[3, 8, 35], w: f16[70, 8, 4]) -> f16[3, 70, 8] { return max_po
 """
 
 
-def forced(strategy: Strategy) -> Callable[[Layer, Facts], Strategy]:
-    """Choose a strategy wherever it is legal."""
-    (way,) = (way for way in WAYS if way.strategy is strategy)
-    usual = lower.choose
-    return lambda layer, facts: usual(layer, facts) if way.refused(layer, facts) else strategy
-
-
-def kernels(compilation: Compilation) -> list[ConvKernelOp]:
-    return [op for p in compilation.programs for op in p.kernels if isinstance(op, ConvKernelOp)]
-
-
 @pytest.mark.parametrize("strategy", [Strategy.TILES, Strategy.PLANES, Strategy.PATCHES])
 def test_kernels_agree_with_the_interpreter(
     strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lower, "choose", forced(strategy))
-    compilation = compile_text(Source("k.mcu", PROGRAM))
-    found = kernels(compilation)
-    assert all(op.pool is not None for op in found) and strategy in {op.strategy.data for op in found}
-    others = {op.name for p in compilation.programs for op in p.kernels} - {"cutlass.conv", "cutlass.map"}
-    assert not others
-    program = Program.of(compilation, tmp_path)
-    program.library.on_host_sm_count(1)
-    for info in program.kernels:
-        for seed, align in ((0, 16), (1, 4)):
-            run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align, within=2e-3)
+    assert all(op.pool is not None for op in check_on_host(PROGRAM, strategy, tmp_path, monkeypatch))
 
 
 @pytest.mark.parametrize(
@@ -94,12 +68,12 @@ def test_kernels_agree_with_the_interpreter(
 def test_others_are_kernels_of_their_own(body: str, result: str) -> None:
     body = body if "return" in body else f"return {body}"
     text = f"kernel k(x: f32[2, 8, 9], w: f32[8, 8, 2]) -> f32[{result}] {{ {body} }}"
-    (kernel,) = kernels(compile_text(Source("k.mcu", text)))
+    (kernel,) = convolutions(compile_text(Source("k.mcu", text)))
     assert kernel.pool is None
 
 
 def test_what_warpgroups_multiply_is_pooled_by_another_kernel() -> None:
     parameters = "x: bf16[64, 128, 56, 56] strides(_, 1, _, _), w: bf16[128, 128, 3, 3] strides(_, 1, _, _)"
     text = f"kernel k({parameters}) -> bf16[64, 128, 27, 27] {{ return max_pool(conv(x, w), 2) }}"
-    (kernel,) = kernels(compile_text(Source("k.mcu", text)))
+    (kernel,) = convolutions(compile_text(Source("k.mcu", text)))
     assert kernel.strategy.data is Strategy.WARPGROUPS and kernel.pool is None
