@@ -158,7 +158,7 @@ class _Writer:
                 return self._reduced(op, args[0])
             case VarianceOp():
                 return f"{args[0]}.float().var({_axes(op)}, correction={op.correction.value.data})"
-            case AttentionOp() if op.mask is None:
+            case AttentionOp() if op.mask is None and op.sinks is None:
                 return f"F.scaled_dot_product_attention({', '.join([*args, *_options(op)])})"
             case _:
                 return self._simple(op, args)

@@ -69,3 +69,15 @@ def test_what_has_no_short_form_is_refused(stem: str) -> None:
     with pytest.raises(DiagnosticError) as caught:
         torch_source(compiled(ROOT / "examples" / f"{stem}.mcu").mu, stem)
     assert caught.value.diagnostics[0].code == "MU6071"
+
+
+def test_attention_with_sinks_is_refused() -> None:
+    from mucc.torch.exporter import torch_source
+
+    text = (
+        "kernel f[N](q: bf16[2, N, 64], k: bf16[2, N, 64], v: bf16[2, N, 64], s: f32[2]) -> bf16[2, N, 64]"
+        " { return attention(q, k, v, sinks=s) }"
+    )
+    with pytest.raises(DiagnosticError) as caught:
+        torch_source(compile_source(Source("f.mcu", text), "sm_90a").mu, "f")
+    assert caught.value.diagnostics[0].code == "MU6071"
