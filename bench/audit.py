@@ -156,7 +156,9 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
         return row
     findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]
     failure = said.get("failure")
-    return row | {"findings": findings, "failure": failure and failure["message"]}
+    # A solution's message may name a path of the user who audits.
+    message = failure and failure["message"].replace(str(Path.home()), "~")
+    return row | {"findings": findings, "failure": message}
 
 
 def is_alarm(row: dict[str, Any]) -> bool:
