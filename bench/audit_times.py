@@ -149,12 +149,12 @@ def _process(before: Sequence[str], files: Sequence[Path], runs: int, *more: str
 
 
 def by_cupti(files: Sequence[Path], runs: int) -> list[float]:
-    """The median times in us of kernels by PyTorch's profiler, in a process of their own. Raises OSError."""
+    """Return median times in us by PyTorch's profiler, one a kernel, in a new process. Raises OSError."""
     return [statistics.median(times) for times in json.loads(_process((), files, runs).splitlines()[-1])]
 
 
 def by_ncu(files: Sequence[Path]) -> list[float]:
-    """The median times in us of kernels by ncu. Raises OSError."""
+    """Return median times in us by ncu, one a kernel. Raises OSError."""
     words = ["ncu", "--clock-control", "none", "--cache-control", "all", "--csv", "--print-units", "base"]
     words += ["--metrics", "gpu__time_duration.sum", "--kernel-name", "flips"]
     said = _process(words, files, BY_NCU, "--bare")

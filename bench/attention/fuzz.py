@@ -124,7 +124,7 @@ class Call:
                 return bias
 
     def _labels(self, count: int, rng: random.Random) -> Any:
-        """Draw the documents of a sequence's places: most rise, some are in any order."""
+        """Draw document numbers for positions of sequences: sorted in four fifths of the draws."""
         torch, documents = self.torch, rng.choice((1, 3, 20, 200))
         labels = torch.randint(0, documents, (self.sizes["B"], count), device="cuda", dtype=torch.int32)
         return labels if rng.random() < 0.2 else labels.sort(-1).values

@@ -18,7 +18,7 @@ HEAD = (
 
 
 def figures(rows: Sequence[Row], suite: str = "models") -> dict[str, float]:
-    """Geometric means and the least of Inductor's times over mucc's, by mode and over all modes.
+    """Summarise how many times as fast as Inductor mucc is: geometric mean and least, by mode and over all.
 
     Names of figures begin with `suite`.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import i1
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -12,6 +12,7 @@ from mucc.dialects.mu.ops.attention import ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.elementwise import CastOp, ConstantOp, SelectOp
 from mucc.dialects.mu.ops.shape import FullOp
 from mucc.dialects.mu.types import Shaped
+from mucc.dialects.walk import postorder
 
 
 def hides_by_data(op: Operation) -> bool:
@@ -44,16 +45,14 @@ def _is_least(value: SSAValue) -> bool:
 
 def _made_from(value: SSAValue) -> Iterator[Operation]:
     """Yield the operations that a value is computed by, up to scores."""
-    pending, seen = [value], {value}
-    while pending:
-        op = pending.pop().owner
-        if not isinstance(op, Operation):
-            continue
-        yield op
-        if not isinstance(op, ScoresOp):
-            more = [v for v in op.operands if v not in seen]
-            seen.update(more)
-            pending += more
+
+    def operands(value: SSAValue) -> Sequence[SSAValue]:
+        op = value.owner
+        return op.operands if isinstance(op, Operation) and not isinstance(op, ScoresOp) else ()
+
+    for found in postorder(value, operands):
+        if isinstance(found.owner, Operation):
+            yield found.owner
 
 
 def _reads(value: SSAValue) -> bool:

@@ -124,11 +124,11 @@ class Gate:
         return self._written(OPEN)
 
     def cold(self) -> None:
-        """Say that caches are cleared."""
+        """Let the candidate's stream go on: the caches are cleared."""
         self._written(COLD)
 
     def keyed(self, key: tuple[int, int]) -> int:
-        """Tell the key; return the time in ns."""
+        """Write the key that unmasks inputs, where the GPU reads it; return the time in ns."""
         for n, half in enumerate(key):
             self._halves[KEY * LINE // 2 + n] = half
         return self._written(KEYED)
@@ -139,7 +139,7 @@ class Gate:
         return now
 
     def release(self) -> None:
-        """Let all pass, so that nothing waits while the process ends."""
+        """Open all gates, so that no kernel waits for one while the process ends."""
         for which in (OPEN, COLD, KEYED):
             self._written(which)
 

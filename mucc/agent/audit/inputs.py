@@ -64,7 +64,7 @@ def drift(value: Any) -> None:
 
 
 def probed(value: Any, case: Case) -> Any:
-    """Return values as they were drawn, or with other digits of those that a narrower format drops.
+    """Return values as they were drawn, or with other low digits, which a narrower format drops.
 
     Arithmetic that rounds its operands to that format cannot tell the two apart, whichever way it rounds: the
     first of the digits that it drops stays. Neither shows that it is a probe: numbers that were multiples of

@@ -79,7 +79,7 @@ class Toolchain:
 
     def versions(self) -> tuple[str, str, str]:
         """Return the versions of nvcc, CUTLASS and the host compiler, by running the compilers."""
-        host = " for ".join(filter(None, (host_version(self.host.path), self.cross)))
+        host = host_version(self.host.path, self.cross)
         return nvcc_version(self.nvcc.path), cutlass_version(self.cutlass.path), host
 
     def fingerprint(self) -> tuple[str, ...]:
@@ -110,7 +110,10 @@ def library_directory(nvcc: Tool, cross: str = "") -> str | None:
 
 
 def other_host(triple: str) -> str:
-    """Return a host of HOSTS where its processor is another one than this machine's, and else nothing."""
+    """Return a host of HOSTS where its processor is another one than this machine's.
+
+    Empty for this machine, which an empty `triple` is too.
+    """
     return "" if triple.partition("-")[0] == os.uname().machine else triple
 
 
@@ -215,12 +218,12 @@ MISSING = frozenset({"MU5101", "MU5102", "MU5103", "MU5196"})
 
 def present_versions(nvcc: str | None = None, host: str = "") -> tuple[str | None, str | None, str | None]:
     """Return versions as `Toolchain.versions`, with None for missing tools. Raises MU5105."""
-    cross = other_host(host) if host else ""
+    cross = other_host(host)
     compiler, headers, found = find_nvcc(nvcc), find_cutlass(), find_host(cross)
     return (
         compiler and nvcc_version(compiler.path),
         headers and cutlass_version(headers.path),
-        found and " for ".join(filter(None, (host_version(found.path), cross))),
+        found and host_version(found.path, cross),
     )
 
 
@@ -229,7 +232,7 @@ def find_toolchain(nvcc: str | None = None, host: str = "") -> Toolchain:
 
     Raises MU5101 to MU5103 and MU5196, one for each missing tool, and MU5197 for a missing CUDA runtime.
     """
-    cross = other_host(host) if host else ""
+    cross = other_host(host)
     compiler, headers, found = find_nvcc(nvcc), find_cutlass(), find_host(cross)
     if compiler and headers and found:
         if cross and library_directory(compiler, cross) is None:
@@ -306,9 +309,13 @@ def nvcc_version(path: str) -> str:
     return found[1] if found else "unknown"
 
 
-def host_version(path: str) -> str:
-    """Return the version of a g++, such as `12.2.0`; `unknown` if it cannot be run."""
-    return _first_output(path, "-dumpfullversion", "-dumpversion").strip() or "unknown"
+def host_version(path: str, cross: str = "") -> str:
+    """Return the version of a g++, such as `12.2.0`, with the host `cross` where it compiles for another one.
+
+    `unknown` if it cannot be run.
+    """
+    version = _first_output(path, "-dumpfullversion", "-dumpversion").strip() or "unknown"
+    return f"{version} for {cross}" if cross else version
 
 
 def cutlass_version(include: str) -> str:

@@ -32,7 +32,7 @@ Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
 
 
 class ScoresBody(Body):
-    """The nodes that compute scores, and which columns each row sees: a range, those with its label."""
+    """Nodes that compute scores and what each row sees: a range of columns, or those with its label."""
 
     def __init__(
         self,

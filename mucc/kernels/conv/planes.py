@@ -65,8 +65,8 @@ WAIT = 150
 """Cycles of a warpgroup between the products of two taps."""
 
 OVERLAPPED = (1.0, 0.62, 0.5, 0.45)
-"""What one to four blocks of a multiprocessor take of the time that they would take one after the other. Two
-took 0.56 to 0.63 on an H100."""
+"""The time of one to four blocks that share a multiprocessor, over their time one after the other: 0.56 to
+0.63 for two on an H100."""
 
 CLASSES = 1.4
 """How much longer blocks take that compute several classes of outputs, each of few taps: 0.92 of the time one

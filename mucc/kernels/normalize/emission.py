@@ -329,7 +329,7 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
 
 
 def _columns(entry: str) -> list[Entry]:
-    """Return the kernels in the order of `column_code`."""
+    """Return the kernels that reduce columns, in the order of `mucc::column_code`."""
     once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
     kernels = (
         ("columns", "1, 16, false", once),

@@ -76,7 +76,7 @@ def chain_space(anchor: ReduceOp) -> Dims:
 
 def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
     """Whether an operation reduces the space of another reduction over the same axes."""
-    return isinstance(op, ReduceOp) and chain_space(op) == chain_space(anchor) and op.axes == anchor.axes
+    return isinstance(op, ReduceOp) and reduces(op, chain_space(anchor), anchor.axes.get_values())
 
 
 def reduces(op: ReduceOp, space: Dims, gone: Sequence[int]) -> bool:

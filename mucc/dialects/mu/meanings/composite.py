@@ -158,7 +158,7 @@ def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> An
 def _with_sinks(
     machine: Machine, op: AttentionOp | PagedAttentionOp, operands: Sequence[Any], more: tuple[Any, ...]
 ) -> Any:
-    """Compute attention of queries, keys and values; `more` are a mask and sinks, where there are such."""
+    """Compute attention of queries, keys and values; `more` are the mask and the sinks, where op has them."""
     q, k, v = operands
     scores = _masked_scores(machine, op, q, k, more[:1] if op.mask is not None else ())
     sinks = None if op.sinks is None else more[-1]

@@ -50,6 +50,17 @@ MUCC_DEVICE void narrow(float x, int8_t& to) { to = int8_t(round_s8(x)); }
 MUCC_DEVICE void narrow(float x, uint8_t& to) { to = uint8_t(round_u8(x)); }
 MUCC_DEVICE void narrow(float x, int32_t& to) { to = __float2int_rn(x); }
 
+// The nearest number of tf32. What is not rounded the tensor cores cut off.
+MUCC_DEVICE uint32_t to_tf32(float x) {
+#if defined(__CUDA_ARCH__)
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+#else
+  return (__builtin_bit_cast(uint32_t, x) + 0x1000u) & ~0x1fffu;
+#endif
+}
+
 // A place in a space of R axes. Index is 32 bits wide where the space is small enough: its divisions are cheaper.
 template <int R, class Index>
 struct Position {

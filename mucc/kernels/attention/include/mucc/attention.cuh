@@ -62,17 +62,6 @@ MUCC_DEVICE void multiply(float, float (&c)[4], uint32_t const (&a)[4], uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The nearest number of tf32. What is not rounded the tensor cores cut off.
-MUCC_DEVICE uint32_t to_tf32(float x) {
-#if defined(__CUDA_ARCH__)
-  uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return bits;
-#else
-  return (__builtin_bit_cast(uint32_t, x) + 0x1000u) & ~0x1fffu;
-#endif
-}
-
 // Two numbers as the halves of a word, the first one in the low half.
 MUCC_DEVICE uint32_t packed(f16, float low, float high) {
   uint32_t both;

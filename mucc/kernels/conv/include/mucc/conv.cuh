@@ -34,11 +34,6 @@ MUCC_DEVICE void multiply(float (&c)[4], uint32_t const (&a)[4], uint32_t const 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-MUCC_DEVICE uint32_t to_tf32(float x) {
-  uint32_t y;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-  return y;
-}
 // The parts of factors as the tensor cores take them.
 template <class Format, int kCount>
 MUCC_DEVICE void split(uint32_t (&x)[Format::kParts][kCount]) {
