@@ -37,7 +37,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
 
     for part in ("nvcc", "cutlass", "host"):
         monkeypatch.setattr(discover, f"find_{part}", find(part))
-        monkeypatch.setattr(discover, f"{part}_version", lambda _, part=part: getattr(here, part))
+        monkeypatch.setattr(discover, f"{part}_version", lambda *_, part=part: getattr(here, part))
     monkeypatch.setattr(Toolchain, "fingerprint", lambda self: (repr(here),))
 
     def compiled(text: str, kind: str, *_: object, **__: object) -> nvcc.Built:
