@@ -69,7 +69,7 @@ class Numbering:
     def _call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
         """Insert a call, with the fake value that later passes read."""
         node = self.graph.call_function(target, args, kwargs)
-        values, options = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
+        values, options = torch.fx.node.map_arg((args, kwargs), _value)
         tensors = [v for v in torch.utils._pytree.tree_leaves(values) if isinstance(v, torch.Tensor)]
         mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None)
         if target is operator.getitem or mode is None:
@@ -78,6 +78,10 @@ class Numbering:
             with mode:
                 node.meta["val"] = target(*values, **options)
         return node
+
+
+def _value(node: Node) -> Any:
+    return node.meta["val"]
 
 
 def number_labels(graph: Any, masks: list[Node]) -> int:
