@@ -7,12 +7,16 @@ import json
 import pytest
 from on_host import Program, run
 
+from mucc.agent.propose.offline.features import shape_of
+from mucc.agent.propose.offline.ideas import pool
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.compiler.explain_schedule import explain
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.attention.cost import few_parts
 from mucc.kernels.attention.schedule import Problem, complete, is_legal, neighbours, proposals
+from mucc.measure.tune.analysis import analyse
+from mucc.measure.tune.plans import Program as TunedProgram
 from mucc.measure.tune.ranking import survey
 from mucc.target import get_target
 
@@ -181,6 +185,23 @@ def test_what_is_ranked_can_be_compiled() -> None:
         compilation = compile_text(Source("k.mcu", text), Options(target="sm_90a"))
         told = explain(compilation)[0].as_json()["schedule"]
         assert told == dict(move.settings)
+
+
+def test_tuning_and_the_agent_find_attention() -> None:
+    source, sizes = (
+        Source("k.mcu", FULL.format(name="f", width=64, causal="on")),
+        {"B": 2, "S": 64, "T": 4096},
+    )
+    (analysis,) = analyse(TunedProgram(source, (sizes,)), "sm_90a", keep_pins=False)
+    assert analysis.stages == ("out",)
+    (workload,) = analysis.workloads["out"]
+    assert workload.is_sized and workload.text == "attention f16 M=64 N=4096 K=64 batch=2"
+    assert workload.signature != workload.form
+    (found,) = survey(source, dims=sizes)
+    (attention,) = found.contractions
+    moves = pool(attention, attention.chosen)
+    assert any("split_k" in m.settings.get("scheduler", "") for m in moves)
+    assert all(shape_of(m.settings).cluster == (1, 1) for m in moves)
 
 
 def _problem(**given: object) -> Problem:
