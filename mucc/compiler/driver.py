@@ -199,7 +199,7 @@ def schedule_text(
 
     blocks: list[str] = []
     for program in programs:
-        scheduled = [k for k in program.kernels if kind_of(k).has_schedule]
+        scheduled = [k for k in program.kernels if kind_of(k).schedule(k)]
         for kernel in scheduled:
             name, stage = program.sym_name.data, kernel.stage.data
             origin = measured.get((name, stage))
