@@ -20,6 +20,7 @@ from mucc.runtime.module import Module, load
 if TYPE_CHECKING:
     from mucc.build.artefact import Artefact
     from mucc.build.pool import Outcome, Pool
+    from mucc.compiler.typical_dims import Given
 
 DEFAULT_TARGET = "sm_90a"
 
@@ -49,19 +50,21 @@ def compile(
     cache: bool = True,
     *,
     name: str = "<string>",
-    dims: Mapping[str, int] | None = None,
+    dims: Given = None,
 ) -> Module:
     """Compile a program and load it. A program that was compiled before comes from the cache.
 
     `name` is what messages call the program; `dims` are typical values of open dims, to choose schedules for:
-    the library serves every size. Raises `CompileError` with every error found, and what `load`
-    raises; warnings come as `MuccWarning`.
+    the library serves every size. A list of such, or a range (`{"M": "1..4096"}`), gives kernels several
+    schedules, of which calls take one by their dims. Raises `CompileError` with every error found, and what
+    `load` raises; warnings come as `MuccWarning`.
     """
     from mucc.build.artefact import Request, build
-    from mucc.compiler.typical_dims import typical
+    from mucc.compiler.typical_dims import sizes_of
 
     try:
-        artefact = build(Request(text.encode(), name, "so", target, cached=cache, dims=typical(dims)))
+        sizes = sizes_of(dims)
+        artefact = build(Request(text.encode(), name, "so", target, cached=cache, sizes=sizes))
     except DiagnosticError as error:
         raise CompileError(error.diagnostics) from None
     for diagnostic in artefact.warnings:
@@ -166,14 +169,14 @@ def _loaded(library: bytes) -> Module:
 
 
 def check(
-    text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Mapping[str, int] | None = None
+    text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Given = None
 ) -> tuple[Diagnostic, ...]:
     """Every error and warning that can be found without nvcc; empty where the program is good."""
     from mucc.build.artefact import compile_source
-    from mucc.compiler.typical_dims import typical
+    from mucc.compiler.typical_dims import sizes_of
 
     try:
-        compilation = compile_source(Source(name, text), target, dims=typical(dims))
+        compilation = compile_source(Source(name, text), target, sizes=sizes_of(dims))
         compilation.emit("cutlass")
     except DiagnosticError as error:
         return error.diagnostics
