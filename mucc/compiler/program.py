@@ -29,8 +29,8 @@ def compile_source(
 
     `dims` are typical values of open dims, for the choice of schedules, and several `sizes` in their place
     give kernels several schedules; with `tuned`, measured schedules take precedence. The IR is verified after
-    passes, to find defects of the compiler, with `verify`. With `only_check`, the result has diagnostics only,
-    and the IR is not verified.
+    passes, to find defects of the compiler, with `verify`. With `only_check`, the result has diagnostics
+    only, and the IR is not verified.
     """
     from mucc.compiler.driver import Options, compile_text
 

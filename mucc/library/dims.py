@@ -74,7 +74,7 @@ def parse_sizes(words: Sequence[str]) -> tuple[Size, ...]:
     found: dict[tuple[tuple[str, int], ...], bool] = {}
     for group in others or [{}]:
         whole = common | group
-        steps = [_samples(v) if isinstance(v, range) else (v,) for v in whole.values()]
+        steps = [samples(v) if isinstance(v, range) else (v,) for v in whole.values()]
         is_sample = any(isinstance(v, range) for v in whole.values())
         for values in product(*steps):
             key = tuple(zip(whole, values, strict=True))
@@ -120,7 +120,7 @@ def _number(name: str, text: str) -> int:
     return int(digits)
 
 
-def _samples(values: range) -> list[int]:
+def samples(values: range) -> list[int]:
     """Return sizes that stand for a range: both ends, and powers of `STEP` between them."""
     found = [values[0]]
     power = 1

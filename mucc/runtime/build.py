@@ -72,7 +72,7 @@ def compile(
     return _loaded(artefact.data)
 
 
-_Key = tuple[str, tuple[tuple[str, int], ...], str]
+_Key = tuple[str, tuple[tuple[str, int | str], ...], str]
 
 
 class Programs:
@@ -99,13 +99,14 @@ class Programs:
         """Whether something is not in the cache, and is being compiled."""
         return self._pool is not None and self._pool.compiles
 
-    def begin(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> None:
-        """Begin to compile a program for typical values of its dims, once.
+    def begin(self, text: str, dims: Mapping[str, int | str], target: str = DEFAULT_TARGET) -> None:
+        """Begin to compile a program for typical values of its dims, or ranges of them, once.
 
         Values that break a promise of a kernel are left out.
         """
         from mucc.build.artefact import Request, build
         from mucc.build.pool import Pool
+        from mucc.compiler.typical_dims import sizes_of
 
         key = text, tuple(sorted(dims.items())), target
         if key in self._begun:
@@ -120,12 +121,14 @@ class Programs:
             except DiagnosticError as error:
                 if not dims or error.diagnostics[0].code != "MU6052":
                     raise
-                return build(dataclasses.replace(request, dims={}), pool=pool)
+                return build(dataclasses.replace(request, sizes=()), pool=pool)
 
-        request = Request(text.encode(), "<torch.compile>", "so", target, dims=dims)
+        request = Request(text.encode(), "<torch.compile>", "so", target, sizes=sizes_of(dims))
         self._begun[key] = pool.map(make, [request])
 
-    def get(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> Module | CompileError:
+    def get(
+        self, text: str, dims: Mapping[str, int | str], target: str = DEFAULT_TARGET
+    ) -> Module | CompileError:
         """Wait for a program; returns its library, loaded, or what is wrong with it.
 
         Raises what is no error of a program, such as `load` raises.
@@ -137,7 +140,7 @@ class Programs:
         return self._made[key]
 
     def built(
-        self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET
+        self, text: str, dims: Mapping[str, int | str], target: str = DEFAULT_TARGET
     ) -> Artefact | CompileError:
         """Wait for a program; returns its library as a file, or what is wrong with it."""
         self.begin(text, dims, target)
@@ -151,7 +154,7 @@ class Programs:
 
 
 def compile_programs(
-    programs: Sequence[tuple[str, Mapping[str, int]]], target: str = DEFAULT_TARGET
+    programs: Sequence[tuple[str, Mapping[str, int | str]]], target: str = DEFAULT_TARGET
 ) -> list[Module | CompileError]:
     """Compile many programs at once, each with typical values of its dims; libraries, or what is wrong."""
     with Programs() as begun:

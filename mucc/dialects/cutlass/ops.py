@@ -50,8 +50,8 @@ class ProgramOp(EntryOp):
     After workspace planning, `slots` has the types of the values that share each slot of the workspace.
 
     A kernel with several schedules is several programs, its entries: `entry_of` names the kernel, and an
-    entry computes the calls whose dims are in one of its `guards`. The last entry has the kernel's name and no
-    guards, and computes all others.
+    entry computes the calls whose dims are in one of its `guards`. The last entry has the kernel's name and
+    no guards, and computes all others.
     """
 
     name = "cutlass.program"
