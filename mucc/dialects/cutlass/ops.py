@@ -104,9 +104,7 @@ class ProgramOp(EntryOp):
         if self.guards is not None and self.entry_of is None:
             raise VerifyException("guards belong to an entry of a kernel")
         if dims := {r.dim for guard in self.boxes for r in guard} - set(self.dim_names):
-            raise VerifyException(
-                f"guards name unknown dims: {', '.join(sorted(dims))}"
-            )
+            raise VerifyException(f"guards name unknown dims: {', '.join(sorted(dims))}")
 
 
 @irdl_op_definition
