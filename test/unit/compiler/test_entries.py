@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import pytest
 from builders import context
-from hostlib import CUDA, DTYPES, Device, DType, Tensor
+from hostlib import CUDA, DTYPES, Device, DType, FakeArray, Tensor
 from hypothesis import given
 from hypothesis import strategies as st
 from on_host import Program, run
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.parser import Parser
 
+import mucc
 from mucc.cli.main import main
 from mucc.compiler import entries
 from mucc.compiler.driver import Compilation, Options, compile_text
@@ -309,3 +310,59 @@ def test_the_header_declares_the_choice(program: Program) -> None:
     info = next(k for k in program.kernels if k.name == "linear")
     assert "int mucc_linear_entry(const MuccTensor* args, int n);" in text
     assert f" *   0: {guards_text(info.entries[0].guards)}" in text
+
+
+@pytest.mark.nvcc
+@pytest.mark.long
+def test_a_library_says_what_calls_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels for few rows, which need no CUTLASS, built and asked through tvm-ffi."""
+    text = LINEAR.replace("relu(x @ w.T + b)", "x @ w.T + b")
+    try:
+        module = mucc.compile(text, dims=[{"M": m, "N": 4096, "K": 4096} for m in (1, 8)])
+    except mucc.runtime.CompileError as error:
+        pytest.skip(str(error))
+    kernel = module.linear
+    assert len(kernel.info.entries) == 2
+    for m in (1, 4, 5, 100):
+        x, w, b = FakeArray("bf16", [m, 64]), FakeArray("bf16", [32, 64]), FakeArray("bf16", [32])
+        asked = kernel.entry(x, w, b, FakeArray("bf16", [m, 32]))
+        assert asked == kernel.info.entry({"M": m, "N": 32, "K": 64})
+    with pytest.raises(mucc.runtime.MuccValueError, match="MU6006"):
+        kernel.entry(x, FakeArray("bf16", [32, 63]), b, FakeArray("bf16", [m, 32]))
+    assert main(["explain", str(module.path)]) == 0
+    shown = capsys.readouterr().out
+    assert f"  {guards_text(kernel.info.entries[0].guards)}\n    out: gemm, tile = " in shown
+    assert "\n  else\n" in shown
+
+
+def test_a_file_that_is_no_library_is_not_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "k.so").write_text("text")
+    assert main(["explain", str(tmp_path / "k.so")]) != 0
+    assert "error[MU603" in capsys.readouterr().err
+
+
+def test_each_size_takes_what_was_measured_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tunelib import planned, record
+
+    from mucc.database.store import Store
+
+    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))
+    sizes = [{"M": 64, "N": 256, "K": 512}, {"M": 4096, "N": 256, "K": 512}]
+    (kernel,) = planned(LINEAR, sizes, budget=8).kernels
+    alone = [compile_text(Source("k.mcu", LINEAR), Options(dims=s)).manifest for s in sizes]
+    chosen = [m["kernels"][0]["stages"][0]["tile"] for m in alone]
+    tiles = {
+        tile: c
+        for c in kernel.candidates
+        for ((_, s),) in [c.choice.items()]
+        if (tile := s["tile"]) not in chosen
+    }
+    wanted = dict(list(tiles.items())[:2])
+    with Store() as store:
+        store.merge([record(kernel, *pair, 5.0) for pair in zip(kernel.sizes, wanted.values(), strict=True)])
+    made = compiled(LINEAR, *(",".join(f"{n}={v}" for n, v in s.items()) for s in sizes))
+    found = made.manifest["kernels"][0].get("entries", [])
+    assert [e["sizes"] for e in found] == [[s] for s in sizes]
+    assert [e["stages"][0]["tile"] for e in found] == list(wanted)
