@@ -269,13 +269,15 @@ class _Chooser:
         for first in product(*(self.axes[name] for name in outer)):
             sides = tuple(self._side(name, value) for name, value in zip(outer, first, strict=True))
             lower = 1
-            for value, after in pairwise([*self.axes[inner], None]):
-                variant = cells[*first, value]
-                if after is not None and cells[*first, after] is variant:
-                    continue
-                end = None if after is None else self._end(first, value, after, variant, cells[*first, after])
-                yield variant, tuple(r for r in (*sides, Range(inner, lower, end)) if not _is_all(r))
-                lower = end + 1 if end is not None else lower
+            values = self.axes[inner]
+            for value, after in pairwise(values):
+                variant, other = cells[*first, value], cells[*first, after]
+                if other is not variant:
+                    end = self._end(first, value, after, variant, other)
+                    yield variant, (*sides, Range(inner, lower, end))
+                    lower = end + 1
+            box = (*sides, Range(inner, lower, None))
+            yield cells[*first, values[-1]], tuple(r for r in box if not _is_all(r))
 
     def _side(self, name: str, value: int) -> Range:
         """Return the range around a value of a dim, which ends half-way to its neighbours."""

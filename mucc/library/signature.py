@@ -238,12 +238,7 @@ def _kernel(data: Any) -> KernelInfo:
 
 def _entry(data: Any) -> EntryInfo:
     return EntryInfo(
-        tuple(
-            tuple(
-                Range(_str(n), int(low), None if high is None else int(high)) for n, (low, high) in g.items()
-            )
-            for g in data["guards"]
-        ),
+        tuple(tuple(_range(dim, *ends) for dim, ends in guard.items()) for guard in data["guards"]),
         tuple((_str(p["text"]), _str(p["why"])) for p in data["promises"]),
         tuple({_str(n): int(v) for n, v in size.items()} for size in data["sizes"]),
     )

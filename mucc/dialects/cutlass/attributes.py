@@ -91,18 +91,15 @@ class GuardAttr(ParametrizedAttribute):
 
     name = "cutlass.guard"
 
-    ranges: ArrayAttr[ArrayAttr[Attribute]]
+    ranges: ArrayAttr[ArrayAttr[IntAttr | StringAttr]]
 
     @staticmethod
     def of(guard: Guard) -> GuardAttr:
-        return GuardAttr(
-            ArrayAttr(
-                ArrayAttr(
-                    [StringAttr(r.dim), IntAttr(r.lower), IntAttr(NO_END if r.upper is None else r.upper)]
-                )
-                for r in guard
-            )
-        )
+        found: list[ArrayAttr[IntAttr | StringAttr]] = []
+        for r in guard:
+            upper = NO_END if r.upper is None else r.upper
+            found.append(ArrayAttr([StringAttr(r.dim), IntAttr(r.lower), IntAttr(upper)]))
+        return GuardAttr(ArrayAttr(found))
 
     @property
     def guard(self) -> Guard:

@@ -106,10 +106,11 @@ class Options:
 
 def _range_of(sizes: Any) -> tuple[int, int]:
     """Return the range of `sizes`. Raises DiagnosticError MU7062 for anything but two sizes in order."""
-    found = tuple(sizes) if isinstance(sizes, tuple | list) else ()
-    if len(found) != 2 or not all(type(n) is int for n in found) or not 1 <= found[0] <= found[1] <= LARGEST:
-        raise _error(f"sizes={sizes!r} is no range of extents", "write sizes=(1, 4096)")
-    return found[0], found[1]
+    match sizes:
+        case (int(first), int(last)) if 1 <= first <= last <= LARGEST:
+            return first, last
+        case _:
+            raise _error(f"sizes={sizes!r} is no range of extents", "write sizes=(1, 4096)")
 
 
 def _inductor() -> Any:
