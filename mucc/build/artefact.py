@@ -109,7 +109,7 @@ def build(
     key = ""
     if cache and toolchain:
         hints = tuple(f"{name}={value}" for name, value in request.dims.items())
-        sizes = tuple(f"{dict(size.dims)} {size.is_sample}" for size in request.sizes)
+        sizes = tuple(f"{dict(size.dims)} {size.is_sample}" for size in request.sizes if size.dims)
         decisive = (*decisive, *hints, *sizes, *_measurements(request))
         key = request_key(request.data, decisive, toolchain.fingerprint())
         if not request.save_temps and not request.print_ir and (entry := cache.find_request(key)):
