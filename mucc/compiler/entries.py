@@ -160,7 +160,7 @@ class _Point:
     is_sample: bool
 
 
-@dataclass
+@dataclass(eq=False)
 class _Variant:
     """One of the different programs of a kernel, with the points that it was made for."""
 
