@@ -347,8 +347,11 @@ def _text(compilation: Compilation) -> str:
         for i, op in enumerate(k for k in program.kernels if isinstance(k, GemmOp)):
             space = f"contraction_{program.sym_name.data}_{i}"
             lines += [f"namespace {space} {{", _contraction(gemm_of(op, places, canonical=True)), "}"]
-            key = f"{program.sym_name.data}/{op.stage.data}"
-            registered.append(f'on_host::contractions()["{key}"] = {space}::run;')
+            name, stage = program.sym_name.data, op.stage.data
+            table = f'contractions()["{name}/{stage}"]'
+            if program.entry_of is not None:
+                table = f"described()[mu::{name}::{stage}::describe]"
+            registered.append(f"on_host::{table} = {space}::run;")
     registration = ["static int const registered = [] {", *registered, "return 0; }();"]
     return "\n".join([*lines, parts.program, *registration]) + "\n"
 
