@@ -305,10 +305,29 @@ def _headers(gxx: str) -> Path:
         except OSError:  # another process was faster
             shutil.rmtree(made)
     os.utime(folder)
-    for other in shared.iterdir():
+    for other in (*shared.iterdir(), *folder.glob("*.so")):
         if time.time() - other.stat().st_mtime > KEPT_SECONDS:
-            shutil.rmtree(other, ignore_errors=True)
+            shutil.rmtree(other, ignore_errors=True) if other.is_dir() else other.unlink(missing_ok=True)
     return folder
+
+
+def _library(gxx: str, text: str, to: Path) -> None:
+    """Compile a source to a library, or copy what an earlier run compiled of the same text and headers.
+
+    Each caller has a file of its own, so that the loader gives each its own variables.
+    """
+    headers = _headers(gxx)
+    kept = headers / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.so"
+    if not kept.exists():
+        source, made = to.with_suffix(".cpp"), headers / f"{os.getpid()}-{kept.name}"
+        source.write_text(text, encoding="utf-8")
+        includes = [f"-I{path}" for path in (headers, HERE, *INCLUDES)]
+        command = [gxx, *FLAGS, "-shared", *includes, str(source), "-o", str(made)]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr[:4000]
+        made.rename(kept)
+    os.utime(kept)
+    shutil.copyfile(kept, to)
 
 
 def _text(compilation: Compilation) -> str:
@@ -371,11 +390,7 @@ class Program:
         """Build it, or skip the test where there is no g++."""
         if not (gxx := shutil.which("g++")):
             pytest.skip("needs g++")
-        (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
-        includes = [f"-I{path}" for path in (_headers(gxx), HERE, *INCLUDES)]
-        command = [gxx, *FLAGS, "-shared", *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert built.returncode == 0, built.stderr[:4000]
+        _library(gxx, _text(compilation), folder / "k.so")
         library = ct.CDLL(str(folder / "k.so"))
         library.mucc_last_error.restype = ct.c_char_p
         return Program(compilation, library, Manifest.parse(compilation.manifest).kernels)
