@@ -28,7 +28,7 @@ from mucc.dialects.locations import place_of, places_of
 from mucc.dialects.mu.settings import SCHEDULER, SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.library.manifest_json import ManifestJson
-from mucc.passes.levels import STAGED, Contents, LevelError
+from mucc.passes.levels import STAGED, LevelError, Verified
 from mucc.passes.pipeline import pipeline
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class _Compiler:
     sink: DiagnosticSink = field(init=False)
     program: ast.Program = field(init=False)
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    verified: Contents | None = None
+    verified: Verified | None = None
 
     def run(self) -> Compilation:
         from mucc import frontend
