@@ -30,7 +30,7 @@ from mucc.dialects.rewriting import Finding, PassError
 from mucc.library.dims import Size
 from mucc.library.entries import guards_text
 from mucc.library.manifest_json import ManifestJson
-from mucc.passes.levels import STAGED, Contents, LevelError
+from mucc.passes.levels import STAGED, LevelError, Verified
 from mucc.passes.pipeline import pipeline
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class _Compiler:
     sink: DiagnosticSink = field(init=False)
     program: ast.Program = field(init=False)
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    verified: Contents | None = None
+    verified: Verified | None = None
 
     def run(self) -> Compilation:
         from mucc import frontend
