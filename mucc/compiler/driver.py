@@ -47,7 +47,7 @@ class Options:
     `verify` checks the IR against its level after every pass, to find defects of the compiler. `keep_levels`
     keeps the IR at the levels that `emit` prints; without it, only diagnostics can be used. Schedules are
     chosen for `dims`, typical values of open dims. With `tuned`, measured schedules (`mucc tune`) take
-    precedence over those of the cost model.
+    precedence over those of the cost model. Without `language`, warnings of the frontend are left out.
     """
 
     target: str = "sm_90a"
@@ -57,6 +57,7 @@ class Options:
     keep_levels: bool = True
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     tuned: bool = True
+    language: bool = True
 
 
 @dataclass
@@ -241,6 +242,8 @@ class _Compiler:
         self.sink.raise_if_errors()
         module = frontend.lower(program, self.sink)
         self.sink.raise_if_errors()
+        if not self.options.language:
+            self.sink.diagnostics.clear()
         if self.options.dims:
             from mucc.compiler.typical_dims import check_names
 

@@ -22,12 +22,14 @@ def compile_source(
     dims: Mapping[str, int] | None = None,
     tuned: bool = True,
     verify: bool = True,
+    language: bool = True,
 ) -> Compilation:
     """Compile a program through all passes. Raises DiagnosticError with all errors in it.
 
     `dims` are typical values of open dims, for the choice of schedules; with `tuned`, measured schedules take
     precedence. The IR is verified after passes, to find defects of the compiler, with `verify`. With
-    `only_check`, the result has diagnostics only, and the IR is not verified.
+    `only_check`, the result has diagnostics only, and the IR is not verified. Without `language`, warnings
+    of the frontend are left out.
     """
     from mucc.compiler.driver import Options, compile_text
 
@@ -41,6 +43,7 @@ def compile_source(
             keep_levels=deep,
             dims=dims or {},
             tuned=tuned,
+            language=language,
         )
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()

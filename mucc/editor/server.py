@@ -55,8 +55,8 @@ OUTLINE = {
 
 _FIRST = "kernel first[N](x: f32[N]) -> f32[N] {\n    return x + x\n}\n"
 
-QUIET = 0.03
-"""How long, in seconds, a text has to stay as it is before it is checked: typing is faster than checking."""
+QUIET = 0.01
+"""How long, in seconds, a text has to stay as it is before it is checked: keys come in bursts."""
 
 
 class Server(LanguageServer):
