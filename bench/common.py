@@ -77,6 +77,11 @@ def at_least_one(text: str) -> int:
     return number
 
 
+def kept_bytecode() -> dict[str, str]:
+    """The environment of processes that keep the bytecode of modules, as installed packages have it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def cpu_label() -> str:
     """A directory name for this machine where no GPU takes part: `cpu-x86_64-2`, architecture and cores."""
     return f"cpu-{platform.machine()}-{len(os.sched_getaffinity(0))}"

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.common import cpu_label, run_main, versions, write_result
+from bench.common import cpu_label, kept_bytecode, run_main, versions, write_result
 
 KERNEL = """\
 // Kernel {i}: a linear layer with its activation.
@@ -128,8 +128,7 @@ class Bench:
 
     def environment(self, cache: str) -> dict[str, str]:
         """Of a process that uses the cache of this name, and bytecode, as installed packages have."""
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        return {**kept, "MUCC_CACHE_DIR": str(self.folder / cache), "NO_COLOR": "1"}
+        return {**kept_bytecode(), "MUCC_CACHE_DIR": str(self.folder / cache), "NO_COLOR": "1"}
 
     def mucc(self, *words: str) -> list[str]:
         """A command line of mucc."""

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from bench.common import ROOT, cpu_label, write_result
+from bench.common import ROOT, cpu_label, kept_bytecode, write_result
 
 URI = "file:///bench.mcu"
 
@@ -72,7 +72,10 @@ def main() -> None:
     args = parser.parse_args()
     text = program(args.lines)
     server = subprocess.Popen(
-        [sys.executable, "-m", "mucc", "lsp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "mucc", "lsp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=kept_bytecode(),
     )
     assert server.stdin and server.stdout
     out, into = server.stdout, server.stdin

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from bench.common import ROOT, Row, at_least_one, cpu_label, run_main, write_result
+from bench.common import ROOT, Row, at_least_one, cpu_label, kept_bytecode, run_main, write_result
 from bench.compile import lines_of_kernels
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -58,7 +58,7 @@ def _run(checkout: Path, words: list[str], folder: str) -> str:
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**kept_bytecode(), "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=True,

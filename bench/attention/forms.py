@@ -131,6 +131,21 @@ def _until_length(x: Any, i: Any, j: Any, more: dict[str, Any]) -> Any:
     return _where(j < _lengths(more, x), x)
 
 
+def _cached(kernel: str, page: int = 0, few: bool = True) -> Form:
+    """Attention of four query heads for each key head to the first n keys of a cache, or of its pages."""
+    return Form(
+        kernel,
+        "bf16",
+        (128, 128),
+        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
+        _until_length,
+        more="n: s32[B]",
+        lead=("B, H, 4", "B, H, 1"),
+        few=few,
+        page=page,
+    )
+
+
 FORMS = (
     Form("full64", "bf16", (64, 64), "attention(q, k, v)"),
     Form("full128", "f16", (128, 64), "attention(q, k, v)"),
@@ -425,48 +440,10 @@ FORMS = (
     ),
     Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
     Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),
-    Form(
-        "cached",
-        "bf16",
-        (128, 128),
-        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        _until_length,
-        more="n: s32[B]",
-        lead=("B, H, 4", "B, H, 1"),
-        few=True,
-    ),
-    Form(
-        "paged16",
-        "bf16",
-        (128, 128),
-        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        _until_length,
-        more="n: s32[B]",
-        lead=("B, H, 4", "B, H, 1"),
-        few=True,
-        page=16,
-    ),
-    Form(
-        "paged64",
-        "bf16",
-        (128, 128),
-        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        _until_length,
-        more="n: s32[B]",
-        lead=("B, H, 4", "B, H, 1"),
-        few=True,
-        page=64,
-    ),
-    Form(
-        "paged_many",
-        "bf16",
-        (128, 128),
-        "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
-        _until_length,
-        more="n: s32[B]",
-        lead=("B, H, 4", "B, H, 1"),
-        page=64,
-    ),
+    _cached("cached"),
+    _cached("paged16", page=16),
+    _cached("paged64", page=64),
+    _cached("paged_many", page=64, few=False),
     Form(
         "paged_many16",
         "f16",

@@ -72,6 +72,22 @@ def _writer(path: str) -> Callable[[str], None]:
     return write
 
 
+def _gpu_problem(args: Arguments) -> str | None:
+    """Return why nothing can run on a GPU; None where it can. Raises MU6070 where the options ask for one."""
+    from mucc.library.dims import fault
+    from mucc.measure import run
+
+    problem = "--device cpu was given" if args.device == "cpu" else run.gpu_problem(args.target)
+    if args.device == "cuda" and problem:
+        raise fault(
+            "MU6070", f"cannot run on a GPU: {problem}", "leave out --device to check the lowered program"
+        )
+    if (args.profile or args.trace is not None) and problem:
+        advice = "`mucc FILE --emit=graph --dims ...` says what each kernel takes at least"
+        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", advice)
+    return problem
+
+
 @command(
     Arguments,
     "Compile, run on random inputs, compare with the float64 interpreter, and time.",
@@ -98,15 +114,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
     info = choose_kernel(manifest, args.kernel)
     dims = complete_dims(info, given)
     check_promises(info, dims)
-    asked = args.device == "cpu"
-    problem = "--device cpu was given" if asked else run.gpu_problem(args.target)
-    if args.device == "cuda" and problem:
-        raise fault(
-            "MU6070", f"cannot run on a GPU: {problem}", "leave out --device to check the lowered program"
-        )
-    if (args.profile or args.trace is not None) and problem:
-        advice = "`mucc FILE --emit=graph --dims ...` says what each kernel takes at least"
-        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", advice)
+    problem = _gpu_problem(args)
     seed = secrets.randbits(31) if args.seed is None else args.seed
     request = Request(
         data,
@@ -122,7 +130,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
             run.check_memory(info, dims)
             report = run.run_on_cpu(compilation, info, dims, seed, reporter.progress)
             report.notes.append(f"nothing ran on a GPU: {problem}")
-            if not asked:
+            if args.device != "cpu":
                 report.notes.append(run.load_note(request, reporter.progress))
         else:
             from mucc.measure.run_gpu import run_on_gpu

@@ -21,6 +21,7 @@ from mucc.editor.excerpt import Excerpt, excerpts
 from mucc.editor.symbols import Kind, Symbol, symbols
 from mucc.frontend import ast, lower, parse
 from mucc.frontend.context import type_text
+from mucc.frontend.irgen import Checked, check_program
 
 KNOWN = 512
 """The number of kernels whose diagnostics are kept."""
@@ -42,8 +43,8 @@ class Analysis:
     target: str
     program: ast.Program
     diagnostics: Sequence[Diagnostic]
-    lowered: ModuleOp | None = None
-    """The program as IR, where it has no errors in its language."""
+    understood: bool = False
+    """Whether the program has no errors in its language."""
     remembered: Mapping[tuple[str, str], Value] = field(default_factory=dict[tuple[str, str], Value])
     """What was known of values before the last edits, for kernels that cannot be understood now."""
 
@@ -55,8 +56,6 @@ class Analysis:
     @cached_property
     def module(self) -> ModuleOp | None:
         """The program as IR; of a program with errors, the items that could be understood."""
-        if self.lowered is not None:
-            return self.lowered
         wrong = [d.span for d in self.diagnostics if d.span and d.severity is Severity.ERROR]
         items = tuple(i for i in self.program.items if not any(_touch(i.span, span) for span in wrong))
         try:
@@ -66,8 +65,16 @@ class Analysis:
 
     @cached_property
     def values(self) -> dict[tuple[str, str], Value]:
-        """The named values of kernels, by the names of kernel and value."""
-        return _values(self.module) if self.module else {}
+        """The named values of kernels without errors, by the names of kernel and value."""
+        found: dict[tuple[str, str], Value] = {}
+        for excerpt in self._excerpts:
+            if (known := _understood(excerpt.text)) is not None:
+                found |= {(excerpt.kernel, name): value for name, value in known.values.items()}
+        return found
+
+    @cached_property
+    def _excerpts(self) -> list[Excerpt]:
+        return excerpts(self.program, self.source)
 
     def value_of(self, symbol: Symbol) -> Value | None:
         """Return what is known of a named value; None for others, and in kernels with errors."""
@@ -79,9 +86,9 @@ class Analysis:
 
     def excerpt_of(self, kernel: str) -> Excerpt | None:
         """Return a kernel with what it needs; None where the program has errors in its language."""
-        if self.lowered is None:
+        if not self.understood:
             return None
-        return next((e for e in excerpts(self.program, self.source) if e.kernel == kernel), None)
+        return next((e for e in self._excerpts if e.kernel == kernel), None)
 
     def compiled(self, excerpt: Excerpt) -> Compilation | None:
         """Compile an excerpt through all passes; None where it has errors."""
@@ -99,8 +106,9 @@ def analyse(text: str, name: str, target: str) -> Analysis:
         return Analysis(source, target, nothing, error.diagnostics)
     if sink.has_errors:
         return Analysis(source, target, program, tuple(sink.diagnostics))
+    parts = excerpts(program, source)
     try:
-        module = lower(program, sink)
+        check_program(program, sink, [_placed(_understood(part.text), part) for part in parts])
     except DiagnosticError as error:
         return Analysis(source, target, program, error.diagnostics)
     except RecursionError:
@@ -108,29 +116,59 @@ def analyse(text: str, name: str, target: str) -> Analysis:
     if sink.has_errors:
         return Analysis(source, target, program, tuple(sink.diagnostics))
     found = [*sink.diagnostics]
-    for excerpt in excerpts(program, source):
-        found += map(excerpt.placed, _checked(excerpt.text, target))
-    return Analysis(source, target, program, found, module)
+    for part in parts:
+        found += map(part.placed, _checked(part.text, target))
+    return Analysis(source, target, program, found, understood=True)
 
 
 def _touch(a: Span, b: Span) -> bool:
     return a.start <= b.end and b.start <= a.end
 
 
+@dataclass(frozen=True)
+class Understood:
+    """What the frontend finds in the kernel of an excerpt that has no errors: `values` are named values."""
+
+    checked: Checked
+    values: Mapping[str, Value]
+
+
+@lru_cache(KNOWN)
+def _understood(text: str) -> Understood | None:
+    """Run the frontend on an excerpt; None if it has errors in its language."""
+    try:
+        program, sink = parse(Source("", text))
+        if sink.has_errors:
+            return None
+        lowered = check_program(program, sink)
+    except (DiagnosticError, RecursionError):
+        return None
+    if sink.has_errors or len(lowered.kernels) != 1:
+        return None
+    (checked,), (kernel,) = lowered.checked, lowered.kernels
+    return None if checked is None else Understood(checked, _values(kernel))
+
+
+def _placed(known: Understood | None, excerpt: Excerpt) -> Checked | None:
+    """Convert what is known of an excerpt to places in the source."""
+    if known is None:
+        return None
+    return replace(known.checked, warnings=tuple(map(excerpt.placed, known.checked.warnings)))
+
+
 @lru_cache(KNOWN)
 def _checked(text: str, target: str) -> tuple[Diagnostic, ...]:
     """Run all passes on a program without errors in its language, and return what they find."""
-    source = Source("", text)
-    known: tuple[Diagnostic, ...] = ()
     try:
-        known = programs.check_language(source)
-        found = programs.compile_source(source, target, only_check=True, tuned=False).sink.diagnostics
+        compilation = programs.compile_source(
+            Source("", text), target, only_check=True, tuned=False, language=False
+        )
+        found = compilation.sink.diagnostics
     except DiagnosticError as error:
         found = error.diagnostics
     except Exception as error:
         return (internal_error(error, verbose=False),)
-    unplaced = (replace(d, source=None) for d in found)
-    return tuple(d for d in unplaced if d not in known)
+    return tuple(replace(d, source=None) for d in found)
 
 
 @lru_cache(32)
@@ -141,16 +179,11 @@ def _compiled(text: str, target: str) -> Compilation | None:
         return None
 
 
-def _values(module: ModuleOp) -> dict[tuple[str, str], Value]:
-    """Collect the named values of all kernels of a module."""
-    found: dict[tuple[str, str], Value] = {}
-    for kernel in module.ops:
-        if isinstance(kernel, KernelOp):
-            block = kernel.body.block
-            for value in (*block.args, *(result for op in block.ops for result in op.results)):
-                if value.name_hint:
-                    found[kernel.sym_name.data, value.name_hint] = describe(value.type)
-    return found
+def _values(kernel: KernelOp) -> dict[str, Value]:
+    """Collect the named values of a kernel."""
+    block = kernel.body.block
+    values = (*block.args, *(result for op in block.ops for result in op.results))
+    return {value.name_hint: describe(value.type) for value in values if value.name_hint}
 
 
 def describe(type: Attribute) -> Value:

@@ -55,8 +55,8 @@ OUTLINE = {
 
 _FIRST = "kernel first[N](x: f32[N]) -> f32[N] {\n    return x + x\n}\n"
 
-QUIET = 0.03
-"""How long, in seconds, a text has to stay as it is before it is checked: typing is faster than checking."""
+QUIET = 0.01
+"""How long, in seconds, a text has to stay as it is before it is checked: keys come in bursts."""
 
 
 class Server(LanguageServer):
@@ -180,11 +180,18 @@ class Document:
 def make(target: str) -> Server:
     """Make a server with all its features."""
     server = Server(target)
+    for add in (_diagnostics, _words, _names, _layout):
+        add(server)
+    return server
+
+
+def _diagnostics(server: Server) -> None:
+    """Publish diagnostics as documents change, and offer their fixes."""
 
     @server.feature(lsp.INITIALIZED)
     def ready(params: lsp.InitializedParams) -> None:
         """Load the compiler before a program is opened; collections then pass over what was loaded."""
-        analyse(_FIRST, "", target)
+        analyse(_FIRST, "", server.target)
         gc.freeze()
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -199,6 +206,24 @@ def make(target: str) -> Server:
     def closed(params: lsp.DidCloseTextDocumentParams) -> None:
         server.forget(params.text_document.uri)
         server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(params.text_document.uri, []))
+
+    @server.feature(
+        lsp.TEXT_DOCUMENT_CODE_ACTION,
+        lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix]),
+    )
+    def fixes(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        document = server.document(params.text_document.uri)
+        start, end = document.offset(params.range.start), document.offset(params.range.end)
+        return [
+            document.action(found, fix)
+            for found in document.analysis.diagnostics
+            for fix in found.fixes
+            if any(s and s.start <= end and start <= s.end for s in (found.span, fix.span))
+        ]
+
+
+def _words(server: Server) -> None:
+    """Say what words mean, and which could come next."""
 
     @server.feature(
         lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=["=", ".", ":", "("])
@@ -220,6 +245,20 @@ def make(target: str) -> Server:
         if found is None:
             return None
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, found.text), document.range(found.span))
+
+    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        document = server.document(params.text_document.uri)
+        start, end = document.offset(params.range.start), document.offset(params.range.end)
+        return [
+            lsp.InlayHint(document.position(symbol.declared.end), f": {value.type}", lsp.InlayHintKind.Type)
+            for symbol, value in _typed(document.analysis)
+            if start <= symbol.declared.end <= end
+        ]
+
+
+def _names(server: Server) -> None:
+    """Find, rename and list the names that a document declares."""
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def defined(params: lsp.DefinitionParams) -> lsp.Location | None:
@@ -250,19 +289,9 @@ def make(target: str) -> Server:
         document = server.document(params.text_document.uri)
         return _outline(document)
 
-    @server.feature(
-        lsp.TEXT_DOCUMENT_CODE_ACTION,
-        lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix]),
-    )
-    def fixes(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-        document = server.document(params.text_document.uri)
-        start, end = document.offset(params.range.start), document.offset(params.range.end)
-        return [
-            document.action(found, fix)
-            for found in document.analysis.diagnostics
-            for fix in found.fixes
-            if any(s and s.start <= end and start <= s.end for s in (found.span, fix.span))
-        ]
+
+def _layout(server: Server) -> None:
+    """Lay documents out."""
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
     def laid_out(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
@@ -273,18 +302,6 @@ def make(target: str) -> Server:
             return []
         whole = Span(0, len(document.source.text))
         return [] if text == document.source.text else [lsp.TextEdit(document.range(whole), text)]
-
-    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-        document = server.document(params.text_document.uri)
-        start, end = document.offset(params.range.start), document.offset(params.range.end)
-        return [
-            lsp.InlayHint(document.position(symbol.declared.end), f": {value.type}", lsp.InlayHintKind.Type)
-            for symbol, value in _typed(document.analysis)
-            if start <= symbol.declared.end <= end
-        ]
-
-    return server
 
 
 def _typed(analysis: Analysis) -> list[tuple[Symbol, Value]]:

@@ -7,7 +7,7 @@ at the calls that lead there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 
 from xdsl.ir import Block, SSAValue
@@ -33,10 +33,14 @@ class Inliner:
     def __init__(self, context: Context, program: ast.Program):
         self.context = context
         self.functions: dict[str, ast.Function] = {}
-        self._calls: dict[str, dict[str, Span]] = {}  # who calls whom, and where first; "" for kernels
+        self._calls: dict[str, dict[str, Span]] = {}  # which functions call which, and where first
+        self._used: set[str] = set()  # functions that kernels call
         self._broken: set[str] = set()  # functions with errors of their own, whose calls say no more
         self._checked: str | None = None
-        self._spent = 0
+        self.called: set[str] = set()
+        """The functions that a kernel calls; whoever lowers kernels clears it between them."""
+        self.inlined = 0
+        """How many operations and calls the calls of functions have expanded to."""
         kernels = {k.name.text: k.name for k in program.kernels}
         for function in program.functions:
             name = function.name
@@ -111,7 +115,7 @@ class Inliner:
 
     def warn_unused(self) -> None:
         """Warn of functions that nothing calls."""
-        called = {f for caller, calls in self._calls.items() for f in calls if f != caller}
+        called = self._used | {f for caller, calls in self._calls.items() for f in calls if f != caller}
         for name, function in self.functions.items():
             if name not in called | self._broken and not name.startswith("_"):
                 message = f"the function '{name}' is never called"
@@ -120,7 +124,16 @@ class Inliner:
 
     def calls(self, name: ast.Ident) -> None:
         """Note that the function that is checked, or a kernel, calls another one."""
-        self._calls.setdefault(self._checked or "", {}).setdefault(name.text, name.span)
+        if self._checked is None:
+            self.called.add(name.text)
+            self._used.add(name.text)
+        else:
+            self._calls.setdefault(self._checked, {}).setdefault(name.text, name.span)
+
+    def repeat(self, calls: Iterable[str], inlined: int) -> None:
+        """Note the calls of a kernel that is not lowered again, and what they expanded to."""
+        self._used.update(calls)
+        self.inlined += inlined
 
     def is_broken(self, name: str) -> bool:
         """Whether the definition of a function has errors, which its calls do not repeat."""
@@ -148,14 +161,14 @@ class Inliner:
 
     def spend(self, span: Span) -> bool:
         """Count a call or an operation of a body; returns False, after an error, when there are too many."""
-        self._spent += 1
-        if self._spent == MOST:
+        self.inlined += 1
+        if self.inlined == MOST:
             self.context.error(
                 "MU1053",
                 f"the calls of functions expand to more than {MOST} operations",
                 span,
                 helps=("give a value that is computed several times a name, and use the name",),
             )
-        elif self._spent > MOST:
+        elif self.inlined > MOST:
             self.context.follow_up()
-        return self._spent < MOST
+        return self.inlined < MOST

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import Float32Type, ModuleOp, i1
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from mucc.diagnostics.core import DiagnosticSink, Span
+from mucc.diagnostics.core import Diagnostic, DiagnosticSink, Span
 from mucc.dialects.mu.ops.elementwise import CastOp, MaxOp, MinOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.rules import shape_text
+from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.types import (
     DTYPES,
     Dim,
@@ -28,7 +30,7 @@ from mucc.frontend.context import Context, type_text
 from mucc.frontend.definitions import Definitions, defined_twice
 from mucc.frontend.exprgen import ExprGen, Scope, Value
 from mucc.frontend.extents import idents, lower_extent, names_in
-from mucc.frontend.inlining import Inliner
+from mucc.frontend.inlining import MOST, Inliner
 from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
 from mucc.library.extents import sources
@@ -37,17 +39,51 @@ RESERVED_KERNELS = ("last_error", "manifest", "on_launch")
 """Names of kernels whose symbols would clash with other symbols of a library."""
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What lowering a kernel without errors found: warnings, functions called, operations inlined."""
+
+    warnings: tuple[Diagnostic, ...]
+    calls: frozenset[str]
+    inlined: int
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program as operations, and what was found in each kernel; None for kernels with errors."""
+
+    kernels: Sequence[KernelOp]
+    schedules: Sequence[ScheduleOp]
+    checked: Sequence[Checked | None]
+    inlined: int
+
+
 def lower_program(program: ast.Program, sink: DiagnosticSink) -> ModuleOp:
     """Generate the module of a program, without kernels that have errors."""
+    lowered = check_program(program, sink)
+    return ModuleOp([*lowered.kernels, *lowered.schedules])
+
+
+def check_program(
+    program: ast.Program, sink: DiagnosticSink, known: Sequence[Checked | None] = ()
+) -> Lowered:
+    """Lower a program, but not kernels that are in `known`, which has an entry for each kernel or none.
+
+    What is known of a kernel holds as long as its text, its schedules and the functions that it calls, also
+    indirectly, are the same. Its spans are those of this program.
+    """
     unsorted = DiagnosticSink(sink.source)
-    module = _lower(program, Context(unsorted))
+    lowered = _lower(program, Context(unsorted), known or [None] * len(program.kernels))
+    if any(known) and lowered.inlined >= MOST:  # the error is at the operation that is one too many
+        return check_program(program, sink)
     for diagnostic in sorted(unsorted.diagnostics, key=lambda d: d.span.start if d.span else 0):
         sink.emit(diagnostic)
-    return module
+    return lowered
 
 
-def _lower(program: ast.Program, context: Context) -> ModuleOp:
-    ops: list[Operation] = []
+def _lower(program: ast.Program, context: Context, known: Sequence[Checked | None]) -> Lowered:
+    ops: list[KernelOp] = []
+    checked: list[Checked | None] = []
     seen: dict[str, ast.Kernel] = {}
     if not program.kernels:
         context.error(
@@ -58,18 +94,27 @@ def _lower(program: ast.Program, context: Context) -> ModuleOp:
         )
     inliner = Inliner(context, program)
     inliner.check()
-    for kernel in program.kernels:
+    for kernel, before in zip(program.kernels, known, strict=True):
         name = kernel.name.text
         if name in seen:
             defined_twice(context, "kernel", kernel.name, seen[name].name)
         elif name in RESERVED_KERNELS or _workspace_clash(name, seen):
             _symbol_clash(context, kernel)
         seen.setdefault(name, kernel)
-        if op := KernelGen(context, kernel, inliner).lower():
-            ops.append(op)
+        if before is not None:
+            inliner.repeat(before.calls, before.inlined)
+            for warning in before.warnings:
+                context.sink.emit(warning)
+            checked.append(before)
+            continue
+        found, inlined = len(context.sink.diagnostics), inliner.inlined
+        inliner.called.clear()
+        op = KernelGen(context, kernel, inliner).lower()
+        ops += [op] if op else []
+        warnings, calls = tuple(context.sink.diagnostics[found:]), frozenset(inliner.called)
+        checked.append(Checked(warnings, calls, inliner.inlined - inlined) if op else None)
     inliner.warn_unused()
-    ops += lower_schedules(context, program)
-    return ModuleOp(ops)
+    return Lowered(ops, lower_schedules(context, program), checked, inliner.inlined)
 
 
 def _workspace_clash(name: str, others: Iterable[str]) -> bool:

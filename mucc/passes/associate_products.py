@@ -105,6 +105,5 @@ class AssociateProducts(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        inner = (inner for kernel in kernels for inner in kernel.body.block.ops)
-        if sum(isinstance(i, MatmulOp) for i in inner) > 1:
+        if any(sum(isinstance(i, MatmulOp) for i in kernel.body.block.ops) > 1 for kernel in kernels):
             rewrite(op, [_Associate(self.always)])

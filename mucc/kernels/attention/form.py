@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
 
@@ -29,17 +28,17 @@ class FormAttention(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
-        names = Counter(inner.name for kernel in kernels for inner in kernel.body.block.ops)
+        names = {inner.name for kernel in kernels for inner in kernel.body.block.ops}
         # Few programs have such operations, so what rewrites them is loaded where there is one.
-        if names["mu.matmul"] > 1:
+        if any(sum(isinstance(i, MatmulOp) for i in kernel.body.block.ops) > 1 for kernel in kernels):
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
-        if {"mu.attention", "mu.gather"} <= names.keys():
+        if {"mu.attention", "mu.gather"} <= names:
             from mucc.kernels.attention.paged import Paged
 
             rewrite(op, [Paged()])
-        if names.keys() & {"mu.attention_logsumexp", "mu.attention_gradient"}:
+        if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
             from mucc.kernels.attention.sharing import move_sums, share_masks
 
             for kernel in kernels:

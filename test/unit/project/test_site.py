@@ -1,4 +1,4 @@
-"""The documentation site: built strictly, without broken links, and no page wider than a narrow screen."""
+"""The documentation site: built strictly, without broken links, no page wider than a screen, and legible."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from screens import WIDTHS, too_wide
+from screens import WIDTHS, too_pale, too_wide
 
 pytest.importorskip("mkdocs", reason="needs mkdocs: pip install 'mucc[docs]'")
 pytest.importorskip("material", reason="needs mkdocs-material: pip install 'mucc[docs]'")
@@ -92,3 +92,8 @@ WIDE = (
 def test_no_page_is_wider_than_the_screen(site: Path, width: int):
     assert all((site / page / "index.html").exists() for page in WIDE)
     assert too_wide(site, [f"/{page}/" for page in WIDE], width) == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_words_have_contrast_in_both_schemes(site: Path, width: int):
+    assert too_pale(site, [f"/{page}/" for page in WIDE], width, ("default", "slate")) == []

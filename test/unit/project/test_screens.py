@@ -1,0 +1,23 @@
+"""Pages that are too wide for a screen, or too pale to read, are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from screens import too_pale, too_wide
+
+PAGE = """<!doctype html><style>
+[data-md-color-scheme=dark] { background: #000; }
+.faint { color: #999; } .half { opacity: 0.5; } .big { color: #949494; font-size: 30px; }
+.veil { background: rgba(0, 0, 0, 0.5); }
+</style><body style="background: #fff"><p class=good>good</p><p class=faint>faint</p><p class=big>big</p>
+<div class=half><p class=within>within</p></div><p class="veil dim">dim</p><p class=faint hidden>hidden</p>
+<div style="width: WIDEpx">text</div></body>"""
+
+
+def test_what_is_wrong_with_a_page_is_found(tmp_path: Path):
+    (tmp_path / "good.html").write_text("<!doctype html><p>good")
+    (tmp_path / "bad.html").write_text(PAGE.replace("WIDE", "700"))
+    assert too_wide(tmp_path, ["/good.html", "/bad.html"], 390) == ["/bad.html is 708 wide"]
+    found = too_pale(tmp_path, ["/good.html", "/bad.html"], 390, ("default",))
+    assert [line.split(" ")[2] for line in found] == ["p.faint", "p.within"], found
