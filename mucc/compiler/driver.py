@@ -51,7 +51,7 @@ class Options:
     keeps the IR at the levels that `emit` prints; without it, only diagnostics can be used. Schedules are
     chosen for `dims`, typical values of open dims; with several `sizes` in their place kernels get entries,
     one for each schedule. With `tuned`, measured schedules (`mucc tune`) take precedence over those of the
-    cost model. Without `language`, warnings of the frontend are left out.
+    cost model. Without `frontend_warnings`, warnings of the frontend are left out.
     """
 
     target: str = "sm_90a"
@@ -62,7 +62,7 @@ class Options:
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     tuned: bool = True
     sizes: tuple[Size, ...] = ()
-    language: bool = True
+    frontend_warnings: bool = True
 
 
 @dataclass
@@ -264,7 +264,7 @@ class _Compiler:
         self.sink.raise_if_errors()
         module = frontend.lower(program, self.sink)
         self.sink.raise_if_errors()
-        if not self.options.language:
+        if not self.options.frontend_warnings:
             self.sink.diagnostics.clear()
         if self.options.dims:
             from mucc.compiler.typical_dims import check_names

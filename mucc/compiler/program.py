@@ -24,14 +24,14 @@ def compile_source(
     tuned: bool = True,
     verify: bool = True,
     sizes: tuple[Size, ...] = (),
-    language: bool = True,
+    frontend_warnings: bool = True,
 ) -> Compilation:
     """Compile a program through all passes. Raises DiagnosticError with all errors in it.
 
     `dims` are typical values of open dims, for the choice of schedules, and several `sizes` in their place
     give kernels several schedules; with `tuned`, measured schedules take precedence. The IR is verified after
     passes, to find defects of the compiler, with `verify`. With `only_check`, the result has diagnostics
-    only, and the IR is not verified. Without `language`, warnings of the frontend are left out.
+    only, and the IR is not verified. Without `frontend_warnings`, warnings of the frontend are left out.
     """
     from mucc.compiler.driver import Options, compile_text
 
@@ -46,7 +46,7 @@ def compile_source(
             dims=dims or {},
             tuned=tuned,
             sizes=sizes,
-            language=language,
+            frontend_warnings=frontend_warnings,
         )
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()

@@ -161,7 +161,7 @@ def _checked(text: str, target: str) -> tuple[Diagnostic, ...]:
     """Run all passes on a program without errors in its language, and return what they find."""
     try:
         compilation = programs.compile_source(
-            Source("", text), target, only_check=True, tuned=False, language=False
+            Source("", text), target, only_check=True, tuned=False, frontend_warnings=False
         )
         found = compilation.sink.diagnostics
     except DiagnosticError as error:
