@@ -64,16 +64,18 @@ class ConvKind(Kind[ConvKernelOp]):
 
     passes = MappingProxyType(
         {
+            "fold-averages": "mucc.kernels.conv.fold_averages:FoldAverages",
             "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
             "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
         }
     )
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.conv.fold_averages import FoldAverages
         from mucc.kernels.conv.prepare import PrepareConvolutions
         from mucc.kernels.conv.spread_means import SpreadMeans
 
-        return (SpreadMeans(), PrepareConvolutions(target))
+        return (SpreadMeans(), FoldAverages(target), PrepareConvolutions(target))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution
