@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
 from mucc.dialects.mu.ops.conv import ConvolutionOp
@@ -64,7 +64,7 @@ class Appending:
     """Appends operations before one that is replaced, at its place in the source."""
 
     def __init__(self, op: Operation, rewriter: PatternRewriter):
-        self._location: Attribute | None = op.location
+        self._location = op.location
         self._rewriter = rewriter
 
     def __call__(self, op: Operation) -> SSAValue:

@@ -45,6 +45,14 @@ class ConvKind(Kind[ConvKernelOp]):
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         return anchor.operands
 
+    def operand_orders(self, anchor: AnchorOp, target: str) -> Mapping[SSAValue, Sequence[int]]:
+        from mucc.kernels.conv.lower import weight_order
+        from mucc.target import get_target
+
+        assert is_convolution(anchor)
+        order = weight_order(anchor, get_target(target).facts)
+        return {} if order is None else {anchor.weight: order}
+
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 

@@ -102,7 +102,7 @@ class _Driver:
             inputs=self._expected(),
             paths=f"    PATHS = {self._paths()}\n" if self.captured.paths else "",
             prepare=prepare,
-            folded="from mucc.runtime.prepared import folded_norm\n" if prepare else "",
+            folded="from mucc.runtime.prepared import folded_norm\n" if "folded_norm(" in prepare else "",
             arguments="".join(f", {self.called.get(name, name)}" for name, _ in self.inputs),
         )
         return head + "".join(f"        {line}\n" for line in self.lines)
@@ -152,18 +152,47 @@ class _Driver:
 
     def _prepare(self) -> str:
         """Append the line that takes what follows from the state; return the method that computes it."""
-        prepared = self.graph.prepared
-        if not prepared:
+        prepared, turned = self.graph.prepared, self._turned()
+        if not prepared and not turned:
             return ""
-        state = list(dict.fromkeys(i for n in prepared for i in n.all_input_nodes if i not in prepared))
-        used = [n for n in prepared if any(u not in prepared for u in n.users)]
-        names = ", ".join(n.name for n in used)
-        self.lines.append(f"{names} = self.prepared([{', '.join(map(self._value, state))}])")
-        body = [*map(self._call, prepared), f"return {names}"]
+        read = [*(i for n in prepared for i in n.all_input_nodes), *(node for node, _ in turned)]
+        state = [n for n in dict.fromkeys(read) if n not in prepared]
+        given = {n for step in self.steps for n in self._taken(step)}
+        used = [n.name for n in prepared if n in given]
+        results = ", ".join([*used, *turned.values()])
+        self.lines.append(f"{results} = self.prepared([{', '.join(map(self._value, state))}])")
+        body = [*map(self._call, prepared)]
+        for (node, order), name in turned.items():
+            body.append(f"{name} = {self._value(node)}.permute({', '.join(map(str, order))}).contiguous()")
+        body.append(f"return {results}")
         return "    def prepare(self, module):\n" + "".join(f"        {line}\n" for line in body) + "\n"
 
+    def _taken(self, step: Kernel | Opaque) -> list[Node]:
+        """Return the values that a step takes as they are."""
+        if isinstance(step, Opaque):
+            return list(map(self.graph.resolved, step.node.all_input_nodes))
+        return [n for n in step.parameters if n not in step.orders]
+
+    def _turned(self) -> dict[tuple[Node, tuple[int, ...]], str]:
+        """Return the names of parameters that kernels take with their axes in another order."""
+        found: dict[tuple[Node, tuple[int, ...]], str] = {}
+        taken = {n.name for n in self.captured.graph.nodes}
+        for step in self.steps:
+            if isinstance(step, Kernel):
+                for node in filter(step.orders.__contains__, step.parameters):
+                    key = node, tuple(step.orders[node])
+                    name = f"{node.name}_{''.join(map(str, key[1]))}"
+                    while key not in found and name in taken:
+                        name += "_"
+                    taken.add(found.setdefault(key, name))
+        return found
+
     def _kernel(self, kernel: Kernel) -> None:
-        arguments = ", ".join(self._argument(node) for node in kernel.parameters)
+        turned = self._turned() if kernel.orders else {}
+        arguments = ", ".join(
+            turned[node, tuple(kernel.orders[node])] if node in kernel.orders else self._argument(node)
+            for node in kernel.parameters
+        )
         call = f"kernels.{kernel.name}({arguments})"
         results = [node.name for node in kernel.results]
         self.lines.append(f"{', '.join(results)} = {call}")

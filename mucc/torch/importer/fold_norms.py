@@ -50,7 +50,8 @@ def _fold(captured: Captured, norm: Node) -> None:
     if (axis := _output_axis(product)) is None:
         return
     weight, bias = product.args[1], product.args[2] if len(product.args) > 2 else None
-    if not all(s is None or _is_state(captured, s) for s in (weight, bias, gamma, beta, mean, var)):
+    state = [s for s in (weight, bias, gamma, beta, mean, var) if s is not None]
+    if not all(is_state(captured, s) and s.meta["val"].dtype is torch.float32 for s in state):
         return
     graph, given = captured.graph, (weight, bias, mean, var, gamma, beta, eps)
     groups = product.args[8] if axis else 1
@@ -74,10 +75,8 @@ def _output_axis(product: Node) -> int | None:
     return 1 if product.args[6] else 0
 
 
-def _is_state(captured: Captured, node: Node) -> bool:
-    """Whether a value is an f32 parameter or buffer that the graph does not change, or computed of such."""
-    if node.meta["val"].dtype is not torch.float32:
-        return False
+def is_state(captured: Captured, node: Node) -> bool:
+    """Whether a value is a parameter or buffer that the graph does not change, or computed of such."""
     given = captured.inputs.get(node.name)
     if given is None:
         return is_prepared(node)

@@ -18,6 +18,7 @@ from mucc.torch.importer.extents import derived_extents
 from mucc.torch.importer.fold_norms import fold_norms, is_prepared
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.lowering import Unsupported
+from mucc.torch.importer.ordered_weights import weight_orders
 from mucc.torch.importer.partition import (
     Formats,
     Graph,
@@ -171,8 +172,12 @@ def import_graph(
     formats: Formats,
     judge: TextJudge | None = None,
     names: Mapping[str, str] | None = None,
+    target: str | None = None,
 ) -> Program:
-    """Import a captured module. With a `judge`, only kernels that it accepts are made."""
+    """Import a captured module. With a `judge`, only kernels that it accepts are made.
+
+    With a `target`, kernels take weights of a module in inference in the order in which they read them.
+    """
     fold_norms(captured)
     derived = derived_extents(captured.graph.nodes, names or {})
     graph = Graph(captured, formats, names=names or {}, derived=derived, excluded=wide_integers(captured))
@@ -180,7 +185,13 @@ def import_graph(
     leaving = returned(captured)
     pieces = [s for s in steps if isinstance(s, Piece)]
     names_of = [name] if len(pieces) == 1 else [f"{name}_{n}" for n in range(len(pieces))]
-    kernels = iter([emit_piece(graph, p, n, leaving) for p, n in zip(pieces, names_of, strict=True)])
+
+    def emitted(piece: Piece, name: str) -> Kernel:
+        kernel = emit_piece(graph, piece, name, leaving)
+        orders = weight_orders(captured, kernel, target) if target else {}
+        return emit_piece(graph, piece, name, leaving, lies=orders.get) if orders else kernel
+
+    kernels = iter([emitted(p, n) for p, n in zip(pieces, names_of, strict=True)])
     return Program(name, graph, [next(kernels) if isinstance(s, Piece) else s for s in steps])
 
 
