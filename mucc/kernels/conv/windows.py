@@ -53,6 +53,8 @@ def refusal(anchor: ConvolutionOp, op: PoolOp) -> str | None:
     strided = isinstance(anchor, ConvTransposeOp) and any(s > 1 for s in anchor.stride.get_values())
     if strided and not _has_patches(anchor, sizes):
         return "several blocks compute neighbours of this transposed convolution"
+    if _is_depthwise(anchor):
+        return "threads that sum up one channel have no windows, and are faster than blocks that have them"
     if _wants_warpgroups(anchor):
         return "warpgroups multiply so many channels, and have positions in no order of windows"
     return None
@@ -73,6 +75,15 @@ def _wants_warpgroups(op: ConvolutionOp) -> bool:
         return False
     has_planes = dtype_bytes(x.element_type) == 4 and isinstance(line, int) and line % 4 == 0
     return not has_planes and not (isinstance(channels, int) and channels // op.groups.value.data < FEW)
+
+
+def _is_depthwise(op: ConvolutionOp) -> bool:
+    """Whether each channel is a convolution of its own, which `direct` computes at the speed of a copy.
+
+    With a pool the other strategies should take 2 to 50 times as long as that and a kernel that pools.
+    """
+    channels, groups = Shaped.of(op.operand.type).dims[1], op.groups.value.data
+    return not isinstance(op, ConvTransposeOp) and channels == op.result_dims[1] == groups > 1
 
 
 def _has_patches(op: ConvolutionOp, sizes: Sequence[int]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import check_on_host
 from geometries import text
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from mucc.dialects.mu.windows import Window
 from mucc.dialects.rewriting import rewrite
 from mucc.kernels.conv import averaged
 from mucc.kernels.conv.averaged import Axis, axis_of
+from mucc.kernels.conv.op import Strategy
 from mucc.target import get_target
 
 
@@ -143,6 +146,16 @@ def test_a_folded_average_is_that_of_the_convolution(
     np.testing.assert_allclose(results(after, inputs), wanted, 1e-5, 1e-5)
 
 
+ON_HOST = """
+kernel k(x: f32[2, 4, 13, 20], w: f32[6, 4, 3, 3], b: f32[6, 1, 1]) -> f32[2, 6, 3, 4] {
+  return relu(avg_pool(conv(x, w, stride=2) + b, 2))
+}
+kernel t(x: f32[2, 4, 5, 7], w: f32[4, 6, 3, 3]) -> f32[2, 6, 5, 7] {
+  return avg_pool(conv_transpose(x, w, stride=2, pad=1, output_pad=1), 2)
+}
+"""
+
+
 X, W = "x: f32[16, 8, 64, 64], w: f32[32, 8, 3, 3]", "f32[16, 32, 31, 31]"
 
 
@@ -204,6 +217,13 @@ def test_the_cost_model_decides() -> None:
 def test_the_fusion_is_explained() -> None:
     (fusion,) = explain(compiled(LARGE))
     assert "conv (avg_pool)" in fusion.as_text() and fusion.moved.at({}) < 1e9
+
+
+@pytest.mark.long
+def test_their_kernels_agree_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(averaged, "GAIN", float("inf"))
+    found = check_on_host(ON_HOST, Strategy.PATCHES, tmp_path, monkeypatch)
+    assert all(op.pool is None and op.transposed is None for op in found)
 
 
 @pytest.mark.parametrize(
