@@ -49,23 +49,19 @@ class Version:
 
     tensor: Any
     held: Any
-    count: int
+    form: tuple[Any, ...]
 
     @classmethod
     def of(cls, tensor: Any) -> Version:
-        return cls(tensor, tensor.detach(), tensor._version)
+        return cls(tensor, tensor.detach(), _form(tensor))
 
     def is_of(self, tensor: Any) -> bool:
-        held = self.held
-        return (
-            tensor is self.tensor
-            and tensor._version == self.count
-            and tensor.data_ptr() == held.data_ptr()
-            and tensor.device == held.device
-            and tensor.dtype == held.dtype
-            and tensor.shape == held.shape
-            and tensor.stride() == held.stride()
-        )
+        return tensor is self.tensor and _form(tensor) == self.form
+
+
+def _form(tensor: Any) -> tuple[Any, ...]:
+    """Return what tells two states of a tensor apart, as long as the memory of the first is held."""
+    return tensor._version, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 class Prepared:
