@@ -144,6 +144,13 @@ class Kind(ABC, Generic[Op]):
         """Return the operands that are read from memory, in their own dtype; others are computed."""
         return ()
 
+    def operand_orders(self, anchor: AnchorOp, target: str) -> Mapping[SSAValue, Sequence[int]]:
+        """Return the order of axes, outermost first, of operands that the kernel would copy from row-major.
+
+        It is what the estimate of an operation alone says: what joins its kernel may change it.
+        """
+        return {}
+
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         """Whether pointwise work on the result may join the stage; if not it reads the result from memory."""
         return False

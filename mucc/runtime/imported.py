@@ -11,6 +11,7 @@ from typing import Any
 
 from mucc.library.errors import MuccTypeError, MuccValueError
 from mucc.runtime.arguments import overlap, taken
+from mucc.runtime.prepared import Prepared
 from mucc.runtime.views import call_anyhow
 
 torch: Any = importlib.import_module("torch")
@@ -48,6 +49,7 @@ class Imported(torch.nn.Module):
         self.module = module
         self._kernels = kernels
         self._constants = constants
+        self._prepared = Prepared()
 
     @property
     def device(self) -> Any:
@@ -69,6 +71,21 @@ class Imported(torch.nn.Module):
     def run(self, kernels: Any, module: Any, *args: Any) -> Any:
         """Run the forward pass; each driver has its own."""
         raise NotImplementedError
+
+    def prepare(self, module: Any) -> Any:
+        """Compute what follows from the module's state alone; drivers that need such have their own."""
+        raise NotImplementedError
+
+    def prepared(self, state: Sequence[Any]) -> Any:
+        """Return what `prepare` computes of these tensors of the module, anew when one has changed."""
+        return self._prepared.get(state, lambda: self.prepare(self.module))
+
+    def forget(self) -> None:
+        """Drop what was computed of weights: call it after a write to one that torch does not count.
+
+        torch counts changes in place and assignments, but no writes through `.data` and none by a pointer.
+        """
+        self._prepared.clear()
 
     def demand(self, holds: bool, condition: str) -> None:
         """Raise MU7050 if the module was not imported for these open extents."""

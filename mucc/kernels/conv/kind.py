@@ -45,6 +45,14 @@ class ConvKind(Kind[ConvKernelOp]):
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         return anchor.operands
 
+    def operand_orders(self, anchor: AnchorOp, target: str) -> Mapping[SSAValue, Sequence[int]]:
+        from mucc.kernels.conv.lower import weight_order
+        from mucc.target import get_target
+
+        assert is_convolution(anchor)
+        order = weight_order(anchor, get_target(target).facts)
+        return {} if order is None else {anchor.weight: order}
+
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
@@ -64,16 +72,18 @@ class ConvKind(Kind[ConvKernelOp]):
 
     passes = MappingProxyType(
         {
+            "fold-averages": "mucc.kernels.conv.fold_averages:FoldAverages",
             "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
             "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
         }
     )
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.conv.fold_averages import FoldAverages
         from mucc.kernels.conv.prepare import PrepareConvolutions
         from mucc.kernels.conv.spread_means import SpreadMeans
 
-        return (SpreadMeans(), PrepareConvolutions(target))
+        return (SpreadMeans(), FoldAverages(target), PrepareConvolutions(target))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mucc.dialects.mu import window_rules
@@ -50,15 +51,17 @@ class Layer(NamedTuple):
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
 
 
-def _layer(
+def layer_between(
     x: tuple[Dim, ...],
     w: tuple[Dim, ...],
     result: tuple[Dim, ...],
     geometry: Geometry,
     compute: str,
     element_bytes: int,
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> Layer:
+    """Describe a convolution of x `[N, C, ...]` with weights to a result `[N, O, ...]`, by their extents."""
+
     def size(dim: Dim) -> int:
         return dim if isinstance(dim, int) else _value(dim, sizes)
 
@@ -105,12 +108,12 @@ def layer_of(op: ConvolutionOp, geometry: Geometry) -> Layer:
     """Describe a convolution of the language."""
     element = dtype_bytes(Shaped.of(op.operand.type).element_type)
     x, w = Shaped.of(op.operand.type).dims, Shaped.of(op.weight.type).dims
-    return _layer(x, w, op.result_dims, geometry, op.compute.data.value, element, {})
+    return layer_between(x, w, op.result_dims, geometry, op.compute.data.value, element, {})
 
 
 def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
     """Describe the convolution of a kernel, where open dims have `sizes`."""
     element = dtype_bytes(Shaped.of(op.x.type).element_type)
     result = (op.extents[0], op.outputs, *op.places)
-    layer = _layer(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
+    layer = layer_between(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
     return layer._replace(reduced=op.is_reduced, pooled=() if op.pool is None else op.pool.sizes)

@@ -25,7 +25,7 @@ from mucc.kernels.map.copies import copy
 from mucc.kernels.normalize.lower import store_along
 from mucc.kernels.normalize.op import RowReduceOp
 from mucc.target import get_target
-from mucc.target.facts import WIDEST_ACCESS
+from mucc.target.facts import WIDEST_ACCESS, Facts
 
 
 class ConvBody(Body):
@@ -74,7 +74,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     )
     strategy = choose(layer, get_target(builder.target).facts)
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
-    inner = 1 if (by_vectors or strategy is Strategy.PLANES) and not geometry.transposed else 0
+    inner = _adjacent(strategy, geometry)
     if by_vectors and _has_vectors(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
     copies = _has_vectors if by_vectors else _has_lone_channels
@@ -99,6 +99,28 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     )
     kernel.location = anchor.location
     builder.block.add_op(kernel)
+
+
+def weight_order(op: ConvolutionOp, facts: Facts) -> list[int] | None:
+    """Return the order of axes, outermost first, in which a kernel of the operation alone reads weights.
+
+    None where that is row-major, for x as PyTorch has it by default.
+    """
+    geometry = geometry_of(op)
+    strategy = choose(layer_of(op, geometry), facts)
+    is_read_so = strategy in (Strategy.TILES, Strategy.WARPGROUPS) and _has_vectors(op, geometry)
+    if strategy is not Strategy.PLANES and not is_read_so:
+        return None
+    inner, dims = _adjacent(strategy, geometry), Shaped.of(op.weight.type).dims
+    order = [a for a in range(len(dims)) if a != inner] + [inner]
+    moving = [a for a in order if dims[a] != 1]
+    return order if moving != sorted(moving) else None
+
+
+def _adjacent(strategy: Strategy, geometry: Geometry) -> int:
+    """Return the axis of the weights whose elements are adjacent where they are copied for a strategy."""
+    sums_channels = strategy in (Strategy.TILES, Strategy.WARPGROUPS, Strategy.PLANES)
+    return 1 if sums_channels and not geometry.transposed else 0
 
 
 def _readable(builder: ProgramBuilder, stage: StageOp, value: SSAValue) -> Access:

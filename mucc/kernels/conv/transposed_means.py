@@ -11,13 +11,14 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.conv import ConvTransposeOp
-from mucc.dialects.mu.ops.elementwise import AddOp, DivOp, MulOp, SubOp
+from mucc.dialects.mu.ops.elementwise import AddOp, MulOp
 from mucc.dialects.mu.ops.pointwise import ConstantOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.views import ExpandOp, SqueezeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.mu.windows import Window
+from mucc.kernels.conv.affine import Appending, convolution_of, rebuilt
 
 MOST = 8
 """The most parts of x that are summed up, each by a pass over it."""
@@ -51,35 +52,17 @@ class SpreadMean(RewritePattern):
         if not isinstance(op, ReduceOp) or op.kind.data not in (Reduction.MEAN, Reduction.SUM):
             return
         dims = Shaped.of(op.operand.type).dims
-        if list(op.axes.get_values()) != list(range(2, len(dims))) or not _is_affine(op.operand):
+        found = convolution_of(op.operand)
+        if list(op.axes.get_values()) != list(range(2, len(dims))) or not isinstance(found, ConvTransposeOp):
+            return
+        if not _is_worth(found):
             return
         count = math.prod(int(d) for d in dims[2:])
         made = _Builder(op, rewriter)
-        result = made.mean(op.operand)
+        result = rebuilt(op.operand, len(dims), made.add, made.products(found), made.vector)
         if op.kind.data is Reduction.SUM:
             result = made.add(MulOp(result, made.number(count)))
         rewriter.replace(op, [], [result])
-
-
-def _is_affine(value: SSAValue) -> bool:
-    """Whether a value is a transposed convolution that is worth it, scaled and shifted by vectors at most."""
-    if not value.has_one_use():
-        return False
-    match op := value.owner:
-        case ConvTransposeOp():
-            return _is_worth(op)
-        case AddOp() | SubOp() | MulOp() | DivOp():
-            moving = [v for v in op.operands if not _is_same(v, len(Shaped.of(value.type).dims))]
-            is_legal = len(moving) == 1 and (not isinstance(op, DivOp) or moving[0] is op.operands[0])
-            return is_legal and Shaped.of(moving[0].type) == Shaped.of(value.type) and _is_affine(moving[0])
-        case _:
-            return False
-
-
-def _is_same(value: SSAValue, rank: int) -> bool:
-    """Whether a value is the same at all positions of a channel of tensors of a rank."""
-    dims = Shaped.of(value.type).dims
-    return all(d == 1 for d in (dims[1:] if len(dims) == rank - 1 else dims))
 
 
 def _is_worth(op: ConvTransposeOp) -> bool:
@@ -106,25 +89,11 @@ class _Builder:
     """Builds the means of values over all spatial axes, `[N, O]`."""
 
     def __init__(self, op: ReduceOp, rewriter: PatternRewriter):
-        self.op, self.rewriter = op, rewriter
+        self.add = Appending(op, rewriter)
         self.axes = list(op.axes.get_values())
-
-    def add(self, op: Operation) -> SSAValue:
-        op.location = self.op.location
-        self.rewriter.insert(op)
-        return op.results[0]
 
     def number(self, value: float) -> SSAValue:
         return self.add(ConstantOp(float(value)))
-
-    def mean(self, value: SSAValue) -> SSAValue:
-        op = value.owner
-        if isinstance(op, ConvTransposeOp):
-            return self.products(op)
-        assert isinstance(op, AddOp | SubOp | MulOp | DivOp)
-        rank = len(self.axes) + 2
-        operands = [self.vector(v) if _is_same(v, rank) else self.mean(v) for v in op.operands]
-        return self.add(type(op)(*operands))
 
     def vector(self, value: SSAValue) -> SSAValue:
         """Return a vector along channels without the spatial axes."""

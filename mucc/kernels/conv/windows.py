@@ -31,24 +31,33 @@ def takes(stage: FormingStage, op: PoolOp) -> Answer:
     """
     anchor = stage.anchor
     assert is_convolution(anchor)
-    if anchor.channels_last is not None or op.channels_last is not None:
-        return Refused("the kernel of a convolution pools positions of results with channels first only")
-    if op.ceil is not None or op.divides_by is not None:
-        return Refused("the kernel of a convolution pools whole windows only")
-    sizes = [w.size for w in op.windows]
-    if any((w.stride, w.pad, w.dilation) != (w.size, 0, 1) for w in op.windows):
-        return Refused("the kernel of a convolution pools windows that neither overlap nor are padded only")
-    volume = math.prod(sizes)
-    if not 1 < volume <= MOST or any(size & (size - 1) for size in sizes):
-        return Refused(f"the kernel of a convolution pools powers of two, up to {MOST} positions, only")
-    strided = isinstance(anchor, ConvTransposeOp) and any(s > 1 for s in anchor.stride.get_values())
-    if strided and not _has_patches(anchor, sizes):
-        return Refused("several blocks compute neighbours of this transposed convolution")
-    if _wants_warpgroups(anchor):
-        return Refused("warpgroups multiply so many channels, and have positions in no order of windows")
+    if (reason := refusal(anchor, op)) is not None:
+        return Refused(reason)
     if stage.axes[op.operand] != identity(stage.space) or stage.stored or not _is_only_pooled(stage, op):
         return Refused("what is pooled is also stored, reduced or read by others")
     return Joins(Traffic.of(op.operand.type) * 2)
+
+
+def refusal(anchor: ConvolutionOp, op: PoolOp) -> str | None:
+    """Say why the kernel of a convolution cannot pool such windows of its result; None if it can."""
+    if anchor.channels_last is not None or op.channels_last is not None:
+        return "the kernel of a convolution pools positions of results with channels first only"
+    if op.ceil is not None or op.divides_by is not None:
+        return "the kernel of a convolution pools whole windows only"
+    sizes = [w.size for w in op.windows]
+    if any((w.stride, w.pad, w.dilation) != (w.size, 0, 1) for w in op.windows):
+        return "the kernel of a convolution pools windows that neither overlap nor are padded only"
+    volume = math.prod(sizes)
+    if not 1 < volume <= MOST or any(size & (size - 1) for size in sizes):
+        return f"the kernel of a convolution pools powers of two, up to {MOST} positions, only"
+    strided = isinstance(anchor, ConvTransposeOp) and any(s > 1 for s in anchor.stride.get_values())
+    if strided and not _has_patches(anchor, sizes):
+        return "several blocks compute neighbours of this transposed convolution"
+    if _is_depthwise(anchor):
+        return "threads that sum up one channel have no windows, and are faster than blocks that have them"
+    if _wants_warpgroups(anchor):
+        return "warpgroups multiply so many channels, and have positions in no order of windows"
+    return None
 
 
 LEAST = "sm_89"
@@ -66,6 +75,15 @@ def _wants_warpgroups(op: ConvolutionOp) -> bool:
         return False
     has_planes = dtype_bytes(x.element_type) == 4 and isinstance(line, int) and line % 4 == 0
     return not has_planes and not (isinstance(channels, int) and channels // op.groups.value.data < FEW)
+
+
+def _is_depthwise(op: ConvolutionOp) -> bool:
+    """Whether each channel is a convolution of its own, which `direct` computes at the speed of a copy.
+
+    With a pool the other strategies should take 2 to 50 times as long as that and a kernel that pools.
+    """
+    channels, groups = Shaped.of(op.operand.type).dims[1], op.groups.value.data
+    return not isinstance(op, ConvTransposeOp) and channels == op.result_dims[1] == groups > 1
 
 
 def _has_patches(op: ConvolutionOp, sizes: Sequence[int]) -> bool:

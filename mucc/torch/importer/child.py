@@ -165,7 +165,8 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
     else:
         captured = capture(problem.module, problem.inputs)
         captured_at = time.monotonic()
-        program = import_graph(captured, request.name, how, judge)
+        target = None if request.whole else request.target
+        program = import_graph(captured, request.name, how, judge, target=target)
     if answer is not None:
         answer.seconds |= {"capture": captured_at - mark, "lower": time.monotonic() - captured_at}
     return program

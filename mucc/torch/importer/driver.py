@@ -10,6 +10,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
+from mucc.runtime.prepared import folded_norm
 from mucc.torch.importer.capture import FakeTensor, Input, Ref, Source, failure, torch
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import INTEGERS, Meta
@@ -24,7 +25,7 @@ Made by `{command}`: kernels from {kernels}, {parts}
 {imports}import torch
 
 from mucc.runtime.imported import Imported
-
+{folded}
 
 class ModelNew(Imported):
     PROBLEM = {problem}
@@ -32,7 +33,7 @@ class ModelNew(Imported):
     TRAINING = {training!r}
     INPUTS = {inputs}
 {paths}
-    def run(self, kernels, module{arguments}):
+{prepare}    def run(self, kernels, module{arguments}):
 '''
 
 
@@ -50,7 +51,7 @@ def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, 
     return _Driver(graph, steps, origin).text(title)
 
 
-RESERVED = ("self", "kernels", "module", "torch", "operator", "float", "getattr")
+RESERVED = ("self", "kernels", "module", "torch", "operator", "float", "getattr", "folded_norm")
 """Names used by drivers, which arguments must not have."""
 
 WRITTEN_OUT = 64
@@ -74,6 +75,7 @@ class _Driver:
         origin = self.origin
         self.lines += [f"self.demand({self._guard(g)}, {quoted(g)})" for g in self.captured.guards]
         self.lines += self._apart()
+        prepare = self._prepare()
         for step in self.steps:
             if isinstance(step, Opaque):
                 self._opaque(step)
@@ -99,6 +101,8 @@ class _Driver:
             training=self.captured.training,
             inputs=self._expected(),
             paths=f"    PATHS = {self._paths()}\n" if self.captured.paths else "",
+            prepare=prepare,
+            folded="from mucc.runtime.prepared import folded_norm\n" if "folded_norm(" in prepare else "",
             arguments="".join(f", {self.called.get(name, name)}" for name, _ in self.inputs),
         )
         return head + "".join(f"        {line}\n" for line in self.lines)
@@ -146,8 +150,49 @@ class _Driver:
 
     # Steps
 
+    def _prepare(self) -> str:
+        """Append the line that takes what follows from the state; return the method that computes it."""
+        prepared, turned = self.graph.prepared, self._turned()
+        if not prepared and not turned:
+            return ""
+        read = [*(i for n in prepared for i in n.all_input_nodes), *(node for node, _ in turned)]
+        state = [n for n in dict.fromkeys(read) if n not in prepared]
+        given = {n for step in self.steps for n in self._taken(step)}
+        used = [n.name for n in prepared if n in given]
+        results = ", ".join([*used, *turned.values()])
+        self.lines.append(f"{results} = self.prepared([{', '.join(map(self._value, state))}])")
+        body = [*map(self._call, prepared)]
+        for (node, order), name in turned.items():
+            body.append(f"{name} = {self._value(node)}.permute({', '.join(map(str, order))}).contiguous()")
+        body.append(f"return {results}")
+        return "    def prepare(self, module):\n" + "".join(f"        {line}\n" for line in body) + "\n"
+
+    def _taken(self, step: Kernel | Opaque) -> list[Node]:
+        """Return the values that a step takes as they are."""
+        if isinstance(step, Opaque):
+            return list(map(self.graph.resolved, step.node.all_input_nodes))
+        return [n for n in step.parameters if n not in step.orders]
+
+    def _turned(self) -> dict[tuple[Node, tuple[int, ...]], str]:
+        """Return the names of parameters that kernels take with their axes in another order."""
+        found: dict[tuple[Node, tuple[int, ...]], str] = {}
+        taken = {n.name for n in self.captured.graph.nodes}
+        for step in self.steps:
+            if isinstance(step, Kernel):
+                for node in filter(step.orders.__contains__, step.parameters):
+                    key = node, tuple(step.orders[node])
+                    name = f"{node.name}_{''.join(map(str, key[1]))}"
+                    while key not in found and name in taken:
+                        name += "_"
+                    taken.add(found.setdefault(key, name))
+        return found
+
     def _kernel(self, kernel: Kernel) -> None:
-        arguments = ", ".join(self._argument(node) for node in kernel.parameters)
+        turned = self._turned() if kernel.orders else {}
+        arguments = ", ".join(
+            turned[node, tuple(kernel.orders[node])] if node in kernel.orders else self._argument(node)
+            for node in kernel.parameters
+        )
         call = f"kernels.{kernel.name}({arguments})"
         results = [node.name for node in kernel.results]
         self.lines.append(f"{', '.join(results)} = {call}")
@@ -165,12 +210,15 @@ class _Driver:
 
     def _opaque(self, step: Opaque) -> None:
         node = step.node
+        reason = "" if node.target is operator.getitem else f"  # {step.reason}"
+        self.lines.append(f"{self._call(node)}{reason}")
+
+    def _call(self, node: Node) -> str:
         if node.target is operator.getitem:
-            self.lines.append(f"{node.name} = {self._literal(node.args[0])}[{node.args[1]}]")
-            return
+            return f"{node.name} = {self._literal(node.args[0])}[{node.args[1]}]"
         arguments = [self._literal(a) for a in node.args]
         arguments += [f"{k}={self._literal(v)}" for k, v in node.kwargs.items()]
-        self.lines.append(f"{node.name} = {_target(node.target)}({', '.join(arguments)})  # {step.reason}")
+        return f"{node.name} = {_target(node.target)}({', '.join(arguments)})"
 
     # Expressions
 
@@ -325,6 +373,8 @@ def _target(target: Any) -> str:
         return f"torch.ops.{namespace}.{name}.{target._overloadname}"
     if getattr(target, "__module__", "") in ("_operator", "operator"):
         return f"operator.{target.__name__}"
+    if target is folded_norm:
+        return "folded_norm"
     if getattr(target, "__module__", "") == "torch":
         return f"torch.{target.__name__}"
     raise failure("MU7021", f"a call of {target} has no text")

@@ -17,6 +17,7 @@ from mucc.library.extents import Dim, sources
 from mucc.library.extents import names as dim_names
 from mucc.library.extents import names_of as names_of_dims
 from mucc.torch.importer.capture import Captured, Ref, Source, torch
+from mucc.torch.importer.fold_norms import is_prepared
 from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.torch.importer.work import VIEWS
 
@@ -70,6 +71,8 @@ class Graph:
     aliases: dict[Node, Node] = field(default_factory=dict[Node, Node])
     constants: set[Node] = field(default_factory=set[Node])
     """Nodes that need no input: every piece that uses one makes it itself."""
+    prepared: list[Node] = field(default_factory=list[Node])
+    """Nodes that follow from the module's state alone, in order: the driver computes them before all else."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """What open extents are called, by torch's expression."""
     derived: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
@@ -276,7 +279,9 @@ def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
 
 def classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
     """Return why each opaque node is that; finds the graph's nodes, aliases and constants too."""
-    graph.nodes = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
+    called = [n for n in graph.captured.graph.nodes if n.op == "call_function"]
+    graph.prepared = [n for n in called if is_prepared(n)]
+    graph.nodes = [n for n in called if not is_prepared(n)]
     reasons: dict[Node, str] = {}
     leaving = set(returned(graph.captured))
     changing = {m.target for m in graph.captured.mutations}

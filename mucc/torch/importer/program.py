@@ -15,8 +15,10 @@ from mucc.torch.importer.counting import Count, bytes_of, count_of, read_bytes
 from mucc.torch.importer.driver import Origin, driver_text
 from mucc.torch.importer.emit import Kernel, emit_piece, module_of
 from mucc.torch.importer.extents import derived_extents
+from mucc.torch.importer.fold_norms import fold_norms, is_prepared
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.lowering import Unsupported
+from mucc.torch.importer.ordered_weights import weight_orders
 from mucc.torch.importer.partition import (
     Formats,
     Graph,
@@ -101,7 +103,7 @@ class Program:
             parameters = zip(kernel.op.arg_names, kernel.parameters, strict=True)
             results = zip(kernel.op.result_names, kernel.results, strict=True)
             found[kernel.name] = [
-                *(n.data for n, p in parameters if p in read or p.name not in self.graph.captured.inputs),
+                *(n.data for n, p in parameters if p in read or not self._is_given(p)),
                 *(n.data for n, r in results if r not in leaving),
             ]
             read.update(kernel.parameters)
@@ -141,13 +143,17 @@ class Program:
             bytes = 0
             for source in map(self.graph.resolved, tensor_inputs(node)):
                 origin = self._origin(source)
-                if origin.name in self.graph.captured.inputs and origin not in read:
+                if self._is_given(origin) and origin not in read:
                     read.add(origin)
                     bytes += min(read_bytes(node, source), bytes_of(origin.meta.get("val")))
             made = [node, *filter(is_part, node.users)]
             bytes += sum(bytes_of(n.meta.get("val")) for n in made if n.name in leaves)
             found[node] = bytes
         return found
+
+    def _is_given(self, node: Node) -> bool:
+        """Whether a value is there before the module computes anything: an argument, or of its state."""
+        return node.name in self.graph.captured.inputs or is_prepared(node)
 
     def _origin(self, node: Node) -> Node:
         """Return the node that a view is of."""
@@ -166,15 +172,26 @@ def import_graph(
     formats: Formats,
     judge: TextJudge | None = None,
     names: Mapping[str, str] | None = None,
+    target: str | None = None,
 ) -> Program:
-    """Import a captured module. With a `judge`, only kernels that it accepts are made."""
+    """Import a captured module. With a `judge`, only kernels that it accepts are made.
+
+    With a `target`, kernels take weights of a module in inference in the order in which they read them.
+    """
+    fold_norms(captured)
     derived = derived_extents(captured.graph.nodes, names or {})
     graph = Graph(captured, formats, names=names or {}, derived=derived, excluded=wide_integers(captured))
     steps = cut(graph, judge)
     leaving = returned(captured)
     pieces = [s for s in steps if isinstance(s, Piece)]
     names_of = [name] if len(pieces) == 1 else [f"{name}_{n}" for n in range(len(pieces))]
-    kernels = iter([emit_piece(graph, p, n, leaving) for p, n in zip(pieces, names_of, strict=True)])
+
+    def emitted(piece: Piece, name: str) -> Kernel:
+        kernel = emit_piece(graph, piece, name, leaving)
+        orders = weight_orders(captured, kernel, target) if target else {}
+        return emit_piece(graph, piece, name, leaving, lies=orders.get) if orders else kernel
+
+    kernels = iter([emitted(p, n) for p, n in zip(pieces, names_of, strict=True)])
     return Program(name, graph, [next(kernels) if isinstance(s, Piece) else s for s in steps])
 
 

@@ -102,7 +102,8 @@ def from_torch(
     how = formats(compute, round)
     judge = None if whole else compiles(target)
     if dynamic_shapes is None:
-        program = import_graph(capture(module, example_inputs, example_keywords), called, how, judge)
+        captured = capture(module, example_inputs, example_keywords)
+        program = import_graph(captured, called, how, judge, target=None if whole else target)
         return ImportedModule(module, program, target)
     given = arguments_of(module, example_inputs, example_keywords)
     dynamic = dynamic_of(dynamic_shapes, given)

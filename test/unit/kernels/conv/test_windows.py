@@ -72,6 +72,16 @@ def test_others_are_kernels_of_their_own(body: str, result: str) -> None:
     assert kernel.pool is None
 
 
+@pytest.mark.parametrize(("groups", "pooled"), [(1, True), (4, True), (8, False)])
+def test_channels_alone_are_pooled_by_another_kernel(groups: int, pooled: bool) -> None:
+    """`direct` computes them, which has no windows."""
+    w = f"w: f32[8, {8 // groups}, 3, 3]"
+    body = f"return max_pool(conv(x, w, pad=1, groups={groups}), 2)"
+    text = f"kernel k(x: f32[2, 8, 16, 16], {w}) -> f32[2, 8, 8, 8] {{ {body} }}"
+    (op,) = convolutions(compile_text(Source("k.mcu", text)))
+    assert (op.pool is not None) is pooled
+
+
 def test_what_warpgroups_multiply_is_pooled_by_another_kernel() -> None:
     parameters = "x: bf16[64, 128, 56, 56] strides(_, 1, _, _), w: bf16[128, 128, 3, 3] strides(_, 1, _, _)"
     text = f"kernel k({parameters}) -> bf16[64, 128, 27, 27] {{ return max_pool(conv(x, w), 2) }}"
