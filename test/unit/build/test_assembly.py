@@ -195,7 +195,9 @@ def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param("mainloop = multistage", id="multistage"),  # compiles in a quarter of the other's time
+        pytest.param(
+            "mainloop = multistage tile = 64x64x32", id="multistage"
+        ),  # compiles in a quarter of the other's time
         pytest.param(TILED, id="cooperative", marks=pytest.mark.long),
     ],
 )
