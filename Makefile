@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format lit pytest matrix modules bench fuzz fuzz-gpu docs site vsix clean
+.PHONY: help demo test test-all lint format lit pytest matrix torch-matrix modules bench fuzz fuzz-gpu docs site vsix clean
 
 help: ## list the targets
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -53,6 +53,9 @@ matrix: $(STAMPS)/torch ## install the wheel and the sdist by pip and uv, in fre
 
 modules: $(STAMPS)/torch ## all odd PyTorch modules through the importer and the backend (tests take a share)
 	MUCC_ALL_MODULES=1 pytest -n auto test/unit/torch/test_modules.py
+
+torch-matrix: $(STAMPS)/dev ## the tests of importer and backend with the last three minor versions of PyTorch
+	python test/tools/torch_matrix.py
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,10 @@ class Form:
     """How many keys a page has; 0 where keys follow each other."""
     gives: str = "result"
     """What is computed: the `result`, with `sums` the log-sum-exp too, or `gradients` of all operands."""
+    learned: str = ""
+    """The name of a mask whose gradient is computed with the others."""
+    settings: tuple[str, ...] = ()
+    """Settings of the schedule for sm_90a."""
 
     @property
     def key(self) -> str:
@@ -87,7 +92,12 @@ class Form:
         if self.gives == "gradients":
             more += f", y: {out}, l: {sums}, dy: {out}"
             out = f"(dq: {q}, dk: {k}, dv: {v})"
-            value = ", ".join(f"attention_d{x}(q, k, v, y, l, dy{arguments})" for x in "qkv")
+            wanted = [*"qkv"]
+            if self.learned:
+                types = dict(part.split(": ", 1) for part in re.split(r", (?=\w+:)", self.more))
+                out = f"{out[:-1]}, db: {types[self.learned]})"
+                wanted.append("mask")
+            value = ", ".join(f"attention_d{x}(q, k, v, y, l, dy{arguments})" for x in wanted)
         dims = ", ".join(
             [*dict.fromkeys(d for d in of_query.split(", ") if d.isalpha()), *rows.strip("1"), "T"]
         )
@@ -95,7 +105,10 @@ class Form:
             f"    {n} = iota(({rows}, T), axis={a})" for a, n in enumerate("ij") if f" {n} " in self.result
         ]
         lines = [f"kernel {self.kernel}[{dims}](q: {q}, k: {k}, v: {v}{more}) -> {out} {{"]
-        return "\n".join([*lines, *indices, f"    return {value}", "}", ""])
+        schedule = [f"schedule {self.kernel} for sm_90a {{", *(f"    {s}" for s in self.settings), "}", ""]
+        return "\n".join(
+            [*lines, *indices, f"    return {value}", "}", "", *(schedule if self.settings else [])]
+        )
 
 
 def _where(seen: Any, x: Any) -> Any:
@@ -364,6 +377,51 @@ FORMS = (
         lambda x, i, j, m: _where(_labelled(m), x),
         more="of_row: s32[B, S], of_key: s32[B, T]",
         gives="gradients",
+    ),
+    Form(
+        "gradients_learned",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, mask=w, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x + m["w"]),
+        more="w: bf16[B, H, S, T]",
+        gives="gradients",
+        learned="w",
+    ),
+    Form(
+        "gradients_learned128",
+        "f16",
+        (128, 128),
+        "attention(q, k, v, mask=w)",
+        lambda x, i, j, m: x + m["w"],
+        more="w: f32[B, H, S, T]",
+        gives="gradients",
+        learned="w",
+    ),
+    Form(
+        "abreast",
+        "bf16",
+        (64, 64),
+        "attention(q, k, v, causal=on)",
+        lambda x, i, j, m: _where(j <= i, x),
+        settings=("tile = 128x208x64", "mainloop = cooperative", "stages = 3"),
+    ),
+    Form("one_group", "f16", (128, 96), "attention(q, k, v)", settings=("tile = 64x96x128", "stages = 3")),
+    Form(
+        "by_threads",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v)",
+        settings=("tile = 128x32x128", "mainloop = multistage"),
+    ),
+    Form(
+        "parts",
+        "bf16",
+        (128, 128),
+        "attention(q, k, v)",
+        lead=("B, H, 8", "B, H, 1"),
+        few=True,
+        settings=("tile = 16x128x128", "stages = 3", "scheduler = split_k(16)"),
     ),
     Form("decode", "bf16", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
     Form("decode80", "f16", (80, 48), "attention(q, k, v)", few=True),

@@ -105,6 +105,10 @@ class Call:
                 return torch.randn(self.sizes["H"], device="cuda") * rng.choice((1, 10))
             case "x":
                 return self._operand(0, 1)[..., : self.form.widths[1]].contiguous()
+            case "w":
+                dtype = torch.float32 if "w: f32" in self.form.more else self.dtype
+                shape = (*self._lead(0), rows, self.keys)
+                return (torch.randn(shape, device="cuda") * rng.choice((1, 10))).to(dtype)
             case "slope":
                 return torch.rand(self.sizes["H"], device="cuda")
             case "n":
@@ -190,7 +194,7 @@ class Call:
         scores, result = self.scores(), self.expected()[1].nan_to_num()
         sums = scores.logsumexp(-1)
         gradient = torch.randn(result.shape, device="cuda").to(self.dtype)
-        outputs = tuple(self._filled(x.shape, self.dtype) for x in self.inputs)
+        outputs = tuple(self._filled(x.shape, x.dtype) for x in self._differentiated)
         y = result.to(self.dtype)
         kernel(*self.inputs, *self.more.values(), y, sums.float(), gradient, out=outputs)
         shift = sums.masked_fill(sums == -math.inf, math.inf)[..., None]
@@ -222,7 +226,13 @@ class Call:
         changes = rounded(weights * (dy @ v.mT - sums))
         weights = rounded(weights)
         found = [changes @ k * by, changes.mT @ q * by, weights.mT @ dy]
-        return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self.inputs, strict=True)]
+        found += [changes] if self.form.learned else []
+        return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self._differentiated, strict=True)]
+
+    @property
+    def _differentiated(self) -> list[Any]:
+        """The tensors whose gradients are computed."""
+        return [*self.inputs, *([self.more[self.form.learned]] if self.form.learned else [])]
 
 
 def _error(found: Any, exact: Any, rounded: Any) -> tuple[float, float]:

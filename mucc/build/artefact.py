@@ -21,9 +21,10 @@ from mucc.build.toolchain.discover import MISSING, Toolchain, find_toolchain, pr
 from mucc.build.toolchain.flags import Kind, ambient_flags, flags
 from mucc.compiler.program import compile_source, placed
 from mucc.compiler.source import decode
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.files.package import HEADERS
 from mucc.library.checksum import seal
+from mucc.library.dims import Size
 
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
@@ -40,7 +41,8 @@ class Request:
     CUDA toolkit; with `plain`, nvcc compiles the program in one piece; `timeout` is in seconds for each step;
     `save_temps` is a directory for intermediate files, and makes the compilers run even if the result is
     cached; `print_ir` gets the IR after every pass, or after those in `print_after`. Schedules are chosen for
-    `dims`, typical values of open dims; with `tuned`, measured schedules take precedence. With `lines`,
+    `dims`, typical values of open dims; with `sizes` in their place, kernels may have several schedules. With
+    `tuned`, measured schedules take precedence. With `lines`,
     machine code leads back to lines of the program; nvcc then compiles it in one piece, since parts are
     shared by programs with other lines. `host` is the host that a library is for, one of
     `mucc.build.toolchain.flags.HOSTS`, and this machine where it is empty.
@@ -62,6 +64,7 @@ class Request:
     tuned: bool = True
     lines: bool = False
     host: str = ""
+    sizes: tuple[Size, ...] = ()
 
     @property
     def whole(self) -> bool:
@@ -106,7 +109,9 @@ def build(
     key = ""
     if cache and toolchain:
         hints = tuple(f"{name}={value}" for name, value in request.dims.items())
-        key = request_key(request.data, (*decisive, *hints, *_measurements(request)), toolchain.fingerprint())
+        sizes = tuple(f"{dict(size.dims)} {size.is_sample}" for size in request.sizes if size.dims)
+        decisive = (*decisive, *hints, *sizes, *_measurements(request))
+        key = request_key(request.data, decisive, toolchain.fingerprint())
         if not request.save_temps and not request.print_ir and (entry := cache.find_request(key)):
             warnings = entry.warnings and placed(entry.warnings, decode(request.data, request.name))
             return Artefact(entry.data, (*warnings, *cache.problems), cached=True)
@@ -117,9 +122,7 @@ def build(
 
         nvrtc_worker.shared.start()
     source = decode(request.data, request.name)
-    compilation = compile_source(
-        source, request.target, request.print_ir, request.print_after, dims=request.dims, tuned=request.tuned
-    )
+    compilation = _compiled(request, source)
     if request.save_temps:
         _save_texts(compilation, request.save_temps, request.stem)
     frontend_warnings = tuple(compilation.sink.diagnostics)
@@ -143,7 +146,7 @@ def build_into(request: Request, directory: str, pool: Pool) -> Artefact:
     """
     toolchain = find_toolchain(request.nvcc)
     source = decode(request.data, request.name)
-    compilation = compile_source(source, request.target, dims=request.dims, tuned=request.tuned)
+    compilation = _compiled(request, source)
     builder = _Builder(request, compilation, toolchain, Cache(), lambda text: None, pool)
     made, key = builder.artefact()
     other = Cache(directory, shared=())
@@ -153,6 +156,18 @@ def build_into(request: Request, directory: str, pool: Pool) -> Artefact:
     if other.problems:
         raise DiagnosticError(other.problems)
     return made
+
+
+def _compiled(request: Request, source: Source) -> Compilation:
+    return compile_source(
+        source,
+        request.target,
+        request.print_ir,
+        request.print_after,
+        dims=request.dims,
+        tuned=request.tuned,
+        sizes=request.sizes,
+    )
 
 
 def _measurements(request: Request) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mucc.build.pool import Pool
     from mucc.compiler.explain_fusion import Fusion
     from mucc.compiler.explain_schedule import Choice, Explanation
+    from mucc.library.dims import Size
 
 TEXT_KINDS = {
     "ast": "the syntax tree",
@@ -113,11 +114,11 @@ class Arguments:
     verbose: bool = options.verbose()
 
     @cached_property
-    def sizes(self) -> dict[str, int]:
-        """Parse the typical values of open dims. Raises MU6050."""
-        from mucc.compiler.typical_dims import typical
+    def sizes(self) -> tuple[Size, ...]:
+        """Parse the typical values of open dims. Raises MU6050 and MU6089."""
+        from mucc.compiler.typical_dims import sizes_of
 
-        return typical(self.dims) if self.dims else {}
+        return sizes_of(self.dims) if self.dims else ()
 
     @property
     def explained(self) -> tuple[str, ...]:
@@ -248,7 +249,7 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
     for path in args.files:
         try:
             source = files.read_source(path)
-            compilation = compile_source(source, args.target, dims=args.sizes, tuned=not args.no_tuned)
+            compilation = compile_source(source, args.target, sizes=args.sizes, tuned=not args.no_tuned)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
             continue
@@ -334,7 +335,7 @@ def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
 
         return _Output(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
     compilation = compile_source(
-        source, args.target, args.print_ir, args.print_after, dims=args.sizes, tuned=not args.no_tuned
+        source, args.target, args.print_ir, args.print_after, sizes=args.sizes, tuned=not args.no_tuned
     )
     lines = args.lineinfo and kind == "cu"
     text = compilation.cu(lines=True) if lines else compilation.emit(kind)
@@ -368,7 +369,7 @@ def _build(
             save_temps=args.save_temps if args.save_temps != "" else f"{_stem(path)}.temps",
             print_ir=args.print_ir,
             print_after=args.print_after,
-            dims=args.sizes,
+            sizes=args.sizes,
             tuned=not args.no_tuned,
         ),
         reporter.progress,

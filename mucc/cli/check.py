@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mucc.cli import options
 from mucc.cli.command import command
@@ -12,6 +13,9 @@ from mucc.cli.reporting import Reporter
 from mucc.compiler import files
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.diagnostics.usage import usage_error
+
+if TYPE_CHECKING:
+    from mucc.library.dims import Size
 
 
 @dataclass
@@ -33,22 +37,22 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise usage_error("no input file", "give the names of .mcu files: mucc check kernel.mcu")
     if args.language and args.dims:
         raise usage_error("--language looks at no schedule, for which --dims are", "leave out one of them")
-    from mucc.compiler.typical_dims import typical
+    from mucc.compiler.typical_dims import sizes_of
 
-    dims = typical(args.dims)
+    sizes = sizes_of(args.dims)
     for path in args.files:
         try:
             source = files.read_source(path)
-            reporter.add(_warnings(source, args, dims), source)
+            reporter.add(_warnings(source, args, sizes), source)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
     return 0
 
 
-def _warnings(source: Source, args: Arguments, dims: Mapping[str, int]) -> Sequence[Diagnostic]:
+def _warnings(source: Source, args: Arguments, sizes: tuple[Size, ...]) -> Sequence[Diagnostic]:
     """Check a program and return its warnings. Raises DiagnosticError for errors."""
     from mucc.compiler import program
 
     if args.language:
         return program.check_language(source)
-    return program.compile_source(source, args.target, only_check=True, dims=dims).sink.diagnostics
+    return program.compile_source(source, args.target, only_check=True, sizes=sizes).sink.diagnostics

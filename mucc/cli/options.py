@@ -62,7 +62,11 @@ def lineinfo() -> bool:
 
 def typical_dims() -> list[str]:
     """Typical values of open dims."""
-    return dims("typical sizes, to choose schedules for; the library serves every size", "M=128,...")
+    return dims(
+        "typical sizes, to choose schedules for; the library serves every size. "
+        "Several, or a range M=1..4096, give it several schedules",
+        "M=128,...",
+    )
 
 
 def open_dims() -> list[str]:

@@ -27,12 +27,15 @@ from mucc.diagnostics import (
 from mucc.dialects.locations import place_of, places_of
 from mucc.dialects.mu.settings import SCHEDULER, SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
+from mucc.library.dims import Size
+from mucc.library.entries import guards_text
 from mucc.library.manifest_json import ManifestJson
-from mucc.passes.levels import STAGED, Contents, LevelError
+from mucc.passes.levels import STAGED, LevelError, Verified
 from mucc.passes.pipeline import pipeline
 
 if TYPE_CHECKING:
     from mucc.compiler.emit import Parts
+    from mucc.compiler.entries import Entries
     from mucc.database.lookup import SelectMeasured
     from mucc.dialects.cutlass.ops import ProgramOp
     from mucc.dialects.mu.entry import EntryOp
@@ -46,8 +49,9 @@ class Options:
 
     `verify` checks the IR against its level after every pass, to find defects of the compiler. `keep_levels`
     keeps the IR at the levels that `emit` prints; without it, only diagnostics can be used. Schedules are
-    chosen for `dims`, typical values of open dims. With `tuned`, measured schedules (`mucc tune`) take
-    precedence over those of the cost model.
+    chosen for `dims`, typical values of open dims; with several `sizes` in their place kernels get entries,
+    one for each schedule. With `tuned`, measured schedules (`mucc tune`) take precedence over those of the
+    cost model.
     """
 
     target: str = "sm_90a"
@@ -57,6 +61,7 @@ class Options:
     keep_levels: bool = True
     dims: Mapping[str, int] = field(default_factory=dict[str, int])
     tuned: bool = True
+    sizes: tuple[Size, ...] = ()
 
 
 @dataclass
@@ -72,13 +77,16 @@ class Compilation:
     cutlass: ModuleOp
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The origin of each measured schedule, by kernel and stage."""
+    families: tuple[Entries, ...] = ()
+    """The kernels with several schedules, and the entry that each schedule became."""
 
     @cached_property
     def manifest(self) -> ManifestJson:
         """The manifest of the library."""
         from mucc.compiler.manifest import build_manifest
 
-        return build_manifest(self.mu, self.cutlass, self.options.dims)
+        sizes = {f.kernel: [e.sizes for e in f.entries] for f in self.families}
+        return build_manifest(self.mu, self.cutlass, self.options.dims, sizes)
 
     @property
     def cache_text(self) -> str:
@@ -162,8 +170,18 @@ class Compilation:
         """Interpret the fully lowered program, device kernel by device kernel."""
         from mucc.kernels.interpreter import interpret_program
 
-        program = next(p for p in self.programs if p.sym_name.data == kernel)
+        program = self.entry(kernel, [getattr(x, "shape", ()) for x in inputs])
         return interpret_program(program, _dense(program, inputs))
+
+    def entry(self, kernel: str, shapes: Sequence[Sequence[int]]) -> ProgramOp:
+        """Return the program that computes a call of a kernel with inputs of these shapes."""
+        programs = [p for p in self.programs if p.kernel_name == kernel]
+        if len(programs) == 1:
+            return programs[0]
+        from mucc.library.signature import Manifest
+
+        info = next(k for k in Manifest.parse(self.manifest).kernels if k.name == kernel)
+        return programs[info.entry(info.bind(shapes))]
 
     @staticmethod
     def _kernels(module: ModuleOp) -> list[KernelOp]:
@@ -199,10 +217,10 @@ def schedule_text(
 
     blocks: list[str] = []
     for program in programs:
-        scheduled = [k for k in program.kernels if kind_of(k).has_schedule]
+        scheduled = [k for k in program.kernels if kind_of(k).schedule(k)]
         for kernel in scheduled:
-            name, stage = program.sym_name.data, kernel.stage.data
-            origin = measured.get((name, stage))
+            name, stage = program.kernel_name, kernel.stage.data
+            origin = measured.get((name, stage)) if not program.boxes else None
             kind = kind_of(kernel)
             schedule = kind.schedule(kernel)
             settings = [s for s in kind.settings if not s.is_unset(s.of(schedule))]
@@ -213,6 +231,10 @@ def schedule_text(
                 *(f"    {s.name:<{width}} = {s.text(schedule[s.name])}" for s in settings),
                 "}",
             ]
+            if program.boxes:
+                # A kernel has one schedule in the source, that of its last entry.
+                title = f"{name}, {guards_text(program.boxes)}:"
+                lines = [f"// {line}" for line in (title, *lines)]
             blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks)
 
@@ -231,7 +253,7 @@ class _Compiler:
     sink: DiagnosticSink = field(init=False)
     program: ast.Program = field(init=False)
     measured: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    verified: Contents | None = None
+    verified: Verified | None = None
 
     def run(self) -> Compilation:
         from mucc import frontend
@@ -429,11 +451,28 @@ def front_text(source: Source, kind: str) -> str:
 
 def compile_text(source: Source, options: Options | None = None) -> Compilation:
     """Compile a source through all passes. Raises DiagnosticError with all errors found."""
-    compiler = _Compiler(source, options or Options())
+    options = options or Options()
+    if options.sizes:
+        return _compile_sizes(source, options)
+    compiler = _Compiler(source, options)
     try:
         return compiler.run()
     except RecursionError:
         raise too_deep(source, compiler.deepest()) from None
+
+
+def _compile_sizes(source: Source, options: Options) -> Compilation:
+    """Compile for several sizes; for one that stands for no range, as with `dims`."""
+    if len(options.sizes) == 1:
+        return compile_text(source, dataclasses.replace(options, dims=options.sizes[0].dims, sizes=()))
+    from mucc.compiler.entries import checked, compile_for
+
+    checked(options.sizes)
+
+    def one(dims: Mapping[str, int]) -> Compilation:
+        return compile_text(source, dataclasses.replace(options, dims=dims, sizes=()))
+
+    return compile_for(options.sizes, one)
 
 
 def too_deep(source: Source | None = None, span: Span | None = None) -> DiagnosticError:

@@ -18,7 +18,14 @@ from mucc.codegen.lines import directed, marked, marking
 from mucc.codegen.memory import Places
 from mucc.codegen.names import Namer, comment_text, raw_string_literal, words
 from mucc.codegen.texts import Texts
-from mucc.compiler.host import host_side, launches_lists, workspace_struct
+from mucc.compiler.host import (
+    dispatcher,
+    functions,
+    host_side,
+    launches_lists,
+    shared_promises,
+    workspace_struct,
+)
 from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.locations import places_of
@@ -245,7 +252,17 @@ class _SeparateImages(_StageWriter):
 
 def _program_texts(programs: list[ProgramOp], stages: _StageWriter) -> list[str]:
     namer, entries = Namer(), Namer()
-    return [_program(p, namer(p.sym_name.data), stages, entries) for p in programs]
+    texts: list[str] = []
+    families: dict[str, list[tuple[ProgramOp, str]]] = {}
+    for program in programs:
+        name = namer(program.sym_name.data)
+        texts.append(_program(program, name, stages, entries))
+        if program.entry_of is not None:
+            families.setdefault(program.kernel_name, []).append((program, f"mu::{name}"))
+    for kernel, family in families.items():
+        scope = f"mu::{namer(f'{kernel}_by_size')}"
+        texts.append(_family(kernel, [p for p, _ in family], [s for _, s in family], scope))
+    return texts
 
 
 def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer) -> str:
@@ -262,20 +279,31 @@ def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer
         inner = f"{scope}::{names[-1]}"
         entry = entries(f"mu_{program.sym_name.data}_{op.stage.data}")
         parts.append(stages.write(op, places, inner, entry))
+    if program.entry_of is not None:
+        return "\n\n".join([*parts, _namespace(scope, functions(program, places, names))])
     parts.append(_namespace(scope, host_side(program, places, names)))
-    tables = ", ".join(
-        "mucc::none" if not present else f"{scope}::{table}"
-        for table, present in (
-            ("args", True),
-            ("dims", program.dim_names),
-            ("promises", program.promises is not None or program.implied or program.requirements),
-        )
-    )
     each = ""
     if program.is_each:
         each = f", true, {f'{scope}::launch_each' if launches_lists(program) else 'nullptr'}"
-    parts.append(f"MUCC_KERNEL({program.sym_name.data}, {tables}, {scope}::launch, {scope}::workspace{each})")
+    has_promises = program.promises is not None or program.implied or program.requirements
+    parts.append(_kernel(program, program.sym_name.data, scope, bool(has_promises), each))
     return "\n\n".join(parts)
+
+
+def _family(kernel: str, entries: list[ProgramOp], scopes: list[str], scope: str) -> str:
+    """Emit the doors of a kernel with several entries, which choose one for each call."""
+    table = _namespace(scope, dispatcher(entries, scopes))
+    doors = _kernel(entries[-1], kernel, scope, bool(shared_promises(entries)))
+    return "\n\n".join([table, doors, f"MUCC_ENTRIES({kernel}, {scope}::entry)"])
+
+
+def _kernel(program: ProgramOp, name: str, scope: str, has_promises: bool, each: str = "") -> str:
+    """Emit the doors of a kernel whose tables and functions are in a namespace."""
+    tables = ", ".join(
+        "mucc::none" if not present else f"{scope}::{table}"
+        for table, present in (("args", True), ("dims", program.dim_names), ("promises", has_promises))
+    )
+    return f"MUCC_KERNEL({name}, {tables}, {scope}::launch, {scope}::workspace{each})"
 
 
 def _namespace(name: str, lines: list[str]) -> str:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mucc.compiler.schedule_json import EstimateJson, ExplanationJson
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.settings import texts_of
-from mucc.kernels.registry import kernels_of, kind_of
+from mucc.kernels.registry import kind_of
 from mucc.kernels.settings import pinned
 from mucc.kernels.workload import Estimate, Ranked, Workload
+from mucc.library.entries import guards_text
 from mucc.target import get_target
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Explanation:
     """The explanation of a kernel's schedule. `others` are the best alternatives.
 
     `schedule` has the type of the kernel's kind. `measured` is the origin of a schedule found by `mucc tune`.
+    `calls` says which calls take the schedule, of a kernel with several; `else` of the last one.
     """
 
     kernel: str
@@ -42,6 +44,7 @@ class Explanation:
     estimate: Estimate
     others: tuple[Ranked[Any], ...]
     measured: str | None = None
+    calls: str | None = None
 
     def as_json(self) -> ExplanationJson:
         """Convert to JSON; times are in seconds, unknown extents are null."""
@@ -54,6 +57,7 @@ class Explanation:
             "pinned": list(self.pinned),
             "schedule": self._settings(self.schedule),
             "measured": self.measured,
+            "calls": self.calls,
             "estimate": _estimate_json(self.estimate),
             "others": [
                 {"schedule": self._settings(o.schedule), "seconds": o.estimate.seconds} for o in self.others
@@ -66,7 +70,8 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         e = self.estimate
-        yield f"{self.kernel}, stage {self.stage}: {self.workload.text} on {self.device}"
+        calls = f" for {self.calls}" if self.calls else ""
+        yield f"{self.kernel}{calls}, stage {self.stage}: {self.workload.text} on {self.device}"
         yield f"  expected {_us(e.seconds)} us, {e.flops / e.seconds / 1e12:.0f} TFLOP/s; bound by {e.limit}"
         if self.measured:
             yield f"  measured {self.measured}"
@@ -94,11 +99,33 @@ class Explanation:
         return texts_of(self.workload.settings(schedule))
 
 
+class _Part(NamedTuple):
+    """A program, the compilation that chose its schedules, and the calls that it computes."""
+
+    program: ProgramOp
+    compilation: Compilation
+    calls: str | None
+
+
+def _parts(compilation: Compilation) -> Iterator[_Part]:
+    """Yield the programs of a compilation; entries of one kernel come with their own compilations."""
+    families = {family.kernel: family.entries for family in compilation.families}
+    for program in compilation.programs:
+        if program.entry_of is None:
+            yield _Part(program, compilation, None)
+        elif not program.boxes:
+            for entry in families[program.kernel_name]:
+                yield _Part(entry.program, entry.compilation, guards_text(entry.guards))
+
+
 def explain(compilation: Compilation) -> list[Explanation]:
     """Explain the schedule of each kernel that has one, in order."""
-    schedules = [op for op in compilation.stages.body.block.ops if isinstance(op, ScheduleOp)]
-    found = (_explain(schedules, *kernel, compilation) for kernel in kernels_of(compilation.cutlass))
-    return [explanation for explanation in found if explanation is not None]
+    found: list[Explanation] = []
+    for part in _parts(compilation):
+        schedules = [op for op in part.compilation.stages.body.block.ops if isinstance(op, ScheduleOp)]
+        explained = (_explain(schedules, part, op) for op in part.program.kernels)
+        found += [explanation for explanation in explained if explanation is not None]
+    return found
 
 
 @dataclass(frozen=True)
@@ -119,17 +146,18 @@ class Choice:
 def choices(compilation: Compilation) -> list[Choice]:
     """Say what spoke for each kernel that was chosen without a schedule, in order."""
     found: list[Choice] = []
-    for program, op in kernels_of(compilation.cutlass):
+    for program, made, calls in _parts(compilation):
         target = program.target.data
-        if lines := kind_of(op).reasons(target, op, compilation.options.dims):
-            card = get_target(target).facts.devices[0].name
-            found.append(Choice(program.sym_name.data, op.stage.data, card, tuple(lines)))
+        name = f"{program.sym_name.data} for {calls}" if calls else program.sym_name.data
+        for op in program.kernels:
+            if lines := kind_of(op).reasons(target, op, made.options.dims):
+                card = get_target(target).facts.devices[0].name
+                found.append(Choice(name, op.stage.data, card, tuple(lines)))
     return found
 
 
-def _explain(
-    schedules: list[ScheduleOp], program: ProgramOp, op: DeviceKernelOp, compilation: Compilation
-) -> Explanation | None:
+def _explain(schedules: list[ScheduleOp], part: _Part, op: DeviceKernelOp) -> Explanation | None:
+    program, compilation, calls = part
     kind, target = kind_of(op), program.target.data
     if (workload := kind.workload(target, op, compilation.options.dims)) is None:
         return None
@@ -147,6 +175,7 @@ def _explain(
         workload.estimate(chosen),
         tuple(islice(others, OTHERS)),
         compilation.measured.get((name, stage)),
+        calls,
     )
 
 

@@ -14,6 +14,7 @@ from mucc.compiler.launches import KernelLaunch, launches_of
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.frontend.context import type_text
+from mucc.library.entries import guards_text
 from mucc.target import get_target
 from mucc.target.facts import Device
 
@@ -39,9 +40,11 @@ def graph(compilation: Compilation) -> str:
     for number, program in enumerate(compilation.programs):
         values = {**program.bound_dims, **sizes}
         launches = launches_of(compilation, program, values, rates)
+        calls = f" for {guards_text(program.boxes)}" if program.entry_of is not None else ""
+        title = f"{program.kernel_name}{calls}"
         lines += [
             f"  subgraph cluster_{number} {{",
-            f"    label={_quoted(f'{program.sym_name.data}: {_times(launches, device)}')};",
+            f"    label={_quoted(f'{title}: {_times(launches, device)}')};",
             *(f"    {line}" for line in _drawn(program, launches, values, f"p{number}")),
             "  }",
         ]

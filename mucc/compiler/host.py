@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mucc.codegen.memory import Places, workspace_name
 from mucc.codegen.names import comment_text, string_literal
@@ -17,6 +18,7 @@ from mucc.dialects.promises import constraint_text
 from mucc.kernels.indices import index_uses
 from mucc.kernels.registry import kind_of
 from mucc.library.dims import DECLARED, IMPLIED
+from mucc.library.entries import Range
 from mucc.library.extents import Source, divisible, is_derived, names_of, polynomial, sources
 from mucc.target import get_target
 
@@ -136,17 +138,15 @@ def derived_conditions(program: EntryOp) -> Iterator[tuple[str, str]]:
             yield text, r.reason.data
 
 
-def _conditions(program: ProgramOp, names: Sequence[str]) -> list[tuple[str, str, str]]:
+def _conditions(program: ProgramOp, names: Sequence[str]) -> list[_Condition]:
     """List the conditions on dims: text, C++ expression over `d`, and reason."""
     codes = _dim_codes(program)
     by_index = list(codes.values())
-    conditions: list[tuple[str, str, str]] = []
+    conditions: list[_Condition] = []
     if program.promises is not None:
         for c in program.promises.data.constraints:
-            conditions.append((constraint_text(c, names), constraint_text(c, by_index), DECLARED))
-    for text, why in derived_conditions(program):
-        code = re.sub(r"[A-Za-z_]\w*", lambda name: codes[name.group()], text)
-        conditions.append((text, code, why))
+            conditions.append(_Condition(constraint_text(c, names), constraint_text(c, by_index), DECLARED))
+    conditions += [_Condition(text, _code(text, codes), why) for text, why in derived_conditions(program)]
     return conditions
 
 
@@ -182,15 +182,35 @@ def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
 
 def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
     """Emit the program's namespace after its kernels; `stages` are the namespaces of the kernels in order."""
-    names = program.dim_names
-    aligns = argument_alignments(program)
+    tables = _tables(program, argument_alignments(program), _conditions(program, program.dim_names))
+    return [*tables, "", *functions(program, places, stages)]
+
+
+def functions(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
+    """Emit the functions that launch a program's kernels and count its workspace."""
+    lines = _launch(program, places, stages)
+    if launches_lists(program):
+        lines += ["", "int launch_each(mucc::Call const* calls, int count) {"]
+        lines += [f"  return {stages[0]}::run_list(calls, count);", "}"]
+    return [*lines, "", *_workspace(program, stages)]
+
+
+class _Condition(NamedTuple):
+    """A condition on dims: its text, a C++ expression over `d`, and the reason for it."""
+
+    text: str
+    code: str
+    why: str
+
+
+def _tables(program: ProgramOp, aligns: Sequence[int], conditions: Sequence[_Condition]) -> list[str]:
+    """Emit the tables of arguments, dims and promises."""
     functions = _ExtentFunctions(program)
     arguments = [_argument(program, i, align, functions) for i, align in enumerate(aligns)]
-    dims = _dims(program, places.bound, functions)
+    dims = _dims(program, program.bound_dims, functions)
     lines = [*functions.lines, "constexpr mucc::ArgSpec args[] = {", *arguments, "};"]
-    if names:
+    if program.dim_names:
         lines += ["constexpr mucc::DimSpec dims[] = {", *dims, "};"]
-    conditions = _conditions(program, names)
     for i, (text, condition, _) in enumerate(conditions):
         lines.append(f"bool holds{i}(int64_t const* d) {{ return {condition}; }}  // {comment_text(text)}")
     if conditions:
@@ -200,11 +220,93 @@ def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list
             for i, (text, _, why) in enumerate(conditions)
         ]
         lines.append("};")
-    lines += ["", *_launch(program, places, stages)]
-    if launches_lists(program):
-        lines += ["", "int launch_each(mucc::Call const* calls, int count) {"]
-        lines += [f"  return {stages[0]}::run_list(calls, count);", "}"]
-    return [*lines, "", *_workspace(program, stages)]
+    return lines
+
+
+# Kernels with several entries
+
+
+def shared_alignments(entries: Sequence[ProgramOp]) -> tuple[int, ...]:
+    """Compute the alignment in bytes that each argument of a kernel with these entries must have."""
+    return tuple(max(each) for each in zip(*map(argument_alignments, entries), strict=True))
+
+
+def shared_conditions(entries: Sequence[ProgramOp]) -> list[tuple[str, str]]:
+    """List the conditions on dims that no source declares and all entries need, with their reasons."""
+    return [one for one in derived_conditions(entries[-1]) if all(one[0] in _texts(e) for e in entries)]
+
+
+def own_conditions(entry: ProgramOp, entries: Sequence[ProgramOp]) -> list[tuple[str, str]]:
+    """List the conditions on dims that an entry needs and not all entries need."""
+    shared = {text for text, _ in shared_conditions(entries)}
+    return [one for one in derived_conditions(entry) if one[0] not in shared]
+
+
+def _texts(entry: ProgramOp) -> set[str]:
+    return {text for text, _ in derived_conditions(entry)}
+
+
+def shared_promises(entries: Sequence[ProgramOp]) -> list[_Condition]:
+    """List the conditions that every call of a kernel with these entries is checked for.
+
+    Where no entry can compute all calls, a call that none can compute is refused for what the last one needs.
+    """
+    last = entries[-1]
+    codes = _dim_codes(last)
+    own = [own_conditions(entry, entries) for entry in entries]
+    conditions = [c for c in _conditions(last, last.dim_names) if (c.text, c.why) not in own[-1]]
+    if all(own):
+        others = " || ".join(f"fits{number}(d)" for number in range(len(entries) - 1))
+        conditions += [_Condition(text, f"{_code(text, codes)} || {others}", why) for text, why in own[-1]]
+    return conditions
+
+
+def dispatcher(entries: Sequence[ProgramOp], scopes: Sequence[str]) -> list[str]:
+    """Emit the namespace of a kernel with several entries: its tables, and the choice of an entry by dims.
+
+    `scopes` are the namespaces of the entries. `mucc.library.entries.chosen` is the same choice.
+    """
+    last = entries[-1]
+    codes = _dim_codes(last)
+    lines: list[str] = []
+    fits: list[str] = []
+    for number, entry in enumerate(entries):
+        own = own_conditions(entry, entries)
+        fits.append(f"fits{number}(d)" if own else "")
+        if own:
+            code = " && ".join(_code(text, codes) for text, _ in own)
+            note = comment_text(", ".join(text for text, _ in own))
+            lines.append(f"bool fits{number}(int64_t const* d) {{ return {code}; }}  // {note}")
+    lines += _tables(last, shared_alignments(entries), shared_promises(entries))
+    lines += ["", "// Which entry computes a call.", "int entry(int64_t const* d) {"]
+    for number, entry in enumerate(entries[:-1]):
+        for guard in entry.boxes:
+            tests = [_in_range(r, codes) for r in guard] + [fits[number]] * bool(fits[number])
+            note = comment_text(", ".join(r.text for r in guard))
+            lines.append(f"  if ({' && '.join(tests) or 'true'}) return {number};  // {note}")
+    number = len(entries) - 1
+    if fits[-1]:
+        lines.append(f"  if ({fits[-1]}) return {number};")
+        always = next((i for i, fit in enumerate(fits) if not fit), None)
+        lines += [f"  if ({fit}) return {i};" for i, fit in enumerate(fits[:-1][:always])]
+        number = number if always is None else always
+    lines += [f"  return {number};", "}", ""]
+    for function, result in (("launch", "int"), ("workspace", "int64_t")):
+        lines += [f"{result} {function}(mucc::Call const& c) {{", "  switch (entry(c.dims)) {"]
+        lines += [f"    case {i}: return {scope}::{function}(c);" for i, scope in enumerate(scopes[:-1])]
+        lines += [f"    default: return {scopes[-1]}::{function}(c);", "  }", "}", ""]
+    return lines[:-1]
+
+
+def _code(text: str, codes: Mapping[str, str]) -> str:
+    """Return a condition with the C++ of its dims."""
+    return re.sub(r"[A-Za-z_]\w*", lambda name: codes[name.group()], text)
+
+
+def _in_range(r: Range, codes: Mapping[str, str]) -> str:
+    tests = [f"{codes[r.dim]} >= {r.lower}"] if r.lower > 1 else []
+    tests += [f"{codes[r.dim]} <= {r.upper}"] if r.upper is not None else []
+    return " && ".join(tests) or "true"
 
 
 def launches_lists(program: ProgramOp) -> bool:

@@ -46,7 +46,7 @@ def launches_of(
 ) -> list[KernelLaunch]:
     """Return the device kernels of a program, bounded for sizes of its open dims."""
     entries = (op for op in compilation.stages.body.block.ops if isinstance(op, EntryOp))
-    entry = next(e for e in entries if e.sym_name.data == program.sym_name.data)
+    entry = next(e for e in entries if e.sym_name.data == program.kernel_name)
     stages = {op.stage_name.data: op for op in entry.body.block.ops if isinstance(op, StageOp)}
     dims = {**entry.bound_dims, **{n: v for n, v in sizes.items() if n in entry.dim_names}}
     found: list[KernelLaunch] = []

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.analysis.counts import compulsory_bytes, flops
-from mucc.compiler.host import argument_alignments, derived_conditions
+from mucc.compiler.host import (
+    derived_conditions,
+    own_conditions,
+    shared_alignments,
+    shared_conditions,
+)
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.kernel import KernelOp
@@ -18,7 +23,7 @@ from mucc.dialects.promises import constraint_text
 from mucc.kernels.indices import index_uses
 from mucc.kernels.registry import kind_of
 from mucc.library.dims import DECLARED
-from mucc.library.manifest_json import ArgJson, IndexJson, KernelJson, ManifestJson, PromiseJson
+from mucc.library.manifest_json import ArgJson, EntryJson, IndexJson, KernelJson, ManifestJson, PromiseJson
 from mucc.library.signature import ABI_VERSION
 from mucc.version import __version__
 
@@ -38,8 +43,11 @@ def _indices(program: c.ProgramOp) -> dict[int, list[IndexJson]]:
     return requirements
 
 
-def _args(program: c.ProgramOp) -> list[ArgJson]:
-    alignments = argument_alignments(program)
+def _needs_workspace(program: c.ProgramOp) -> bool:
+    return bool(program.slots) or any(kind_of(k).needs_scratch(k) for k in program.kernels)
+
+
+def _args(program: c.ProgramOp, alignments: Sequence[int]) -> list[ArgJson]:
     indices = _indices(program)
     args: list[ArgJson] = []
     for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
@@ -61,24 +69,52 @@ def _args(program: c.ProgramOp) -> list[ArgJson]:
     return args
 
 
-def promises(program: EntryOp) -> list[PromiseJson]:
-    """List the conditions that callers must keep: promises of the source, and requirements of the kernels."""
+def promises(program: EntryOp, derived: Sequence[tuple[str, str]] | None = None) -> list[PromiseJson]:
+    """List the conditions that callers must keep: promises of the source, and `derived` ones of the kernels.
+
+    Without `derived`, all that the program needs.
+    """
+    needed = derived_conditions(program) if derived is None else derived
     declared = program.promises.data.constraints if program.promises else ()
     return [
         *({"text": constraint_text(p, program.dim_names), "why": DECLARED} for p in declared),
-        *({"text": text, "why": why} for text, why in derived_conditions(program)),
+        *({"text": text, "why": why} for text, why in needed),
     ]
 
 
-def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] = _NONE) -> ManifestJson:
+def _entries(
+    programs: Sequence[c.ProgramOp], sizes: Sequence[Sequence[Mapping[str, int]]]
+) -> list[EntryJson]:
+    """Describe the entries of a kernel with several schedules, and the `sizes` that each was made for."""
+    return [
+        {
+            "sizes": [dict(size) for size in own],
+            "guards": [{r.dim: [r.lower, r.upper] for r in guard} for guard in program.boxes],
+            "promises": [{"text": text, "why": why} for text, why in own_conditions(program, programs)],
+            "stages": [kind_of(k).manifest(k) for k in program.kernels],
+        }
+        for program, own in zip(programs, sizes, strict=True)
+    ]
+
+
+def build_manifest(
+    mu: ModuleOp,
+    lowered: ModuleOp,
+    typical: Mapping[str, int] = _NONE,
+    sizes: Mapping[str, Sequence[Sequence[Mapping[str, int]]]] = MappingProxyType({}),
+) -> ManifestJson:
     """Build the manifest of a module from its `mu` IR (counts) and its `cutlass` IR (everything else).
 
-    `typical` are the values of open dims for which schedules were chosen.
+    `typical` are the values of open dims for which schedules were chosen, and `sizes` those of the entries of
+    kernels with several schedules.
     """
     kernels = {op.sym_name.data: op for op in mu.body.block.ops if isinstance(op, KernelOp)}
     programs = [op for op in lowered.body.block.ops if isinstance(op, c.ProgramOp)]
     entries: list[KernelJson] = []
     for program in programs:
+        if program.boxes:
+            continue  # the last entry of a kernel stands for it
+        family = [p for p in programs if p.kernel_name == program.kernel_name]
         name, bound = program.sym_name.data, program.bound_dims
         hints = {d: typical[d] for d in program.dim_names if d in typical and d not in bound}
         entry: KernelJson = {
@@ -87,17 +123,19 @@ def build_manifest(mu: ModuleOp, lowered: ModuleOp, typical: Mapping[str, int] =
             "ffi": name,
             "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
             "each": True,
-            "args": _args(program),
-            "promises": promises(program),
+            "args": _args(program, shared_alignments(family)),
+            "promises": promises(program, shared_conditions(family)),
             "typical": hints,
             "stages": [kind_of(k).manifest(k) for k in program.kernels],
-            "workspace": bool(program.slots) or any(kind_of(k).needs_scratch(k) for k in program.kernels),
+            "workspace": any(map(_needs_workspace, family)),
             "sol": {"flops": flops(kernels[name]), "bytes": compulsory_bytes(kernels[name])},
         }
         if not program.is_each:
             del entry["each"]
         if not hints:
             del entry["typical"]
+        if len(family) > 1:
+            entry["entries"] = _entries(family, sizes[name])
         entries.append(entry)
     return {
         "abi": ABI_VERSION,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+from mucc.library.dims import Size
 
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
@@ -22,12 +23,14 @@ def compile_source(
     dims: Mapping[str, int] | None = None,
     tuned: bool = True,
     verify: bool = True,
+    sizes: tuple[Size, ...] = (),
 ) -> Compilation:
     """Compile a program through all passes. Raises DiagnosticError with all errors in it.
 
-    `dims` are typical values of open dims, for the choice of schedules; with `tuned`, measured schedules take
-    precedence. The IR is verified after passes, to find defects of the compiler, with `verify`. With
-    `only_check`, the result has diagnostics only, and the IR is not verified.
+    `dims` are typical values of open dims, for the choice of schedules, and several `sizes` in their place
+    give kernels several schedules; with `tuned`, measured schedules take precedence. The IR is verified after
+    passes, to find defects of the compiler, with `verify`. With `only_check`, the result has diagnostics
+    only, and the IR is not verified.
     """
     from mucc.compiler.driver import Options, compile_text
 
@@ -41,6 +44,7 @@ def compile_source(
             keep_levels=deep,
             dims=dims or {},
             tuned=tuned,
+            sizes=sizes,
         )
         compilation = compile_text(source, options)
         compilation.sink.raise_if_errors()

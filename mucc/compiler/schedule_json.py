@@ -26,7 +26,10 @@ class OtherJson(TypedDict):
 
 
 class ExplanationJson(TypedDict):
-    """The schedule of one kernel; extents that are not known are null."""
+    """The schedule of one kernel; extents that are not known are null.
+
+    `calls` are those that take it, such as `M <= 32`, of a kernel with several schedules.
+    """
 
     kernel: str
     stage: str
@@ -36,5 +39,6 @@ class ExplanationJson(TypedDict):
     pinned: list[str]
     schedule: dict[str, str]
     measured: str | None
+    calls: str | None
     estimate: EstimateJson
     others: list[OtherJson]

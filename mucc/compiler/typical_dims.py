@@ -9,16 +9,29 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mucc.diagnostics.core import did_you_mean
-from mucc.library.dims import DECLARED, broken_promise, fault, holds, parse_dims
+from mucc.library.dims import DECLARED, Size, broken_promise, fault, holds, parse_sizes
 
 if TYPE_CHECKING:
     from mucc.dialects.mu.entry import EntryOp
 
 
-def typical(dims: Mapping[str, int] | Sequence[str] | None) -> dict[str, int]:
-    """Parse typical values from a mapping, or from words such as `M=128,N=4096`. Raises MU6050."""
-    words = [f"{name}={value}" for name, value in dims.items()] if isinstance(dims, Mapping) else dims
-    return parse_dims(list(words or ()))
+Given = Mapping[str, int | str] | Sequence[str | Mapping[str, int | str]] | None
+"""Typical values: a mapping or words such as `M=128,N=4096`, or several of either, for several sizes."""
+
+
+def sizes_of(dims: Given) -> tuple[Size, ...]:
+    """Parse values for one size or several, and ranges such as `M=1..4096`. Raises MU6050 and MU6089."""
+    return parse_sizes(_words(dims))
+
+
+def _words(dims: Given) -> list[str]:
+    if dims is None:
+        return []
+    several = [dims] if isinstance(dims, Mapping) else dims
+    return [
+        ",".join(f"{name}={value}" for name, value in one.items()) if isinstance(one, Mapping) else one
+        for one in several
+    ]
 
 
 def check_names(kernels: Sequence[EntryOp], dims: Mapping[str, int]) -> None:

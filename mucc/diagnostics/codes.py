@@ -4,7 +4,8 @@ Each area keeps its codes next to it in the numbering: MU0 syntax, and of MU1 wh
 (`codes_program`); MU1 names, types and shapes (`codes_frontend`); MU2 fusion and stages, MU3 schedules, MU4
 targets (`codes_passes`; of kernels with rules of their own `codes_families`); MU5 command line, files and
 toolchain (`codes_toolchain`), of which MU53 tuning (`codes_tuning`), MU54 bounds (`codes_sol`) and MU55
-clusters (`codes_cluster`); MU6 run time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`);
+clusters (`codes_cluster`); MU6 run time (`codes_runtime`, and of
+several schedules `codes_sizes`); MU70 importing PyTorch modules (`codes_import`);
 MU71 auditing solutions (`codes_audit`), MU72 runs of the agent (`codes_agent`, and of models `codes_models`);
 MU9 defects of mucc.
 
@@ -25,6 +26,7 @@ from mucc.diagnostics import (
     codes_passes,
     codes_program,
     codes_runtime,
+    codes_sizes,
     codes_sol,
     codes_toolchain,
     codes_tuning,
@@ -45,6 +47,7 @@ def _merged() -> dict[str, CodeInfo]:
         codes_sol,
         codes_cluster,
         codes_runtime,
+        codes_sizes,
         codes_import,
         codes_audit,
         codes_agent,

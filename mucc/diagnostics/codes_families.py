@@ -1,5 +1,5 @@
 """The codes of kernels with rules of their own: MU3026 to MU3028 where threads copy A, MU3050 to MU3058 of
-skinny ones, MU3070 to MU3072 of sm_100a.
+skinny ones, MU3070 to MU3072 of sm_100a, MU3085 to MU3088 of attention.
 
 Every explanation holds a program that triggers its code and a mended one; the tests run both.
 """
@@ -7,7 +7,7 @@ Every explanation holds a program that triggers its code and a mended one; the t
 from __future__ import annotations
 
 from mucc.diagnostics.code_info import CodeInfo
-from mucc.diagnostics.examples import PICKED, entry, kernel, scheduled
+from mucc.diagnostics.examples import ATTENTION, PICKED, entry, kernel, scheduled
 
 _CPASYNC: dict[str, CodeInfo] = {
     "MU3026": entry(
@@ -128,5 +128,41 @@ _BLACKWELL: dict[str, CodeInfo] = {
     ),
 }
 
-CODES: dict[str, CodeInfo] = {**_CPASYNC, **_SKINNY, **_BLACKWELL}
+_ATTENTION: dict[str, CodeInfo] = {
+    "MU3085": entry(
+        "setting that attention does not have",
+        "Kernels of attention have `tile`, `mainloop`, `stages`, `scheduler` and `reproducible`. Their "
+        "blocks share no loads and start with the launch, and what follows attention is computed on rows. "
+        "Where a program has products too, a schedule of the whole program is theirs alone.",
+        scheduled("cluster = 2x1", kernel=ATTENTION),
+        scheduled("tile = 128x128x64", kernel=ATTENTION),
+    ),
+    "MU3086": entry(
+        "tile that attention does not have",
+        "`tile = MxNxK` of attention is queries of a block, keys of a step, and the elements of a row as "
+        "tensor cores take them, a multiple of 16. On wgmma each warpgroup has 64 queries, of at most three; "
+        "N is a multiple of 16. Scores, weights and results lie in registers, two stages of keys and values "
+        "in shared memory.",
+        scheduled("tile = 96x128x64", kernel=ATTENTION),
+        scheduled("tile = 128x128x64", kernel=ATTENTION),
+    ),
+    "MU3087": entry(
+        "mainloop that attention does not have",
+        "On sm_90a warpgroups take turns at the tensor cores (`pingpong`) or do not (`cooperative`); "
+        "`multistage` multiplies with mma.sync on all targets, f32 too. Up to 16 queries have `skinny`, "
+        "whose warps divide the keys.",
+        scheduled("mainloop = skinny", kernel=ATTENTION),
+        scheduled("mainloop = cooperative", kernel=ATTENTION),
+    ),
+    "MU3088": entry(
+        "scheduler that attention does not have",
+        "Blocks take tiles in one order. `split_k(n)` divides the keys of up to 64 queries in n parts, 64 at "
+        "most, and `persistent` leaves them whole; without either the launch decides by the number of "
+        "processors.",
+        scheduled("scheduler = stream_k(splits=2)", kernel=ATTENTION),
+        scheduled("scheduler = split_k(2)", kernel=ATTENTION),
+    ),
+}
+
+CODES: dict[str, CodeInfo] = {**_CPASYNC, **_SKINNY, **_BLACKWELL, **_ATTENTION}
 """Title and explanation of every code."""

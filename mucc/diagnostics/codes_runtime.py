@@ -413,7 +413,7 @@ matrix in its order of memory, with `.T` in the program.
         "the dims cannot be read",
         """
 `--dims` is a list of `NAME=NUMBER`, separated by commas: `--dims M=4096,N=4096,K=4096`. Numbers are at
-least 1; each name comes once.
+least 1; each name comes once. Where schedules are chosen, `NAME=FIRST..LAST` is a range of sizes.
 """,
         status=ExitStatus.USAGE,
     ),

@@ -69,6 +69,12 @@ ROW_SUMS = (
 )
 
 
+ATTENTION = (
+    "kernel f[B, S, T](q: bf16[B, S, 64], k: bf16[B, T, 64], v: bf16[B, T, 64]) -> bf16[B, S, 64] {\n"
+    "    return attention(q, k, v)\n}"
+)
+
+
 def scheduled(*settings: str, kernel: str = GEMM, target: str = "sm_90a") -> str:
     """Build a program with the settings of a schedule."""
     lines = "\n".join(f"    {setting}" for setting in settings)

@@ -227,6 +227,11 @@ class Kind(ABC, Generic[Op]):
     settings: ClassVar[tuple[Setting[Any], ...]] = ()
     """What `schedule NAME` may set for such a kernel, in the order of `schedule` blocks and manifests."""
 
+    needs_own_schedule: ClassVar[bool] = False
+    """Whether a schedule of a whole program leaves such kernels out beside kernels of other kinds, for which
+    tiles mean something else.
+    """
+
     @property
     def has_schedule(self) -> bool:
         """Whether `schedule NAME` may set something for such a kernel."""

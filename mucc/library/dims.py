@@ -6,6 +6,8 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
@@ -21,20 +23,112 @@ def fault(code: str, message: str, *helps: str) -> DiagnosticError:
     return DiagnosticError(Diagnostic(code, message, helps=helps))
 
 
+LARGEST = 2**31 - 1
+"""The largest value of a dim."""
+
+STEP = 4
+"""The factor between neighbouring samples of a range."""
+
+MOST_SIZES = 64
+"""The most sizes for which one program is compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Values of dims for which schedules are chosen. A sample stands for a range of sizes."""
+
+    dims: Mapping[str, int]
+    is_sample: bool = False
+
+
 def parse_dims(words: list[str]) -> dict[str, int]:
     """Parse words such as `["M=4096,N=64", "K=8"]`. Raises MU6050."""
     dims: dict[str, int] = {}
-    for word in (w.strip() for text in words for w in text.split(",") if w.strip()):
-        name, equals, number = (part.strip() for part in word.partition("="))
-        if not equals or not name.isidentifier():
-            raise fault("MU6050", f"cannot read '{word}' in --dims", "write --dims M=4096,N=4096,K=4096")
-        digits = number.replace("_", "")
-        if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= 2**31 - 1:
-            raise fault("MU6050", f"dim {name} must be a number from 1 to 2147483647, got '{number}'")
+    for name, values in (item for word in words for item in _parsed(word).items()):
         if name in dims:
-            raise fault("MU6050", f"dim {name} comes twice in --dims")
-        dims[name] = int(digits)
+            raise _twice(name)
+        if isinstance(values, range):
+            text = f"{values[0]}..{values[-1]}"
+            raise fault(
+                "MU6050", f"dim {name} must be a number here, got '{text}'", f"write {name}={values[-1]}"
+            )
+        dims[name] = values
     return dims
+
+
+def parse_sizes(words: Sequence[str]) -> tuple[Size, ...]:
+    """Parse the values of `--dims`: one size, or several where a dim is named again or has a range.
+
+    Words whose dims no other word names hold for all sizes: `["M=16", "M=4096", "K=8"]` are two sizes. A
+    range `M=1..4096` becomes samples. Raises MU6050, and MU6089 for too many sizes.
+    """
+    groups = [group for word in words if (group := _parsed(word))]
+    common: dict[str, int | range] = {}
+    others: list[dict[str, int | range]] = []
+    for group in groups:
+        is_shared = any(name in other for other in groups if other is not group for name in group)
+        if is_shared:
+            others.append(group)
+        else:
+            common |= group
+    found: dict[tuple[tuple[str, int], ...], bool] = {}
+    for group in others or [{}]:
+        whole = common | group
+        steps = [samples(v) if isinstance(v, range) else (v,) for v in whole.values()]
+        is_sample = any(isinstance(v, range) for v in whole.values())
+        for values in product(*steps):
+            key = tuple(zip(whole, values, strict=True))
+            found[key] = found.get(key, True) and is_sample
+            if len(found) > MOST_SIZES:
+                raise too_many(len(found), MOST_SIZES, "sizes")
+    return tuple(Size(dict(key), is_sample) for key, is_sample in found.items())
+
+
+def too_many(count: int, most: int, what: str) -> DiagnosticError:
+    """Build the error MU6089: more sizes than schedules are chosen for."""
+    return fault("MU6089", f"--dims names {count} {what} or more, and {most} is the most", "name fewer sizes")
+
+
+def _parsed(word: str) -> dict[str, int | range]:
+    """Parse one word such as `M=16,N=1..64`. Raises MU6050."""
+    dims: dict[str, int | range] = {}
+    for text in (w.strip() for w in word.split(",") if w.strip()):
+        name, equals, number = (part.strip() for part in text.partition("="))
+        if not equals or not name.isidentifier():
+            raise fault("MU6050", f"cannot read '{text}' in --dims", "write --dims M=4096,N=4096,K=4096")
+        if name in dims:
+            raise _twice(name)
+        low, dots, high = (part.strip() for part in number.partition(".."))
+        if not dots:
+            dims[name] = _number(name, number)
+            continue
+        first, last = _number(name, low), _number(name, high)
+        if first > last:
+            raise fault("MU6050", f"the range {number} of {name} is empty", f"write {name}={last}..{first}")
+        dims[name] = range(first, last + 1)
+    return dims
+
+
+def _twice(name: str) -> DiagnosticError:
+    return fault("MU6050", f"dim {name} comes twice in --dims")
+
+
+def _number(name: str, text: str) -> int:
+    digits = text.replace("_", "")
+    if not (digits.isascii() and digits.isdigit()) or not 1 <= int(digits) <= LARGEST:
+        raise fault("MU6050", f"dim {name} must be a number from 1 to {LARGEST}, got '{text}'")
+    return int(digits)
+
+
+def samples(values: range) -> list[int]:
+    """Return sizes that stand for a range: both ends, and powers of `STEP` between them."""
+    found = [values[0]]
+    power = 1
+    while power < values[-1]:
+        if power > values[0]:
+            found.append(power)
+        power *= STEP
+    return list(dict.fromkeys([*found, values[-1]]))
 
 
 def broken_promise(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from mucc.library.entries import guards_text
 from mucc.library.signature import PACKED, Arg, KernelInfo, Manifest
 
 _ROLES = {"input": "in", "scalar": "by value", "output": "out"}
@@ -69,9 +70,17 @@ def _kernel(k: KernelInfo) -> str:
         if k.workspace
         else "It needs no workspace: pass NULL and 0.",
     ]
+    entry = ""
+    if k.entries:
+        chosen = [f"  {i}: {guards_text(e.guards)}" for i, e in enumerate(k.entries)]
+        entry = (
+            _comment("Which schedule computes this call, or -1 where its arguments are wrong:", *chosen)
+            + f"\nint {k.symbol}_entry(const MuccTensor* args, int n);\n"
+        )
     return (
         _comment(*lines).replace(" \n", "\n")
         + f"\nint {k.symbol}(const MuccTensor* args, int n, void* workspace, size_t bytes, void* stream);\n"
         + _comment("The bytes of workspace that this call needs, or -1 where its arguments are wrong.")
         + f"\nint64_t {k.symbol}_workspace(const MuccTensor* args, int n);\n"
+        + entry
     )

@@ -46,6 +46,18 @@ class PromiseJson(TypedDict):
     why: str
 
 
+class EntryJson(TypedDict):
+    """One of several schedules of a kernel: which calls take it, what it needs, what it launches.
+
+    `guards` are boxes: by dim, the least and the largest value (null: no end). The last entry has none.
+    """
+
+    sizes: list[dict[str, int]]
+    guards: list[dict[str, list[int | None]]]
+    promises: list[PromiseJson]
+    stages: list[StageJson]
+
+
 class WorkJson(TypedDict):
     """Operations by unit, and compulsory bytes."""
 
@@ -64,6 +76,7 @@ class KernelJson(TypedDict):
     args: list[ArgJson]
     promises: list[PromiseJson]
     typical: NotRequired[dict[str, int]]
+    entries: NotRequired[list[EntryJson]]
     stages: list[StageJson]
     workspace: bool
     sol: WorkJson

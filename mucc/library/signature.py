@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from mucc.library.entries import EntryInfo, Range, chosen
 from mucc.library.extents import Source, names_of, sources, value, values
 from mucc.library.manifest_json import ManifestJson
 
@@ -105,6 +106,19 @@ class KernelInfo:
     """Compulsory bytes of device memory."""
     each: bool = False
     """Whether calls may give lists of problems."""
+    entries: tuple[EntryInfo, ...] = ()
+    """The entries of a kernel with several schedules, the last for what no guard takes."""
+
+    def bind(self, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+        """Compute all dims from the shapes of the inputs; scalars have none."""
+        dims = {name: number for name, number in self.dims.items() if number is not None}
+        for name, source in self.sources.items():
+            dims[name] = source.at(dims, shapes[source.array][source.axis])
+        return dims
+
+    def entry(self, dims: Mapping[str, int]) -> int:
+        """Return the number of the entry that computes a call; 0 of a kernel with one schedule."""
+        return chosen(self.entries, dims) if self.entries else 0
 
     @property
     def inputs(self) -> tuple[Arg, ...]:
@@ -207,6 +221,7 @@ def _kernel(data: Any) -> KernelInfo:
         {_str(unit): _terms(terms) for unit, terms in sol["flops"].items()},
         _terms(sol["bytes"]),
         bool(data.get("each")),
+        tuple(_entry(e) for e in data.get("entries", ())),
     )
     counted = [f for terms in (*kernel.flops.values(), kernel.bytes) for t in terms for f in t]
     used = names_of([*(e for a in kernel.args for e in a.shape), *(f for f in counted if isinstance(f, str))])
@@ -219,6 +234,18 @@ def _kernel(data: Any) -> KernelInfo:
     if not kernel.outputs or kernel.args[len(kernel.inputs) :] != kernel.outputs:
         raise ValueError(f"kernel {kernel.name} does not list its outputs last")
     return kernel
+
+
+def _entry(data: Any) -> EntryInfo:
+    return EntryInfo(
+        tuple(tuple(_range(dim, *ends) for dim, ends in guard.items()) for guard in data["guards"]),
+        tuple((_str(p["text"]), _str(p["why"])) for p in data["promises"]),
+        tuple({_str(n): int(v) for n, v in size.items()} for size in data["sizes"]),
+    )
+
+
+def _range(dim: Any, lower: Any, upper: Any) -> Range:
+    return Range(_str(dim), int(lower), None if upper is None else int(upper))
 
 
 def _arg(data: Any) -> Arg:

@@ -117,14 +117,18 @@ class MixedProduct(RewritePattern):
 
 @dataclass(frozen=True)
 class Unclaimed(RewritePattern):
-    """A pattern for operations that no kind of kernel claims on a target."""
+    """The first of some patterns that matches an operation, unless a kind of kernel claims it on a target."""
 
-    pattern: RewritePattern
+    patterns: Sequence[RewritePattern]
     target: str
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, AnchorOp) or claimant(op, self.target) is None:
-            self.pattern.match_and_rewrite(op, rewriter)
+        if isinstance(op, AnchorOp) and claimant(op, self.target) is not None:
+            return
+        for pattern in self.patterns:
+            pattern.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                return
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,8 @@ class Decompose(Pass):
     target: str = "sm_90a"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        composites = [Unclaimed(pattern, self.target) for pattern in _composites(op, self.target)]
-        rewrite(op, [Expand(), MixedProduct(), *composites, PickOperands(self.target)])
+        composites = Unclaimed(_composites(op, self.target), self.target)
+        rewrite(op, [Expand(), MixedProduct(), composites, PickOperands(self.target)])
 
 
 def _composites(module: ModuleOp, target: str) -> Sequence[RewritePattern]:

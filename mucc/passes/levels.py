@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -33,8 +33,18 @@ Contents = list[tuple[object, ...]]
 """All that verifiers see of a module: its ops in order, and what each consists of."""
 
 
-def contents_of(module: ModuleOp) -> Contents:
-    """Return the contents of a module. Two that are equal verify alike; they cost a tenth of verification."""
+class Verified(NamedTuple):
+    """Contents of a module that verified, and the level whose ops they are."""
+
+    level: Level
+    contents: Contents
+
+
+def contents_of(ops: Iterable[Operation]) -> Contents:
+    """Return the contents of the ops of a module.
+
+    Two that are equal verify alike; they cost a tenth of verification.
+    """
     return [
         (
             op,
@@ -46,7 +56,7 @@ def contents_of(module: ModuleOp) -> Contents:
             tuple(op.successors),
             tuple((r, *((b, b.parent, *(arg.type for arg in b.args)) for b in r.blocks)) for r in op.regions),
         )
-        for op in module.walk()
+        for op in ops
     ]
 
 
@@ -66,11 +76,27 @@ class Level(NamedTuple):
     inner: tuple[type[Operation], ...]
     rule: Callable[[Operation], str | None] = lambda op: None
 
-    def verify(self, module: ModuleOp, known: Contents | None = None) -> Contents:
+    def verify(self, module: ModuleOp, known: Verified | None = None) -> Verified:
         """Raise LevelError at the first op that is not legal, or that does not verify.
 
-        Returns the contents that verified. If they equal `known`, which did too, nothing is verified again.
+        Returns what verified. Where the contents equal those of `known`, ops are not verified again; which
+        ops are legal is then checked for another level only.
         """
+        ops = list(module.walk())
+        found = Verified(self, contents_of(ops))
+        if known is not None and found.contents != known.contents:
+            known = None
+        if known is None or known.level is not self:
+            self._refuse_others(module, ops)
+        if known is None:
+            try:
+                module.verify()
+            except VerifyException as e:
+                raise LevelError(self.name, module, str(e).splitlines()[0]) from e
+        return found
+
+    def _refuse_others(self, module: ModuleOp, ops: Iterable[Operation]) -> None:
+        """Raise LevelError at the first op that is not legal."""
         for top in module.body.block.ops:
             if not isinstance(top, self.top):
                 raise LevelError(self.name, top, "not a top-level op")
@@ -78,15 +104,9 @@ class Level(NamedTuple):
                 for op in region.block.ops:
                     if not isinstance(op, self.inner):
                         raise LevelError(self.name, op, f"not an op of {top.name}")
-        for op in module.walk():
+        for op in ops:
             if (reason := self.rule(op)) is not None:
                 raise LevelError(self.name, op, reason)
-        if (contents := contents_of(module)) != known:
-            try:
-                module.verify()
-            except VerifyException as e:
-                raise LevelError(self.name, module, str(e).splitlines()[0]) from e
-        return contents
 
 
 def _primitive(op: Operation) -> str | None:

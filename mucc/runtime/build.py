@@ -20,6 +20,7 @@ from mucc.runtime.module import Module, load
 if TYPE_CHECKING:
     from mucc.build.artefact import Artefact
     from mucc.build.pool import Outcome, Pool
+    from mucc.compiler.typical_dims import Given
 
 DEFAULT_TARGET = "sm_90a"
 
@@ -49,19 +50,21 @@ def compile(
     cache: bool = True,
     *,
     name: str = "<string>",
-    dims: Mapping[str, int] | None = None,
+    dims: Given = None,
 ) -> Module:
     """Compile a program and load it. A program that was compiled before comes from the cache.
 
     `name` is what messages call the program; `dims` are typical values of open dims, to choose schedules for:
-    the library serves every size. Raises `CompileError` with every error found, and what `load`
-    raises; warnings come as `MuccWarning`.
+    the library serves every size. A list of such, or a range (`{"M": "1..4096"}`), gives kernels several
+    schedules, of which calls take one by their dims. Raises `CompileError` with every error found, and what
+    `load` raises; warnings come as `MuccWarning`.
     """
     from mucc.build.artefact import Request, build
-    from mucc.compiler.typical_dims import typical
+    from mucc.compiler.typical_dims import sizes_of
 
     try:
-        artefact = build(Request(text.encode(), name, "so", target, cached=cache, dims=typical(dims)))
+        sizes = sizes_of(dims)
+        artefact = build(Request(text.encode(), name, "so", target, cached=cache, sizes=sizes))
     except DiagnosticError as error:
         raise CompileError(error.diagnostics) from None
     for diagnostic in artefact.warnings:
@@ -69,7 +72,7 @@ def compile(
     return _loaded(artefact.data)
 
 
-_Key = tuple[str, tuple[tuple[str, int], ...], str]
+_Key = tuple[str, tuple[tuple[str, int | str], ...], str]
 
 
 class Programs:
@@ -96,13 +99,14 @@ class Programs:
         """Whether something is not in the cache, and is being compiled."""
         return self._pool is not None and self._pool.compiles
 
-    def begin(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> None:
-        """Begin to compile a program for typical values of its dims, once.
+    def begin(self, text: str, dims: Mapping[str, int | str], target: str = DEFAULT_TARGET) -> None:
+        """Begin to compile a program for typical values of its dims, or ranges of them, once.
 
         Values that break a promise of a kernel are left out.
         """
         from mucc.build.artefact import Request, build
         from mucc.build.pool import Pool
+        from mucc.compiler.typical_dims import sizes_of
 
         key = text, tuple(sorted(dims.items())), target
         if key in self._begun:
@@ -117,12 +121,14 @@ class Programs:
             except DiagnosticError as error:
                 if not dims or error.diagnostics[0].code != "MU6052":
                     raise
-                return build(dataclasses.replace(request, dims={}), pool=pool)
+                return build(dataclasses.replace(request, sizes=()), pool=pool)
 
-        request = Request(text.encode(), "<torch.compile>", "so", target, dims=dims)
+        request = Request(text.encode(), "<torch.compile>", "so", target, sizes=sizes_of(dims))
         self._begun[key] = pool.map(make, [request])
 
-    def get(self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET) -> Module | CompileError:
+    def get(
+        self, text: str, dims: Mapping[str, int | str], target: str = DEFAULT_TARGET
+    ) -> Module | CompileError:
         """Wait for a program; returns its library, loaded, or what is wrong with it.
 
         Raises what is no error of a program, such as `load` raises.
@@ -134,7 +140,7 @@ class Programs:
         return self._made[key]
 
     def built(
-        self, text: str, dims: Mapping[str, int], target: str = DEFAULT_TARGET
+        self, text: str, dims: Mapping[str, int | str], target: str = DEFAULT_TARGET
     ) -> Artefact | CompileError:
         """Wait for a program; returns its library as a file, or what is wrong with it."""
         self.begin(text, dims, target)
@@ -148,7 +154,7 @@ class Programs:
 
 
 def compile_programs(
-    programs: Sequence[tuple[str, Mapping[str, int]]], target: str = DEFAULT_TARGET
+    programs: Sequence[tuple[str, Mapping[str, int | str]]], target: str = DEFAULT_TARGET
 ) -> list[Module | CompileError]:
     """Compile many programs at once, each with typical values of its dims; libraries, or what is wrong."""
     with Programs() as begun:
@@ -166,14 +172,14 @@ def _loaded(library: bytes) -> Module:
 
 
 def check(
-    text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Mapping[str, int] | None = None
+    text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Given = None
 ) -> tuple[Diagnostic, ...]:
     """Every error and warning that can be found without nvcc; empty where the program is good."""
     from mucc.build.artefact import compile_source
-    from mucc.compiler.typical_dims import typical
+    from mucc.compiler.typical_dims import sizes_of
 
     try:
-        compilation = compile_source(Source(name, text), target, dims=typical(dims))
+        compilation = compile_source(Source(name, text), target, sizes=sizes_of(dims))
         compilation.emit("cutlass")
     except DiagnosticError as error:
         return error.diagnostics

@@ -34,13 +34,19 @@ class Kernel:
     """
 
     def __init__(
-        self, info: KernelInfo, ffi: Callable[..., Any], ffi_workspace: Callable[..., Any], digest: str = ""
+        self,
+        info: KernelInfo,
+        ffi: Callable[..., Any],
+        ffi_workspace: Callable[..., Any],
+        digest: str = "",
+        ffi_entry: Callable[..., int] | None = None,
     ):
         self.info = info
         self.name = info.name
         self.ffi = ffi
         self.ffi_workspace = ffi_workspace
         self.digest = digest
+        self._ffi_entry = ffi_entry
         self._names = [a.name for a in info.inputs]
         self._torch: TorchKernel | None = None
         # Bound now, where it can be: torch.compile would otherwise have to trace the registration of the
@@ -85,6 +91,18 @@ class Kernel:
         """Return the bytes of workspace that `launch` needs with these arguments."""
         try:
             return self.ffi_workspace(*(flattened(self.info, args) if has_lists(self.info, args) else args))
+        except Exception as error:
+            raise translated(error) from None
+
+    def entry(self, *args: Any) -> int:
+        """Return the number of the schedule that `launch` takes with these arguments, in `info.entries`.
+
+        0 of a kernel with one schedule. Raises as `launch` does for wrong arguments.
+        """
+        if self._ffi_entry is None:
+            return 0
+        try:
+            return self._ffi_entry(*args)
         except Exception as error:
             raise translated(error) from None
 

@@ -36,7 +36,13 @@ class Module:
 
             functions = annotated(path, functions)
         self._kernels = {
-            k.name: Kernel(k, functions[k.name], getattr(ffi, f"{k.ffi}_workspace"), info.digest)
+            k.name: Kernel(
+                k,
+                functions[k.name],
+                getattr(ffi, f"{k.ffi}_workspace"),
+                info.digest,
+                getattr(ffi, f"{k.ffi}_entry") if k.entries else None,
+            )
             for k in info.kernels
         }
         for kernel in self._kernels.values():

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import compiled
 import pytest
 
 from mucc.files.package import INCLUDES
@@ -267,16 +268,16 @@ def build(source: Path, out: Path, *, defines: Sequence[str] = (), link_cuda: bo
         "-isystem",
         str(include),
         *(f"-D{d}" for d in defines),
-        str(source),
-        "-o",
-        str(out),
     ]
-    if link_cuda:
-        command += [f"-L{lib}", "-lcudart_static"]
-    command += ["-ldl", "-lrt", "-lpthread"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return out
+    linked = [*([f"-L{lib}", "-lcudart_static"] if link_cuda else []), "-ldl", "-lrt", "-lpthread"]
+
+    def make(made: Path) -> None:
+        whole = [*command, str(source), "-o", str(made), *linked]
+        done = subprocess.run(whole, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    text = source.read_text(encoding="utf-8")
+    return compiled.library((compiled.version(gxx), command, linked, text), out, make)
 
 
 @cache

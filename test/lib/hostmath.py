@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import compiled
 import numpy as np
 import pytest
 from hostlib import INCLUDE, cuda_paths
@@ -63,13 +64,15 @@ def host_functions(compilation: Compilation, folder: Path, more: str = "", *flag
         pytest.skip("needs g++ and the CUDA headers: pip install 'mucc[nvcc]'")
     programs = [op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp)]
     text = "\n".join(["#include <mucc/math.cuh>", *map(_function, programs), more])
-    (folder / "f.cpp").write_text(text)
-    subprocess.run(
-        [gxx, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", *flags, f"-I{INCLUDE}", f"-I{paths[0]}",
-         str(folder / "f.cpp"), "-o", str(folder / "f.so")],
-        check=True,
-    )  # fmt: skip
-    return ct.CDLL(str(folder / "f.so"))
+    includes = [f"-I{INCLUDE}", f"-I{paths[0]}"]
+    command = [gxx, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", *flags, *includes]
+
+    def build(made: Path) -> None:
+        (folder / "f.cpp").write_text(text)
+        subprocess.run([*command, str(folder / "f.cpp"), "-o", str(made)], check=True)
+
+    key = (compiled.version(gxx), command, text)
+    return ct.CDLL(str(compiled.library(key, folder / "f.so", build)))
 
 
 def applied(library: ct.CDLL, name: str, x: Any, y: Any) -> Any:

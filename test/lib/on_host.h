@@ -172,6 +172,13 @@ inline std::map<std::string, Contraction>& contractions() {
   return all;
 }
 
+// Those of kernels with several entries, by what describes the problem: their stages have the same names.
+using Describe = int (*)(mucc::Call const&, mucc::gemm::Problem&);
+inline std::map<Describe, Contraction>& described() {
+  static std::map<Describe, Contraction> all;
+  return all;
+}
+
 template <class... A, size_t... I>
 void call(void (*kernel)(A...), void** p, std::index_sequence<I...>) {
   kernel(*static_cast<std::remove_cv_t<A>*>(p[I])...);
@@ -184,7 +191,11 @@ void call(void (*kernel)(A...), void** p) {
 inline int contract(mucc::Call const& c, mucc::gemm::Stage const& stage, void*) {
   mucc::gemm::Problem problem;
   if (stage.describe(c, problem)) return 1;
-  char const* wrong = contractions().at(std::string(c.kernel->name) + "/" + stage.name)(problem);
+  auto const own = described().find(stage.describe);
+  Contraction const run = own != described().end()
+                              ? own->second
+                              : contractions().at(std::string(c.kernel->name) + "/" + stage.name);
+  char const* wrong = run(problem);
   return wrong ? mucc::fail("MU9001", "%s", wrong) : 0;
 }
 inline int64_t no_scratch(mucc::Call const&, mucc::gemm::Stage const&) { return 0; }
@@ -600,15 +611,20 @@ inline int fill(Call const&, float* data, float value, int64_t count, int64_t ro
 inline int check_ends(Call const&, int, int64_t) { return 0; }
 inline int check_rows(Call const&, int, int64_t, bool) { return 0; }
 
-inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
-  Call c(k);
+inline int check_c(Call& c, const MuccTensor* args, int n) {
+  const Kernel& k = *c.kernel;
   c.sm_count = on_host::sm_count, c.sm_shared = on_host::sm_shared;
   if (n != k.args.size) return fail_count(k, n);
   start_dims(c);
   int first = -1;
   for (int i = 0; i < n; ++i)
     if (is_tensor(k.args[i]) ? check_tensor(c, i, args[i], first) : check_scalar(c, i, args[i])) return 1;
-  if (check_dims(c)) return 1;
+  return check_dims(c);
+}
+
+inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t, void*) noexcept {
+  Call c(k);
+  if (check_c(c, args, n)) return 1;
   int64_t const bytes = (k.workspace(c) + 511) / 256 * 256;
   std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(256, bytes), std::free);
   std::memset(memory.get(), 0xFF, bytes);
@@ -619,6 +635,11 @@ inline int call_c(const Kernel& k, const MuccTensor* args, int n, void*, size_t,
 inline int64_t workspace_c(const Kernel&, const MuccTensor*, int) noexcept { return 0; }
 inline int call_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcept { return 1; }
 inline int workspace_ffi(const Kernel&, const ffi::Any*, int, ffi::Any*) noexcept { return 1; }
+inline int entry_ffi(const Kernel&, Entry, const ffi::Any*, int, ffi::Any*) noexcept { return 1; }
+inline int entry_c(const Kernel& k, Entry entry, const MuccTensor* args, int n) noexcept {
+  Call c(k);
+  return check_c(c, args, n) ? -1 : entry(c.dims);
+}
 
 }  // namespace mucc
 

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import compiled
 import numpy as np
 import pytest
 from hostlib import CPU, CUDA, DTYPES, Device, DType, Tensor
@@ -269,7 +270,6 @@ FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contra
 these not hidden: entries of other programs, and shared memory of other sizes."""
 
 PRELUDE = '#pragma once\n#include "on_host.h"\n#include <mucc/view.cuh>\n'
-KEPT_SECONDS = 86_400.0
 
 
 @cache
@@ -284,12 +284,10 @@ def _headers(gxx: str) -> Path:
         source = texts.get(path) or Path(header_path(name)).read_text(encoding="utf-8")
         texts[path], count = re.subn(pattern, text, source, flags=re.DOTALL)
         assert count, (name, pattern)
-    version = subprocess.run([gxx, "--version"], capture_output=True, text=True, check=True).stdout
-    key = hashlib.sha256(repr((version, FLAGS, sorted(texts.items()))).encode())
-    for path in sorted(p for f in (HERE, *map(Path, INCLUDES)) for p in f.rglob("*.*h") if p.is_file()):
-        key.update(path.read_bytes())
-    shared = HERE.parents[1] / "build" / "on-host"
-    folder = shared / key.hexdigest()[:32]
+    headers = compiled.contents(HERE, *map(Path, INCLUDES))
+    key = repr((compiled.version(gxx), FLAGS, sorted(texts.items()), headers))
+    shared = compiled.KEPT / "headers"
+    folder = shared / hashlib.sha256(key.encode()).hexdigest()[:32]
     if not folder.exists():
         shared.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=shared))
@@ -306,9 +304,24 @@ def _headers(gxx: str) -> Path:
             shutil.rmtree(made)
     os.utime(folder)
     for other in shared.iterdir():
-        if time.time() - other.stat().st_mtime > KEPT_SECONDS:
+        if time.time() - other.stat().st_mtime > compiled.KEPT_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
     return folder
+
+
+def _library(gxx: str, text: str, to: Path) -> None:
+    """Compile a source to a library, or copy what an earlier run compiled of the same text and headers."""
+    headers = _headers(gxx)
+
+    def build(made: Path) -> None:
+        source = to.with_suffix(".cpp")
+        source.write_text(text, encoding="utf-8")
+        includes = [f"-I{path}" for path in (headers, HERE, *INCLUDES)]
+        command = [gxx, *FLAGS, "-shared", *includes, str(source), "-o", str(made)]
+        built = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert built.returncode == 0, built.stderr[:4000]
+
+    compiled.library((headers.name, text), to, build)
 
 
 def _text(compilation: Compilation) -> str:
@@ -347,8 +360,11 @@ def _text(compilation: Compilation) -> str:
         for i, op in enumerate(k for k in program.kernels if isinstance(k, GemmOp)):
             space = f"contraction_{program.sym_name.data}_{i}"
             lines += [f"namespace {space} {{", _contraction(gemm_of(op, places, canonical=True)), "}"]
-            key = f"{program.sym_name.data}/{op.stage.data}"
-            registered.append(f'on_host::contractions()["{key}"] = {space}::run;')
+            name, stage = program.sym_name.data, op.stage.data
+            table = f'contractions()["{name}/{stage}"]'
+            if program.entry_of is not None:
+                table = f"described()[mu::{name}::{stage}::describe]"
+            registered.append(f"on_host::{table} = {space}::run;")
     registration = ["static int const registered = [] {", *registered, "return 0; }();"]
     return "\n".join([*lines, parts.program, *registration]) + "\n"
 
@@ -371,11 +387,7 @@ class Program:
         """Build it, or skip the test where there is no g++."""
         if not (gxx := shutil.which("g++")):
             pytest.skip("needs g++")
-        (folder / "k.cpp").write_text(_text(compilation), encoding="utf-8")
-        includes = [f"-I{path}" for path in (_headers(gxx), HERE, *INCLUDES)]
-        command = [gxx, *FLAGS, "-shared", *includes, str(folder / "k.cpp"), "-o", str(folder / "k.so")]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert built.returncode == 0, built.stderr[:4000]
+        _library(gxx, _text(compilation), folder / "k.so")
         library = ct.CDLL(str(folder / "k.so"))
         library.mucc_last_error.restype = ct.c_char_p
         return Program(compilation, library, Manifest.parse(compilation.manifest).kernels)

@@ -18,7 +18,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 INSTALL = [sys.executable, "test/tools/install_matrix.py", "--share"]
-PYTEST = [sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadscope", "--no-loadscope-reorder"]
+WORKERS = len(os.sched_getaffinity(0)) + 1
+"""One more than cores: some tests wait for processes and times."""
+
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "-n", str(WORKERS)),
+    *("--dist", "loadscope", "--no-loadscope-reorder"),
+]
 SHARE = ["-m", "not long"]
 
 BESIDE = {

@@ -13,10 +13,14 @@ from xdsl.utils.str_enum import StrEnum
 from mucc.dialects.mu.types import dims_attr as dims_attr
 from mucc.dialects.mu.types import dims_of as dims_of
 from mucc.dialects.mu.types import parse_extent, print_extent
+from mucc.library.entries import Guard, Range
 
 if TYPE_CHECKING:
     from xdsl.parser import AttrParser
     from xdsl.printer import Printer
+
+NO_END = 0
+"""The upper end of a range that has none, in attributes."""
 
 
 def parse_dims(parser: AttrParser) -> ArrayAttr[IntAttr | StringAttr]:
@@ -79,3 +83,54 @@ class RequirementAttr(ParametrizedAttribute):
             print_extent(printer, self.dim)
             printer.print_string(f" {self.bound.data} {self.number.data}, ")
             printer.print_string_literal(self.reason.data)
+
+
+@irdl_attr_definition
+class GuardAttr(ParametrizedAttribute):
+    """A box of sizes: `<M to 32, N from 64 to 128>` bounds dims, both ends included."""
+
+    name = "cutlass.guard"
+
+    ranges: ArrayAttr[ArrayAttr[IntAttr | StringAttr]]
+
+    @staticmethod
+    def of(guard: Guard) -> GuardAttr:
+        found: list[ArrayAttr[IntAttr | StringAttr]] = []
+        for r in guard:
+            upper = NO_END if r.upper is None else r.upper
+            found.append(ArrayAttr([StringAttr(r.dim), IntAttr(r.lower), IntAttr(upper)]))
+        return GuardAttr(ArrayAttr(found))
+
+    @property
+    def guard(self) -> Guard:
+        """The box as ranges of dims."""
+        found: list[Range] = []
+        for one in self.ranges:
+            dim, lower, upper = one.data
+            assert isinstance(dim, StringAttr)
+            assert isinstance(lower, IntAttr)
+            assert isinstance(upper, IntAttr)
+            found.append(Range(dim.data, lower.data, None if upper.data == NO_END else upper.data))
+        return tuple(found)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        def parse_range() -> Range:
+            dim = parser.parse_identifier()
+            lower = parser.parse_integer() if parser.parse_optional_keyword("from") else 1
+            upper = parser.parse_integer() if parser.parse_optional_keyword("to") else None
+            return Range(dim, lower, upper)
+
+        ranges = parser.parse_comma_separated_list(parser.Delimiter.ANGLE, parse_range)
+        return [GuardAttr.of(tuple(ranges)).ranges]
+
+    def print_parameters(self, printer: Printer) -> None:
+        def print_range(r: Range) -> None:
+            printer.print_string(r.dim)
+            if r.lower > 1:
+                printer.print_string(f" from {r.lower}")
+            if r.upper is not None:
+                printer.print_string(f" to {r.upper}")
+
+        with printer.in_angle_brackets():
+            printer.print_list(self.guard, print_range)

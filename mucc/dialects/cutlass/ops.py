@@ -29,7 +29,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mucc.dialects.cutlass.attributes import RequirementAttr, dims_attr, dims_of
+from mucc.dialects.cutlass.attributes import GuardAttr, RequirementAttr, dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, StoreNode
 from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp
@@ -37,6 +37,7 @@ from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.settings import REPRODUCIBLE
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, TensorType
+from mucc.library.entries import Guard
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -47,6 +48,10 @@ class ProgramOp(EntryOp):
     """A host entry point: arguments are parameters, then outputs; the body launches kernels in order.
 
     After workspace planning, `slots` has the types of the values that share each slot of the workspace.
+
+    A kernel with several schedules is several programs, its entries: `entry_of` names the kernel, and an
+    entry computes the calls whose dims are in one of its `guards`. The last entry has the kernel's name and
+    no guards, and computes all others.
     """
 
     name = "cutlass.program"
@@ -55,6 +60,8 @@ class ProgramOp(EntryOp):
     num_inputs = attr_def(IntegerAttr)
     requirements = opt_attr_def(ArrayAttr[RequirementAttr])
     slots = opt_attr_def(ArrayAttr[ArrayAttr[TensorType]])
+    entry_of = opt_attr_def(StringAttr)
+    guards = opt_attr_def(ArrayAttr[GuardAttr])
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
@@ -65,6 +72,16 @@ class ProgramOp(EntryOp):
             attributes={"function_type": FunctionType.from_lists(list(types), []), **attributes},
             regions=[body if body is not None else Region(Block(arg_types=list(types)))],
         )
+
+    @property
+    def kernel_name(self) -> str:
+        """The name of the kernel that the program computes; entries of a kernel share it."""
+        return (self.entry_of or self.sym_name).data
+
+    @property
+    def boxes(self) -> tuple[Guard, ...]:
+        """The boxes of sizes that the program computes; none where it takes what other entries leave."""
+        return tuple(g.guard for g in self.guards or ())
 
     @property
     def kernels(self) -> Iterator[DeviceKernelOp]:
@@ -84,6 +101,10 @@ class ProgramOp(EntryOp):
             raise VerifyException(f"{len(self.arg_names)} names for {len(args)} arguments")
         if not 0 <= self.num_inputs.value.data <= len(args):
             raise VerifyException("num_inputs is out of range")
+        if self.guards is not None and self.entry_of is None:
+            raise VerifyException("guards belong to an entry of a kernel")
+        if dims := {r.dim for guard in self.boxes for r in guard} - set(self.dim_names):
+            raise VerifyException(f"guards name unknown dims: {', '.join(sorted(dims))}")
 
 
 @irdl_op_definition

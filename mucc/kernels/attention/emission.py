@@ -15,16 +15,17 @@ from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
+from mucc.kernels.attention.problem import has_plain_scores, problem_of, schedule_of
+from mucc.kernels.attention.schedule import WARPGROUP_LOOPS, Schedule, default_tile
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
     boolean,
     dtype_of,
-    is_plain,
     shared_axes,
     width_of,
 )
-from mucc.kernels.attention.tiles import DECODE_ROWS, Tile, decode_tile_of, tile_of, warpgroup_tile_of
+from mucc.kernels.attention.tiles import DECODE_ROWS, Tile
 from mucc.target import WARPGROUPS
 
 
@@ -35,7 +36,9 @@ class AttentionCode(LightCode):
 
     def __init__(self, op: AttentionKernelOp, places: Places):
         self.op, self.places = op, places
-        self.has_warpgroups = places.program.target.data in WARPGROUPS and not op.is_f32
+        self.schedule = schedule_of(op, places.program.target.data)
+        is_capable = places.program.target.data in WARPGROUPS and not op.is_f32
+        self.has_warpgroups = is_capable and self.schedule.mainloop != "multistage"
 
     @property
     def light_headers(self) -> tuple[str, ...]:
@@ -50,7 +53,7 @@ class AttentionCode(LightCode):
         return f"{'causal ' if self.op.is_causal else ''}attention over scores [{extents}]"
 
     def texts(self, entry: str) -> Texts:
-        return AttentionWork(self.op, self.places, self.has_warpgroups).texts(entry)
+        return AttentionWork(self.op, self.places, self.schedule, self.has_warpgroups).texts(entry)
 
 
 class AttentionWork(ScoreWork):
@@ -60,12 +63,14 @@ class AttentionWork(ScoreWork):
         """
         pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
         store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows
-        kDecodes kMany kDecodeWarps kDecodeStages
+        kDecodes kMany kDecodeWarps kDecodeStages kTakesTurns kParts
         """
     )
 
-    def __init__(self, op: AttentionKernelOp, places: Places, has_warpgroups: bool):
+    def __init__(self, op: AttentionKernelOp, places: Places, schedule: Schedule, has_warpgroups: bool):
         self.attention = op
+        self.schedule = schedule
+        self.problem = problem_of(op, places.program.target.data)
         self.has_warpgroups = has_warpgroups
         self.batch = len(op.extents) - 2
         self.width: int = width_of(op.score.query)
@@ -142,15 +147,10 @@ class AttentionWork(ScoreWork):
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         element = VIEW_TYPES[dtype_of(self.attention.attend.value)]
-        widths = (self.width, self.result_width)
-        tile = tile_of(*widths, 4 if self.attention.is_f32 else 2)
+        tile = self._tile("multistage")
         attend = self.attention.attend
         keys = str(self.places.extent(self.attention.extents[-1]))
-        # Where labels are compared there is no room for a third warpgroup either.
-        plain = self.is_plain and self.labels is None
-        # Pages have a power of two of keys more often than a multiple of 11.
-        short = self.attention.is_causal or self.page > 0
-        wide = warpgroup_tile_of(*widths, causal=short, plain=plain)
+        wide = self._tile(*WARPGROUP_LOOPS)
         return self.assemble(
             Parts(
                 fast=len(self.space) - 1,
@@ -180,11 +180,16 @@ class AttentionWork(ScoreWork):
             )
         )
 
+    def _tile(self, *mainloops: str) -> Tile:
+        """Return the tile of the kernel with one of the mainloops: the schedule's, or the default."""
+        if self.schedule.mainloop in mainloops:
+            return self.schedule.tile
+        return default_tile(self.problem, mainloops[0])
+
     @property
     def is_plain(self) -> bool:
         """Whether scores are positive multiples of products: their order is that of the products."""
-        attend = self.attention.attend
-        return attend.without_softmax is None and is_plain(self.attention.score, attend.score)
+        return has_plain_scores(self.attention)
 
     @property
     def narrows_first(self) -> bool:
@@ -208,6 +213,11 @@ class AttentionWork(ScoreWork):
             flag,
             f"static constexpr int kGroups = {tile.warps // 4}, kStages = {tile.stages};",
             f"static constexpr int kTileRows = {tile.rows}, kTileColumns = {tile.columns};",
+            *(
+                ["static constexpr bool kTakesTurns = false;"]
+                if self.schedule.mainloop == "cooperative"
+                else []
+            ),
         ]
 
     def _decode_constants(self) -> list[str]:
@@ -217,11 +227,13 @@ class AttentionWork(ScoreWork):
         shared = shared_axes(self.batch, self.attention.score.key, self.attention.attend.value)
         if self.page:  # each sequence has pages of its own
             shared &= ~1
-        tile = decode_tile_of(self.width, self.result_width, 110 << 10 if self.has_warpgroups else 99 << 10)
+        tile = self._tile("skinny")
+        parts = self.schedule.parts
         sizes = f"kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages}"
         return [
             "static constexpr bool kDecodes = true;",
             f"static constexpr int kShared = {shared}, {sizes};",
+            *([] if parts is None else [f"static constexpr int kParts = {parts};"]),
         ]
 
     @property

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
+from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,
@@ -17,14 +18,16 @@ from mucc.dialects.mu.ops.attention import (
 )
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.rewriting import Pass
+from mucc.dialects.mu.settings import MAINLOOP, SCHEDULER, STAGES, TILE, Chosen
+from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
-from mucc.kernels.interface import IndexTensor, Kind, Meaning
+from mucc.kernels.interface import IndexTensor, Kind, Meaning, Measured
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
     from mucc.codegen.memory import Places
+    from mucc.kernels.attention.workload import AttentionWorkload
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
 
@@ -76,6 +79,40 @@ class AttentionKind(Kind[AttentionKernelOp]):
         from mucc.kernels.attention.lower import lower_attention
 
         lower_attention(builder, stage)
+
+    settings = (TILE, MAINLOOP, STAGES, SCHEDULER)
+    needs_own_schedule = True
+
+    def workload(self, target: str, op: AttentionKernelOp, sizes: Mapping[str, int]) -> AttentionWorkload:
+        from mucc.kernels.attention.workload import workload_of
+
+        return workload_of(target, op, sizes)
+
+    def card(self) -> str:
+        from mucc.kernels.attention.card import CARD
+
+        return CARD
+
+    def select(
+        self,
+        program: ProgramOp,
+        op: AttentionKernelOp,
+        settings: Chosen,
+        sizes: Mapping[str, int],
+        measured: Measured,
+    ) -> None:
+        from mucc.kernels.attention.select import select
+
+        select(program, op, settings, sizes, measured)
+
+    def schedule_findings(self, program: ProgramOp, op: AttentionKernelOp) -> Iterable[Finding]:
+        from mucc.kernels.attention.select import schedule_findings
+
+        return schedule_findings(program, op)
+
+    def manifest(self, op: AttentionKernelOp) -> dict[str, Any]:
+        """Return the kernel's entry, with the settings that are pinned or were measured."""
+        return {name: value for name, value in super().manifest(op).items() if value is not None}
 
     def reads(self, op: AttentionKernelOp) -> Sequence[SSAValue]:
         pages = () if op.score.pages is None else (op.score.pages,)

@@ -30,6 +30,7 @@ from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.ops.base import integer
+from mucc.dialects.mu.schedule_attributes import MainloopAttr, SchedulerAttr, TileAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.library.extents import divide
 
@@ -179,14 +180,22 @@ class AttendOp(ValueNode):
 class AttentionKernelOp(DeviceKernelOp):
     """Attention over `space`, the extents of the scores: leading axes, queries, keys.
 
-    Leading axes of queries, keys and values are those of the space, or have extent 1.
+    Leading axes of queries, keys and values are those of the space, or have extent 1. Settings of the
+    schedule are those that are pinned or were measured; for others there is a default (`schedule.py`).
     """
 
     name = "cutlass.attention"
 
     space = prop_def(ArrayAttr[IntAttr | StringAttr])
+    tile = opt_prop_def(TileAttr)
+    mainloop = opt_prop_def(MainloopAttr)
+    stages = opt_prop_def(IntegerAttr)
+    scheduler = opt_prop_def(SchedulerAttr)
 
-    FORMAT: ClassVar[str] = "$stage `space` $space $body attr-dict"
+    FORMAT: ClassVar[str] = (
+        "$stage `space` $space (`tile` $tile^)? (`mainloop` $mainloop^)? (`stages` $stages^)? "
+        "(`scheduler` $scheduler^)? $body attr-dict"
+    )
 
     def __init__(self, stage: str, space: Sequence[Dim], body: Region):
         super().__init__(

@@ -12,7 +12,7 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
-from mucc.dialects.mu.ops.attention import OPERANDS
+from mucc.dialects.mu.ops.attention import OPERANDS, Wanted
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
@@ -49,7 +49,7 @@ class AttentionBackwardWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages
-        multiply_rows multiply_changes add_keys add_values
+        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
         """
     )
 
@@ -60,9 +60,11 @@ class AttentionBackwardWork(ScoreWork):
         super().__init__(op, op.extents, (len(op.extents) - 1,), places)
 
     def node(self, node: Operation) -> None:
-        # Gradients are stored by functions of the header.
+        # Gradients of queries, keys and values are stored by functions of the header.
         if not isinstance(node, StoreGradientOp):
             super().node(node)
+        elif node.of.data is Wanted.MASK:
+            self.store(node, self.output(node.destination, self.space))
 
     def _numbers(self, value: SSAValue) -> str:
         """Return the initializer of numbers of rows."""
@@ -112,6 +114,7 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
                     "static constexpr int kPage = 0;",
+                    *(["static constexpr bool kStoresChanges = true;"] if self.outputs else []),
                     "static constexpr bool kSoftmax = true;",
                     f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
                     *self.score_constants(self.kernel.score, node, is_plain(self.kernel.score, node.score)),
@@ -129,10 +132,22 @@ class AttentionBackwardWork(ScoreWork):
         padded = [-(-w // 16) * 16 for w in widths]
         return [
             *self.score_work(self.kernel.score, node),
+            *self._change_store(),
             *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
             *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
             *wgmma("multiply_changes", dtype, CHUNK, from_registers=False, turned=True, left_turned=True),
+        ]
+
+    def _change_store(self) -> list[str]:
+        """Emit the function that stores the gradient of a score: that of what is added to it."""
+        if not self.outputs:
+            return []
+        return [
+            "  template <class P>",
+            "  MUCC_DEVICE void store_change(P const& p, float change) const {",
+            *(f"    mucc::store({output.member}, p, mucc::Lanes<1>(change));" for output in self.outputs),
+            "  }",
         ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mucc.dialects.mu.ops.attention import OPERANDS, GradientOp
+from mucc.dialects.mu.ops.attention import GradientOp, Wanted
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.attention.operands import LEADING, takes
 from mucc.kernels.attention_backward.tiles import CHUNK
@@ -16,9 +16,12 @@ def takes_gradient(op: GradientOp, target: str | None) -> bool:
     """Whether the kernels compute a gradient on a target, or on any.
 
     The copy engine loads whole rows of at least 16 bytes. All operands have all leading axes; keys and values
-    are the same along the same of them, and nothing else is.
+    are the same along the same of them, and nothing else is. Of a mask that has all axes of the scores each
+    element of its gradient is that of one score; others are sums of such.
     """
-    if op.of.data not in OPERANDS or (target is not None and target not in WARPGROUPS):
+    if target is not None and target not in WARPGROUPS:
+        return False
+    if op.of.data is Wanted.MASK and not _has_all_axes(op):
         return False
     query, key, value, gradient = (Shaped.of(v.type).dims for v in (op.query, op.key, op.value, op.gradient))
     if not takes(op.query, op.key, op.value, gradient) or len({*map(len, (query, key, value, gradient))}) > 1:
@@ -28,3 +31,10 @@ def takes_gradient(op: GradientOp, target: str | None) -> bool:
     chunks = {-(-w // CHUNK) for w in widths if isinstance(w, int)}
     shared = key[:-2] == value[:-2] and all(k in (1, q) for k, q in zip(key[:-2], query[:-2], strict=True))
     return fit and len(chunks) == 1 and shared and query[:-2] == gradient[:-2] and len(query) <= LEADING + 2
+
+
+def _has_all_axes(op: GradientOp) -> bool:
+    """Whether the mask has an element of its own for each score."""
+    assert op.mask is not None
+    query, key = (Shaped.of(v.type).dims for v in (op.query, op.key))
+    return Shaped.of(op.mask.type).dims == (*query[:-1], key[-2])

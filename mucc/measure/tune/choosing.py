@@ -6,7 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TypeVar
+
+from xdsl.ir import Attribute
 
 from mucc.database.records import Choice, Settings, support_digest
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -150,9 +153,15 @@ def _agrees(settings: Chosen, held: Chosen) -> bool:
 
 def _worthwhile(workload: Workload[S], pins: Chosen, factor: float) -> list[Ranked[S]]:
     """Yield schedules whose estimate is within a factor of the best, the best first."""
-    proposals = list(workload.candidates(pins))
+    proposals = _proposals(workload, tuple(sorted(pins.items())))
     least = min((p.estimate.seconds for p in proposals), default=0.0)
     return [p for p in proposals if p.estimate.seconds <= factor * least]
+
+
+@lru_cache(maxsize=64)
+def _proposals(workload: Workload[S], pins: tuple[tuple[str, Attribute], ...]) -> tuple[Ranked[S], ...]:
+    """Return all legal schedules; every contraction of a kernel is asked about while another one is tuned."""
+    return tuple(workload.candidates(dict(pins)))
 
 
 def _diverse(workload: Workload[S], proposals: Sequence[Ranked[S]], count: int) -> list[S]:
@@ -161,21 +170,20 @@ def _diverse(workload: Workload[S], proposals: Sequence[Ranked[S]], count: int) 
 
     Other divisions of the work of a skeleton come along; they cost no build.
     """
-    shape = workload.shape
-    left = list(proposals)
+    left = [(p.estimate.seconds, workload.shape(p.schedule), p.schedule) for p in proposals]
     seen: dict[Hashable, int] = {}
     divisions: dict[S, set[Hashable]] = {}
     chosen: list[S] = []
     while left:
-        best = min(left, key=lambda p: p.estimate.seconds * ALIKE ** seen.get(shape(p.schedule), 0))
+        best = min(left, key=lambda one: one[0] * ALIKE ** seen.get(one[1], 0))
         left.remove(best)
-        schedule = best.schedule
+        _, shape, schedule = best
         skeleton, division = workload.compiled(schedule), workload.division(schedule)
         known = divisions.get(skeleton, set())
         if division in known or len(known) >= SPLITS or (not known and len(divisions) >= count):
             continue
         if not known:
-            seen[shape(schedule)] = seen.get(shape(schedule), 0) + 1
+            seen[shape] = seen.get(shape, 0) + 1
         divisions[skeleton] = known | {division}
         chosen.append(schedule)
     return chosen

@@ -12,6 +12,7 @@ from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
 from mucc.torch.backend.background import Background, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
+from mucc.torch.backend.concatenate import concatenate
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -50,7 +51,8 @@ def dynamo_backend(
 
 class Backend:
     """Compiler of dynamo graphs. `programs` has the program of each graph with kernels, in order; `masks` is
-    the number of calls of attention whose mask was dropped.
+    the number of calls of attention whose mask was dropped, `joined` that of products with the weights of
+    several.
 
     A graph that Inductor finds in its cache is not divided again, and has no program.
     """
@@ -60,6 +62,7 @@ class Backend:
         self.divided: list[Divided] = []
         self.background: list[Background] = []
         self.masks = 0
+        self.joined = 0
 
     @property
     def programs(self) -> list[Program]:
@@ -114,7 +117,20 @@ class Backend:
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
             if background is not None:
                 compile = compiled_anyhow(compile, PASS, made.first, background)
+            compile = self._concatenated(compile, made)
         return self.compile_fx(compile, module, inputs, settings)
+
+    def _concatenated(self, compile: Callable[..., Any], made: RegionsPass) -> Callable[..., Any]:
+        """Return a compiler of Inductor's graphs that joins products of frozen weights before."""
+
+        def inner(module: Any, inputs: Sequence[Any], **options: Any) -> Any:
+            try:
+                self.joined += concatenate(module, inputs, made.seconds)
+            except Exception as error:
+                failed(error, made.options)
+            return compile(module, inputs, **options)
+
+        return inner
 
     def compile_fx(
         self, compile: Callable[..., Any], module: Any, inputs: Sequence[Any], settings: Mapping[str, Any]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mucc.build.artefact import Request as Build
 from mucc.build.artefact import build, build_into
 from mucc.build.pool import Pool
+from mucc.compiler.typical_dims import sizes_of
 from mucc.database.home import database_path
 from mucc.database.store import Store
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
@@ -57,7 +58,8 @@ def bundle(request: Request, folder: str | None, *, jobs: int | None = None, tim
     with Pool(jobs) as pool:
 
         def make(kernel: KernelProgram) -> Artefact:
-            asked = Build(kernel.text.encode(), "<torch.compile>", "so", kernel.target, dims=kernel.dims)
+            sizes = sizes_of(kernel.dims)
+            asked = Build(kernel.text.encode(), "<torch.compile>", "so", kernel.target, sizes=sizes)
             return build(asked, pool=pool) if folder is None else build_into(asked, folder, pool)
 
         for outcome in pool.map(make, kernels):

@@ -111,7 +111,10 @@ class Costs:
             bound, multiplies, share = stages[op.stage.data.partition(".")[0]]
             begin = CALL if multiplies else LAUNCH
             alone = kind.seconds(target, op, dims)
-            if (workload := kind.workload(target, op, dims)) is not None:
+            # The measured share of its bound says more about attention than the model of schedules.
+            is_measured = share != OTHERS
+            workload = None if is_measured else kind.workload(target, op, dims)
+            if workload is not None:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
                 total += max(estimate.seconds, bound.seconds + begin)
             elif alone is not None:

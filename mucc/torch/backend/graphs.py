@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from mucc.torch.importer.capture import Captured, Input, Ref, Source, drop_notes, torch
 from mucc.torch.importer.emit import Lies, Order
-from mucc.torch.importer.extents import derived_extents, name_extents, typical, typical_extents
+from mucc.torch.importer.extents import (
+    declared_ranges,
+    derived_extents,
+    name_extents,
+    typical,
+    typical_extents,
+)
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.partition import Formats, Graph, readers, tensor_inputs
 from mucc.torch.importer.work import ALIASES
@@ -22,8 +28,15 @@ _STRIDED = frozenset((_aten.as_strided, _aten.as_strided_scatter, _aten.as_strid
 """Operations that read memory by strides."""
 
 
-def graph_of(fx: Any, module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, dict[str, int]]:
-    """Convert a graph of AOTAutograd for the importer; returns it with typical sizes of open extents.
+class Extents(NamedTuple):
+    """The open extents of a graph by name: their size where it was captured, and the ranges of some."""
+
+    sizes: dict[str, int]
+    ranges: dict[str, tuple[int, int]]
+
+
+def graph_of(fx: Any, module: Any, formats: Formats, anywhere: bool) -> tuple[Graph, Extents]:
+    """Convert a graph of AOTAutograd for the importer; returns it with its open extents.
 
     `module` has the attributes of the graph. Kernels are for tensors on one CUDA device, or `anywhere`.
     """
@@ -45,7 +58,7 @@ def graph_of(fx: Any, module: Any, formats: Formats, anywhere: bool) -> tuple[Gr
     names = name_extents(nodes)
     derived, excluded = derived_extents(nodes, names), _excluded(captured, anywhere)
     graph = Graph(captured, formats, names=names, derived=derived, excluded=excluded, free_ends=ALIASES)
-    return graph, typical_extents(nodes, names)
+    return graph, Extents(typical_extents(nodes, names), declared_ranges(nodes, names))
 
 
 def _attribute(module: Any, path: str) -> Any:

@@ -3,7 +3,8 @@
 Models compute their masks from positions: `where(arange(S)[:, None] >= arange(S), 0, -inf)`, added to the
 scores. Where no argument of the graph goes into such a mask, its values are computed here. One that hides
 nothing is dropped, and one that hides what follows each position becomes the causal form of attention, which
-takes half the work and reads no mask.
+takes half the work and reads no mask. Where arguments go into a mask, comparisons of int64 numbers become
+comparisons of their ranks (`labels.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mucc.torch.backend.joined import GraphPass
+from mucc.torch.backend.labels import number_labels
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.partition import Node
 
@@ -63,9 +65,13 @@ class MasksPass(GraphPass):
 
 
 def simplify_masks(graph: Any) -> int:
-    """Simplify attention with known masks; returns how many calls changed."""
+    """Simplify attention with known masks, and let other masks compare s32 instead of int64.
+
+    Returns how many calls had a known mask.
+    """
     known, forms = _Known(graph), dict[Node, str | None]()
     changes: list[tuple[Node, int | str, str]] = []
+    compared: list[Node] = []
     for node in graph.nodes:
         if node.target not in MASKED or (place := _mask_place(node)) is None:
             continue
@@ -73,12 +79,15 @@ def simplify_masks(graph: Any) -> int:
         if mask not in forms:
             forms[mask] = known.form(mask)
         form = forms[mask]
+        if form is None and not known.constant.get(mask):
+            compared.append(mask)
         if form is not None and not (form == "causal" and _given(node, "is_causal")):
             changes.append((node, place, form))
     for node, place, form in changes:
         _set(node, place, None)
         if form == "causal":
             _set(node, _place(node, "is_causal"), True)
+    number_labels(graph, compared)
     if changes:
         graph.eliminate_dead_code()
     return len(changes)

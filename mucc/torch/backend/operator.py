@@ -35,14 +35,14 @@ Run = Callable[[Tensors], list[Any]]
 class Request:
     """What the operator is to run: the text of one kernel, and how.
 
-    `dims` are typical values of open dims, for the choice of schedules. With `interpret` the interpreter
-    computes all calls. With `strict`, calls that the kernel refuses raise; else the interpreter computes
-    them, with a warning.
+    `dims` are typical values of open dims, or ranges such as "2..4096", for the choice of schedules. With
+    `interpret` the interpreter computes all calls. With `strict`, calls that the kernel refuses raise; else
+    the interpreter computes them, with a warning.
     """
 
     program: str
     target: str
-    dims: tuple[tuple[str, int], ...] = ()
+    dims: tuple[tuple[str, int | str], ...] = ()
     interpret: bool = False
     strict: bool = False
 

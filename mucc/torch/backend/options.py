@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
+from mucc.library.dims import LARGEST
 
 CHOICES = {
     "fallback": ("eager", "error"),
@@ -37,9 +38,11 @@ class Options:
     ways and timed on the card, and those that win are taken; times are kept in the tuning database.
     `regions` are those where a gain of more than `margin`, a share of the kernel's time, is expected, or
     "all" that mucc compiles. The rest is compiled by Inductor, or, for tests, called by PyTorch, operation by
-    operation (`rest="eager"`). With `background`, calls are served by Inductor alone while kernels are built,
-    and graphs of fixed extents are compiled anew with them then. `interpret` runs kernels by mucc's
-    interpreter, on tensors anywhere: slow, and right by definition. `inductor` has Inductor's own options.
+    operation (`rest="eager"`). Open extents without a declared range have that of `sizes`, by which kernels
+    get several schedules; without it, one for the size that was seen first. With `background`, calls are
+    served by Inductor alone while kernels are built, and graphs of fixed extents are compiled anew with them
+    then. `interpret` runs kernels by mucc's interpreter, on tensors anywhere: slow, and right by definition.
+    `inductor` has Inductor's own options.
     """
 
     target: str | None = None
@@ -53,6 +56,7 @@ class Options:
     rest: str = "inductor"
     measure: bool | None = None
     background: bool = False
+    sizes: tuple[int, int] | None = None
     interpret: bool = False
     inductor: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -77,6 +81,8 @@ class Options:
         own["inductor"] = inductor
         if type(margin := own.get("margin", MARGIN)) not in (int, float):
             raise _error(f"margin={margin!r} is no number")
+        if (sizes := own.get("sizes")) is not None:
+            own["sizes"] = _range_of(sizes)
         options = Options(**own)
         modes = _inductor().list_mode_options()
         if options.mode not in modes:
@@ -96,6 +102,15 @@ class Options:
     def config(self) -> dict[str, Any]:
         """Inductor's settings: those of the mode, and its own options."""
         return {**_inductor().list_mode_options(self.mode), **self.inductor}
+
+
+def _range_of(sizes: Any) -> tuple[int, int]:
+    """Return the range of `sizes`. Raises DiagnosticError MU7062 for anything but two sizes in order."""
+    match sizes:
+        case (int(first), int(last)) if 1 <= first <= last <= LARGEST:
+            return first, last
+        case _:
+            raise _error(f"sizes={sizes!r} is no range of extents", "write sizes=(1, 4096)")
 
 
 def _inductor() -> Any:

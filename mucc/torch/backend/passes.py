@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.names import Names
 from mucc.frontend.source import kernel_text
+from mucc.library.dims import samples
 from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
 from mucc.torch.backend.background import Background
 from mucc.torch.backend.expected import costs_of
-from mucc.torch.backend.graphs import graph_of, lies_in
+from mucc.torch.backend.graphs import Extents, graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.measured import Regions, Timed, Wanted
 from mucc.torch.backend.operator import Builds, Request
@@ -31,6 +32,9 @@ from mucc.torch.importer.partition import Graph, Opaque, Piece, is_part, returne
 from mucc.torch.importer.program import Program, cut, formats
 
 log = logging.getLogger("mucc.torch")
+
+MOST_SAMPLES = 16
+"""The most sizes for which one kernel is compiled, to choose its schedules."""
 
 LONGEST_NAME = 40
 """The most characters of a kernel's name, which is made of names of its operations."""
@@ -113,10 +117,23 @@ class RegionsPass(GraphPass):
         kernels = apply(graph, copy, meta, dims, choice)
         name = _name(graph, self.is_inference)
         log.info("%s: %d kernels among %d operations", name, len(kernels), len(meta.nodes))
-        return Divided(name, Program("graph", meta, [*kernels]), dims, choice)
+        return Divided(name, Program("graph", meta, [*kernels]), dims.sizes, choice)
+
+    def seconds(self, module: Any) -> float:
+        """Predict the time of a graph with the kernels that would be taken, and nothing measured or built."""
+        options = self.options
+        copy = Copy.of(module.graph)
+        meta, dims = graph_of(copy.graph, module, formats(options.compute, options.round), self.anywhere)
+        leaving, lies = returned(meta.captured), lies_in(meta)
+
+        def emit(piece: Piece) -> Kernel:
+            return emit_piece(meta, piece, name_of(piece), leaving, plain=True, lies=lies)
+
+        choice = Chooser(meta, self.costs, dims.sizes, options.margin, emit, self._text, {}).choice()
+        return choice.rest + sum(d.mucc for d in choice.decisions if d.taken)
 
     def _choice(
-        self, copy: Copy, graph: Graph, dims: Mapping[str, int], refused: dict[str, str], builds: Builds
+        self, copy: Copy, graph: Graph, dims: Extents, refused: dict[str, str], builds: Builds
     ) -> Choice:
         leaving = returned(graph.captured)
 
@@ -145,7 +162,9 @@ class RegionsPass(GraphPass):
 
             while True:
                 margin = self.options.margin
-                chooser = Chooser(graph, self.costs, dims, margin, emit, self._text, refused, measure, taken)
+                chooser = Chooser(
+                    graph, self.costs, dims.sizes, margin, emit, self._text, refused, measure, taken
+                )
                 choice = chooser.choice()
                 if not new:
                     return choice
@@ -171,7 +190,7 @@ class RegionsPass(GraphPass):
         """Begin to build a kernel, while others are chosen."""
         builds.begin([request])
 
-    def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
+    def built(self, choice: Choice, dims: Extents, builds: Builds) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
         return self._build([self.request(k, dims) for k in choice.kernels], builds)
 
@@ -188,9 +207,7 @@ class RegionsPass(GraphPass):
             say_once("MU7060", f"Inductor compiles what mucc could not build a kernel of: {reason}")
         return found
 
-    def apply(
-        self, graph: Any, copy: Copy, meta: Graph, dims: Mapping[str, int], choice: Choice
-    ) -> list[Kernel]:
+    def apply(self, graph: Any, copy: Copy, meta: Graph, dims: Extents, choice: Choice) -> list[Kernel]:
         """Put the kernels into the graph; returns those that could be."""
         made: dict[Any, Any] = {}
         taken: list[Kernel] = []
@@ -202,9 +219,9 @@ class RegionsPass(GraphPass):
                 taken.append(kernel)
         return taken
 
-    def request(self, kernel: Kernel, dims: Mapping[str, int]) -> Request:
+    def request(self, kernel: Kernel, dims: Extents) -> Request:
         """Return what the operator is asked for to run a kernel."""
-        typical = {d: _rounded(dims[d]) for d in kernel.op.dim_names if d in dims}
+        typical = _sizes(kernel.op.dim_names, dims, self.options.sizes)
         options = self.options
         return Request(
             self._text(kernel),
@@ -259,6 +276,24 @@ def _name(graph: Any, is_inference: bool) -> str:
         return "inference"
     gradients = any(n.op == "placeholder" and n.name.startswith("tangents") for n in graph.nodes)
     return "backward" if gradients else "forward"
+
+
+def _sizes(names: Sequence[str], dims: Extents, otherwise: tuple[int, int] | None) -> dict[str, int | str]:
+    """Return the sizes for which a kernel's schedules are chosen: a range, or the size seen, of each dim.
+
+    `otherwise` is the range of dims without a declared one. What is more than `MOST_SAMPLES` is left out.
+    """
+    found: dict[str, int | str] = {}
+    count = 1
+    for name in names:
+        if name not in dims.sizes:
+            continue
+        found[name] = _rounded(dims.sizes[name])
+        low, high = dims.ranges.get(name) or otherwise or (0, 0)
+        if low and count * (more := len(samples(range(low, high + 1)))) <= MOST_SAMPLES:
+            found[name] = f"{low}..{high}"
+            count *= more
+    return found
 
 
 def _rounded(extent: int) -> int:

@@ -209,7 +209,8 @@ def _times(part: Part) -> str:
     if not isfinite(part.mucc):
         return " " * 49
     how = "measured" if part.measured else "predicted"
-    return f"{_us(part.mucc):>8} for {_us(part.inductor):>8} us, {part.gain * 1e6:+9.4g} us {how:9}"
+    gain = round(part.gain * 1e6, 4) + 0.0  # differences of sums leave a last digit, or -0
+    return f"{_us(part.mucc):>8} for {_us(part.inductor):>8} us, {gain:+9.4g} us {how:9}"
 
 
 def _us(seconds: float) -> str:

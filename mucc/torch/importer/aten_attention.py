@@ -16,6 +16,7 @@ from mucc.dialects.mu.ops.attention import (
     AttentionGradientOp,
     AttentionLogSumExpOp,
     AttentionOp,
+    Wanted,
 )
 from mucc.dialects.mu.ops.shape import FullOp
 from mucc.dialects.mu.ops.views import ExpandOp
@@ -245,6 +246,24 @@ def efficient_gradients(
     *,
     scale: float | None = None,
 ) -> Built:
-    if wanted[3]:
-        raise Unsupported("the gradient of a bias of attention")
-    return *_gradients(b, (gradient, q, k, v, result, sums), bias, dropout, causal, scale), None
+    tensors = (gradient, q, k, v, result, sums)
+    found = _gradients(b, tensors, bias, dropout, causal, scale)
+    return *found, _bias_gradient(b, tensors, bias, causal, scale) if wanted[3] else None
+
+
+def _bias_gradient(
+    b: Builder, tensors: tuple[Any, ...], bias: Any, causal: bool, scale: float | None
+) -> SSAValue:
+    """Return the gradient of a bias; PyTorch gives it all axes of the scores.
+
+    Raises Unsupported for heads that share keys, along which a bias has no axis.
+    """
+    gradient, q, k, v, result, sums = tensors
+    given = Operands.of(b, q, k, v, bias)
+    if given.groups is not None:
+        raise Unsupported("the gradient of a bias of attention whose heads share keys")
+    rows = dims_of(q)[:-1]
+    sums = sums if dims_of(sums) == rows else reshaped(b, sums, rows)
+    operands = tuple(b.value(x) for x in (gradient, q, k, v, sums, result))
+    assert given.mask is not None
+    return b.add(AttentionGradientOp(Wanted.MASK, operands, given.mask, causal, scale))

@@ -114,6 +114,14 @@ def emit_piece(
     dims = _dims([t for _, t in given])
     op = KernelOp(name, given, outputs, dims, body=Region(block))
     erase_dead(op.body)  # of operations with several values some may be unused
+    read = [n for n, v in enumerate(block.args) if any(v.uses) or types[n].dims]
+    if len(read) < len(given):
+        # Numbers that nothing reads, such as those of random generators, may lie on the host.
+        for argument in [v for n, v in enumerate(block.args) if n not in read]:
+            block.erase_arg(argument)
+        kept = [given[n] for n in read]
+        op = KernelOp(name, kept, outputs, dims, body=op.detach_region(op.body))
+        parameters = [parameters[n] for n in read]
     return Kernel(op, piece, parameters, results, orders)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, cast
 
+from mucc.library.dims import LARGEST
 from mucc.library.extents import Dim, Polynomial, polynomial
 from mucc.torch.importer.capture import torch
 
@@ -101,6 +102,20 @@ def _is_exact(extent: Any, dividend: Any, divisor: Any) -> bool:
     """Whether a quotient is known to leave no remainder, by what torch found out while it captured."""
     number = extent.node.shape_env.create_symintnode(dividend, hint=None)
     return bool(symbolic_shapes.statically_known_true(number % int(divisor) == 0))
+
+
+def declared_ranges(nodes: Iterable[Any], names: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """Return the least and the largest value of each open extent that has both, by its name.
+
+    `torch._dynamo.mark_dynamic(x, 0, min=2, max=4096)` declares them, as `torch.export.Dim` does.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for extent in open_extents(nodes):
+        if extent.node.expr.is_Symbol and (name := names.get(str(extent))) is not None:
+            values = extent.node.shape_env.bound_sympy(extent.node.expr)
+            if values.upper.is_Integer and int(values.upper) <= LARGEST:
+                found[name] = max(1, int(values.lower)), int(values.upper)
+    return found
 
 
 def typical_extents(nodes: Iterable[Any], names: Mapping[str, str]) -> dict[str, int]:

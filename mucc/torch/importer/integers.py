@@ -20,6 +20,11 @@ INDICES: dict[Any, int] = {
 }
 """The position of the argument that is an index: extents are below 2³¹, and so is an index that is valid."""
 
+SEEDS = (_aten._scaled_dot_product_efficient_attention_backward.default,)
+"""Operations whose integers are numbers of random generators, which nothing reads without dropout. With it
+they stay with PyTorch anyhow.
+"""
+
 LARGEST = 2**31 - 1
 """The largest integer that an s32 holds."""
 
@@ -41,6 +46,8 @@ def wide_integers(captured: Captured) -> Callable[[Node], str | None]:
     bounds = _bounds(captured)
 
     def reason(node: Node) -> str | None:
+        if node.target in SEEDS:
+            return None
         position = INDICES.get(node.target, len(node.args))
         indices = torch.utils._pytree.tree_leaves(node.args[position : position + 1])
         integers = [n for n in tensor_inputs(node) if n not in indices and n in bounds]

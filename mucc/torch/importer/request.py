@@ -26,11 +26,11 @@ class Tracing:
 
 @dataclass(frozen=True)
 class KernelProgram:
-    """A kernel that torch.compile asks mucc for: its program, its target, typical values of open dims."""
+    """A kernel that torch.compile asks mucc for: its program, its target, sizes or ranges of open dims."""
 
     text: str
     target: str
-    dims: dict[str, int]
+    dims: dict[str, int | str]
 
 
 @dataclass(frozen=True)

@@ -136,3 +136,12 @@ cutlass.program @pair(%x: !mu.tensor<[M, K], bf16>, %g: !mu.tensor<[K, N], bf16>
     cutlass.store_d %y, %out : !mu.tensor<[M, N], bf16>
   }
 }
+
+// An entry of a kernel, for two boxes of sizes.
+// CHECK-LABEL: cutlass.program @of_few_rows
+// CHECK-SAME: entry_of = "rows", guards = [#cutlass.guard<M to 8>, #cutlass.guard<M from 9 to 16, N from 64>]
+cutlass.program @of_few_rows(%x: !mu.tensor<[M, N], f32>)
+    attributes {target = "sm_90a", arg_names = ["x"], num_inputs = 1 : i64, dims = ["M", "N"], entry_of = "rows",
+                guards = [#cutlass.guard<M to 8>, #cutlass.guard<M from 9 to 16, N from 64>]} {
+
+}

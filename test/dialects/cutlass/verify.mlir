@@ -18,6 +18,22 @@ cutlass.program @p(%x: !mu.tensor<[M, M], f32>, %y: !mu.tensor<[M, M], f32>)
 
 // -----
 
+// CHECK: guards belong to an entry of a kernel
+cutlass.program @p(%x: !mu.tensor<[M, M], f32>)
+    attributes {target = "sm_90a", arg_names = ["x"], num_inputs = 1 : i64, dims = ["M"], guards = [#cutlass.guard<M to 8>]} {
+
+}
+
+// -----
+
+// CHECK: guards name unknown dims: N
+cutlass.program @p(%x: !mu.tensor<[M, M], f32>)
+    attributes {target = "sm_90a", arg_names = ["x"], num_inputs = 1 : i64, dims = ["M"], entry_of = "q", guards = [#cutlass.guard<N from 2>]} {
+
+}
+
+// -----
+
 // CHECK: block arguments do not match the program's type
 "cutlass.program"() ({
 ^bb0(%x: !mu.tensor<[M], f32>):

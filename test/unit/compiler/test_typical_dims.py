@@ -9,7 +9,7 @@ import pytest
 
 from mucc.cli.main import main
 from mucc.compiler.driver import Compilation, Options, compile_text
-from mucc.compiler.typical_dims import typical
+from mucc.compiler.typical_dims import sizes_of
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.core import Source
 from mucc.runtime.build import check
@@ -56,7 +56,7 @@ def test_hints_change_nothing_but_schedules() -> None:
 )
 def test_wrong_hints(dims: dict[str, int], code: str, message: str) -> None:
     with pytest.raises(DiagnosticError) as caught:
-        compiled(**typical(dims))
+        compiled(**sizes_of(dims)[0].dims)
     (diagnostic,) = caught.value.diagnostics
     assert (diagnostic.code, diagnostic.message) == (code, message)
 

@@ -191,9 +191,19 @@ def test_what_is_as_it_was_when_it_verified_is_not_verified_again(monkeypatch: p
     module = parsed(in_kernel(EXP))
     known = levels.MU.verify(module)
     monkeypatch.setattr(ModuleOp, "verify", lambda self: pytest.fail("verified again"))
-    assert levels.PRIMITIVE.verify(module, known) == known
+    assert levels.PRIMITIVE.verify(module, known).contents == known.contents
     with pytest.raises(LevelError, match=r"not an op of mu\.kernel"):  # what is legal is asked at each level
         levels.STAGED.verify(module, known)
+
+
+def test_what_was_legal_at_a_level_is_not_asked_about_again() -> None:
+    module = parsed(in_kernel(EXP))
+    known = levels.MU.verify(module)
+    asked: list[Operation] = []
+    level = levels.MU._replace(rule=asked.append)
+    assert level.verify(module, known._replace(level=level)).level is level and not asked
+    level.verify(module, known)
+    assert asked
 
 
 def test_every_pass_is_in_the_pipeline_and_can_be_loaded_by_name() -> None:

@@ -25,7 +25,7 @@ class Maker:
         monkeypatch.setattr(build, "_loaded", lambda data: data)
 
     def build(self, request: Any, *, pool: Any) -> Any:
-        text, dims = request.data.decode(), dict(request.dims)
+        text, dims = request.data.decode(), {n: v for size in request.sizes for n, v in size.dims.items()}
         self.asked.append((text, dims))
         assert self.may_end.wait(30)
         if text == "wrong":

@@ -397,6 +397,8 @@ def test_tensors_on_the_cpu_are_pytorchs():
         ({"mode": "fast"}, "'max-autotune'"),
         ({"margin": "little"}, "no number"),
         ({"regions": "some"}, "'expected', 'all'"),
+        ({"sizes": (8, 4)}, "no range of extents"),
+        ({"sizes": 4}, "sizes=(1, 4096)"),
     ],
 )
 def test_options(options: dict[str, Any], words: str):

@@ -275,6 +275,49 @@ def test_sizes_within_a_range_do_not_recompile():
     assert len(made.divided) == 1 and torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
+@pytest.mark.parametrize("given", [None, (1, 4096)])
+def test_a_range_gives_kernels_several_schedules(
+    given: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+):
+    from mucc.compiler.driver import Options, compile_text
+    from mucc.compiler.typical_dims import sizes_of
+    from mucc.diagnostics.core import Source
+    from mucc.torch.backend import passes
+
+    asked: list[Any] = []
+    request = passes.RegionsPass.request
+
+    def keeping(self: Any, *args: Any) -> Any:
+        asked.append(request(self, *args))
+        return asked[-1]
+
+    monkeypatch.setattr(passes.RegionsPass, "request", keeping)
+    model, made = nn.Linear(64, 256).to(torch.bfloat16), backend(regions="all", sizes=given)
+    with torch.no_grad():
+        compiled = torch.compile(model, backend=made, dynamic=bool(given) or None)
+        for rows in (40, 3, 700):
+            x = torch.rand(rows, 64).to(torch.bfloat16)
+            if not given:
+                torch._dynamo.mark_dynamic(x, 0, min=2, max=4096)
+            torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    (dims,) = {r.dims for r in asked}
+    assert dims == (("D0", "1..4096" if given else "2..4096"),)
+    text = asked[0].program.replace("64]", "4096]").replace("256", "4096")
+    (family,) = compile_text(Source("k", text), Options(sizes=sizes_of(dict(dims)))).families
+    assert len(family.entries) > 1
+
+
+def test_of_several_ranges_few_are_sampled():
+    from mucc.torch.backend.graphs import Extents
+    from mucc.torch.backend.passes import _sizes
+
+    extents = Extents({"D0": 5, "D1": 300, "D2": 9}, {"D0": (1, 64), "D1": (1, 4096)})
+    names = ["D0", "D1", "D2", "K"]
+    assert _sizes(names, extents, None) == {"D0": "1..64", "D1": 512, "D2": 16}
+    assert _sizes(names, extents, (8, 16)) == {"D0": "1..64", "D1": 512, "D2": "8..16"}
+
+
 def test_threads_share_kernels():
     from mucc.torch.backend.operator import Request, _ready, run_request
 

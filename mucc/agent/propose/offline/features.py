@@ -61,19 +61,20 @@ def _shape(texts: tuple[tuple[str, str], ...]) -> Shape:
     settings = schedules.parse_settings(texts)
     tile, cluster = schedules.TILE.of(settings), schedules.CLUSTER.of(settings)
     mainloop, scheduler = schedules.MAINLOOP.of(settings), schedules.SCHEDULER.of(settings)
-    assert tile and cluster and mainloop and scheduler
-    (m, n, k), (a, b) = tile.sizes, cluster.sizes
+    assert tile and mainloop
+    # Attention has no clusters, and its scheduler may be left to the launch.
+    (m, n, k), (a, b) = tile.sizes, cluster.sizes if cluster else (1, 1)
     is_exchanged = schedules.EXCHANGE.is_on(settings)
     if is_exchanged:
         m, n, a, b = n, m, b, a
     return Shape(
         mainloop.data.value,
-        scheduler.kind.data,
+        scheduler.kind.data if scheduler else "persistent",
         m,
         n,
         k,
         (a, b),
-        schedules.SCHEDULER.text(scheduler),
+        schedules.SCHEDULER.text(scheduler) if scheduler else "",
         is_exchanged,
     )
 

@@ -108,9 +108,13 @@ class GemmTarget(Target, ABC):
         """Return the violation of a configuration for which the target has no kernel; mostly None."""
         return None
 
+    def _misses_sparse(self, config: GemmConfig) -> bool:
+        """Whether an operand is sparse, and the mainloop takes none that is."""
+        return config.problem.is_sparse and not self.family_of(config.schedule.mainloop).takes_sparse
+
     def _sparse_refusal(self, config: GemmConfig) -> Violation | None:
         """Return the violation of a sparse operand if the mainloop or the target takes none."""
-        if not config.problem.is_sparse or self.family_of(config.schedule.mainloop).takes_sparse:
+        if not self._misses_sparse(config):
             return None
         able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
         if not able:
@@ -129,7 +133,7 @@ class GemmTarget(Target, ABC):
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
-        if self.refusal(config) or self._sparse_refusal(config) or unreproducible(config):
+        if self.refusal(config) or self._misses_sparse(config) or unreproducible(config):
             return False
         return self.family_of(config.schedule.mainloop).is_legal(self.facts, config, stages)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import NamedTuple, TypedDict, Unpack
 
@@ -40,7 +41,7 @@ class Epilogue:
     ranges: int = 0
     """Into how many matrices the columns of the destination are divided; 0 where it is one."""
 
-    @property
+    @cached_property
     def transposed(self) -> Epilogue:
         """The epilogue of the transposed result."""
         return replace(

@@ -397,6 +397,27 @@ MUCC_SHARED int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi:
   return 0;
 }
 
+// The number of the entry that computes a call, of a kernel with several schedules.
+MUCC_SHARED int entry_c(const Kernel& k, Entry entry, const MuccTensor* args, int n) noexcept {
+  auto body = [&]() -> int {
+    Call c(k);
+    return check_c(c, args, n) ? -1 : entry(c.dims);
+  };
+  return guarded(k, body, -1);
+}
+
+MUCC_SHARED int entry_ffi(const Kernel& k, Entry entry, const ffi::Any* args, int n, ffi::Any* ret) noexcept {
+  auto body = [&]() -> int {
+    Call c(k);
+    if (n != k.args.size) return fail_count(k, n), -1;
+    return check_ffi(c, args, n) ? -1 : entry(c.dims);
+  };
+  int const found = guarded(k, body, -1);
+  if (found < 0) return ffi::raise();
+  *ret = ffi::Any{ffi::kInt, 0, {found}};
+  return 0;
+}
+
 // What a profiler wants to be called before each launch, with the name of the stage and the stream; null for nothing.
 using LaunchHook = void (*)(char const* stage, void* stream);
 inline std::atomic<LaunchHook> launch_hook{nullptr};

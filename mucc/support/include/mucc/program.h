@@ -41,7 +41,21 @@ int64_t workspace_c(const Kernel& k, const MuccTensor* args, int n) noexcept;
 int call_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept;
 int workspace_ffi(const Kernel& k, const ffi::Any* args, int n, ffi::Any* ret) noexcept;
 
+using Entry = int (*)(const int64_t* dims);
+int entry_c(const Kernel& k, Entry entry, const MuccTensor* args, int n) noexcept;
+int entry_ffi(const Kernel& k, Entry entry, const ffi::Any* args, int n, ffi::Any* ret) noexcept;
+
 }  // namespace mucc
+
+// A kernel with several schedules has one more door: the number of the entry that computes a call, or -1 and an error.
+// `int entry(const int64_t* dims)` chooses it.
+#define MUCC_ENTRIES(NAME, ENTRY)                                                                                   \
+  MUCC_DOOR int mucc_##NAME##_entry(const MuccTensor* args, int n) {                                                \
+    return ::mucc::entry_c(mucc_kernel_##NAME, ENTRY, args, n);                                                     \
+  }                                                                                                                 \
+  MUCC_DOOR int __tvm_ffi_##NAME##_entry(void*, const ::mucc::ffi::Any* args, int32_t n, ::mucc::ffi::Any* ret) {   \
+    return ::mucc::entry_ffi(mucc_kernel_##NAME, ENTRY, args, n, ret);                                              \
+  }
 
 #define MUCC_KERNEL(NAME, ARGS, DIMS, PROMISES, LAUNCH, ...)                                                        \
   namespace {                                                                                                       \

@@ -96,6 +96,47 @@ def test_other_gradients_are_products(name: str) -> None:
     assert "cutlass.gemm" in text
 
 
+def _biased(name: str, lead: str, shared: str, width: int, bias: str, options: str = "") -> str:
+    """A kernel of all gradients of attention with a learned bias, that of the bias too."""
+    of_query, of_key = f"f16[{lead}S, {width}]", f"f16[{shared}T, {width}]"
+    of_bias = f"{bias}[{lead}S, T]"
+    given = ", ".join(f"attention_d{x}(q, k, v, y, l, dy, mask=b{options})" for x in ("q", "k", "v", "mask"))
+    dims = ", ".join(dict.fromkeys(d for d in f"{lead}S, T".split(", ") if d.isalpha()))
+    return f"""
+kernel {name}[{dims}](
+    q: {of_query}, k: {of_key}, v: {of_key}, y: {of_query}, l: f32[{lead}S], dy: {of_query}, b: {of_bias}
+) -> (dq: {of_query}, dk: {of_key}, dv: {of_key}, db: {of_bias}) {{
+    return {given}
+}}
+"""
+
+
+LEARNED = {
+    "alone": _biased("alone", "", "", 64, "f32"),
+    "causal": _biased("causal", "B, ", "B, ", 80, "f16", ", causal=on"),
+    "groups": _biased("groups", "B, G, ", "B, 1, ", 32, "f16", ", causal=on, scale=0.25"),
+}
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    compilation = compile_text(Source("k.mcu", "".join(LEARNED.values())))
+    lowered = str(compilation.cutlass)
+    assert lowered.count("cutlass.attention_backward") == len(LEARNED) and "cutlass.gemm" not in lowered
+    return Program.of(compilation, tmp_path_factory.mktemp("learned"))
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (65, 129), (300, 150), (130, 300)], ids=str)
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_kernel_stores_the_gradient_of_a_bias(
+    learned: Program, name: str, lengths: tuple[int, int]
+) -> None:
+    info = next(k for k in learned.kernels if k.name == name)
+    sizes = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
+    dims = {d: sizes[d] for d in info.dims}
+    run(learned, info, dims, seed=3, floats=FLOATS, within=2**-6, align=16)
+
+
 BIAS = """
 kernel bias[B, S, T](
     q: f16[B, 2, S, 16], k: f16[B, 2, T, 16], v: f16[B, 2, T, 16], y: f16[B, 2, S, 16], l: f32[B, 2, S],

@@ -57,3 +57,31 @@ def test_documents_are_labels_of_one_kernel():
     compiled = compile_text(Source("k.mcu", made.program.text()))
     assert " labels %" in str(compiled.cutlass)
     agrees(made, *inputs)
+
+
+def test_the_gradient_of_a_learned_bias_is_the_kernels():
+    """PyTorch's operation runs on GPUs only, so the program is compared with autograd."""
+    torch.manual_seed(1)
+    q, k, v, dy = (torch.randn(2, 4, n, 8, dtype=torch.float64) for n in (5, 7, 7, 5))
+    bias = torch.randn(2, 4, 5, 7, dtype=torch.float64)
+    scores = q @ k.mT / 8**0.5 + bias
+    sums, y = scores.logsumexp(-1), scores.softmax(-1) @ v
+
+    def gradients(dy: Any, q: Any, k: Any, v: Any, bias: Any, y: Any, sums: Any) -> Any:
+        seed = torch.zeros((), dtype=torch.int64)
+        return aten._scaled_dot_product_efficient_attention_backward(
+            dy, q, k, v, bias, y, sums, seed, seed, 0.0, [True, True, True, True]
+        )
+
+    inputs = (dy, q, k, v, bias, y, sums)
+    halves = [*(x.half() for x in inputs[:-1]), sums.float()]
+    text = from_torch(Applied(gradients), tuple(halves), whole=True).program.text()
+    compilation = compile_text(Source("k.mcu", text))
+    assert "attention_dmask(" in text and "cutlass.gemm" not in compilation.emit("cutlass")
+    assert "s32[]" not in text  # seeds of dropout, which nothing reads
+    found = compilation.interpret("applied", inputs)
+    given = [x.requires_grad_() for x in (q, k, v, bias)]
+    expected = torch.autograd.grad(((q @ k.mT / 8**0.5 + bias).softmax(-1) @ v), given, dy)
+    assert len(found) == 4
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=2**-10, rtol=2**-8)

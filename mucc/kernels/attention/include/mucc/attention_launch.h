@@ -50,6 +50,12 @@ struct DecodePlan {
   int64_t bytes() const { return aligned(4 * tickets()) + aligned(4 * words); }
 };
 
+// In how many parts the schedule divides the keys of few queries; 0 where the number of processors decides.
+template <class Op, class = void>
+inline constexpr int kFixedParts = 0;
+template <class Op>
+inline constexpr int kFixedParts<Op, decltype(void(Op::kParts))> = Op::kParts;
+
 // Divides them; no units where the kernels for many queries take them. `extents` are those of the results.
 template <class Op>
 DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
@@ -70,7 +76,10 @@ DecodePlan plan_decode(Call const& c, Extents<Op::kRank> const& extents, int64_t
     // the last block combines the parts.
     constexpr int kStart = 64, kCombine = 8, kMost = 64, kLeast = 128;
     int64_t least = INT64_MAX;
-    for (int64_t parts = 1; parts <= kMost && (parts == 1 || parts * kLeast <= keys); ++parts) {
+    constexpr int kFixed = kFixedParts<Op>;
+    static_assert(kFixed <= kMost);
+    if (kFixed > 0) plan.split.tickets.parts = kFixed;
+    for (int64_t parts = 1; kFixed == 0 && parts <= kMost && (parts == 1 || parts * kLeast <= keys); ++parts) {
       int64_t const cost = (kAlike ? 1 : blocks_of(plan.units * parts, processors)) * (blocks_of(keys, parts) + kStart) +
                            (parts > 1 ? kCombine * parts + kStart : 0);
       if (cost < least) least = cost, plan.split.tickets.parts = int(parts);

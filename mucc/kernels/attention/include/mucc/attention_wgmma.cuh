@@ -13,6 +13,13 @@
 
 namespace mucc::attention {
 
+// Whether warpgroups take turns at the tensor cores, so that one multiplies while another makes weights: where there are
+// several, unless `Op::kTakesTurns` says otherwise. Turns order instructions only; no data waits for them.
+template <class Op, class = void>
+inline constexpr bool kTurns = Op::kGroups > 1;
+template <class Op>
+inline constexpr bool kTurns<Op, decltype(void(Op::kTakesTurns))> = Op::kGroups > 1 && Op::kTakesTurns;
+
 // A warpgroup's turn at the tensor cores: barrier 1 + g is that of warpgroup g.
 MUCC_DEVICE void await_turn(int group) { sync_groups(1 + group); }
 MUCC_DEVICE void give_turn(int group) { arrive_groups(1 + group); }
@@ -228,7 +235,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       for (int i = 0; i < 4; ++i) weights[s][i] = packed(T{}, c[8 * s + 2 * i], c[8 * s + 2 * i + 1]);
   };
 
-  if (Work::kGroups > 1 && group == Work::kGroups - 1) give_turn(0);
+  if (kTurns<Work> && group == Work::kGroups - 1) give_turn(0);
   Ring<Work::kStages> ring;
   for (int count = 0;; ++count) {
     unsigned tile, batch;
@@ -277,7 +284,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     };
 
     auto skip = [&] {
-      if (Work::kGroups > 1 && column < steps.last) await_turn(group), give_turn((group + 1) % Work::kGroups);
+      if (kTurns<Work> && column < steps.last) await_turn(group), give_turn((group + 1) % Work::kGroups);
       await(at.keys_full(ring.place), ring.parity);
       release(at.keys_empty(ring.place));
       await(at.values_full(ring.place), ring.parity);
@@ -288,7 +295,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     if constexpr (kSkips) {
       for (; column > mine.last; column -= kColumns) skip();
     }
-    bool const takes_turn = kSkips && Work::kGroups > 1 && column < steps.last;
+    bool const takes_turn = kSkips && kTurns<Work> && column < steps.last;
     await(at.keys_full(ring.place), ring.parity);
     if (takes_turn) await_turn(group);
     begin_products();
@@ -306,13 +313,13 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       next.advance();
       column -= kColumns;
       await(at.keys_full(next.place), next.parity);
-      if (Work::kGroups > 1) await_turn(group);
+      if (kTurns<Work>) await_turn(group);
       begin_products();
       multiply_keys(next.place);
       await(at.values_full(ring.place), ring.parity);
       begin_products();
       multiply_values(ring.place, keeps);
-      if (Work::kGroups > 1) give_turn((group + 1) % Work::kGroups);
+      if (kTurns<Work>) give_turn((group + 1) % Work::kGroups);
       wait_products<1>();
       hold(c);
       release(at.keys_empty(next.place));

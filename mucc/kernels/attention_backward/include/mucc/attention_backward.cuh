@@ -1,4 +1,4 @@
-// Gradients of attention's queries, keys and values, of the gradient of its result.
+// Gradients of attention's queries, keys and values, and of what is added to its scores, of the gradient of its result.
 //
 // A block has 128 keys, and passes over the queries that see any of them. Scores are computed with keys as rows, so that
 // the weights and the gradients of scores of a warpgroup's 64 keys are, in its registers, left operands of the products
@@ -44,6 +44,13 @@ MUCC_DEVICE void add_four(float* to, float const* x) {
   for (int i = 0; i < 4; ++i) to[i] += x[i];
 #endif
 }
+
+// Whether the gradients of scores are stored, which are those of a mask with all axes: a member function
+// `store_change(position, change)` of `Work` does it.
+template <class Work, class = void>
+inline constexpr bool kStoresChanges = false;
+template <class Work>
+inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))> = Work::kStoresChanges;
 
 // Whether the copy engine adds to the gradients of queries; otherwise threads do.
 template <class Work>
@@ -145,20 +152,26 @@ struct Walk {
       if (attention::is_shared<Work>(a)) heads *= int(extents.of[a]);
   }
 
+  // Sets the leading indices, and the tiles that see some of the keys.
+  MUCC_DEVICE void begin_head(Work const& work, Extents<Work::kRank> const& extents, int number) {
+    head = number;
+    int rest = head;
+#pragma unroll
+    for (int a = Work::kBatch - 1; a >= 0; --a) {
+      if (!attention::is_shared<Work>(a)) continue;
+      int const extent = int(extents.of[a]), left = rest / extent;
+      position.at[a] = rest - left * extent;
+      rest = left;
+    }
+    find(work);
+  }
+
   MUCC_DEVICE bool advance(Work const& work, Extents<Work::kRank> const& extents) {
     ++tile, --left;
     if (!kIsRanged<Work> && tile == end) tile = 0;
     while (left <= 0) {
-      if (++head >= heads) return false;
-      int rest = head;
-#pragma unroll
-      for (int a = Work::kBatch - 1; a >= 0; --a) {
-        if (!attention::is_shared<Work>(a)) continue;
-        int const extent = int(extents.of[a]), left = rest / extent;
-        position.at[a] = rest - left * extent;
-        rest = left;
-      }
-      find(work);
+      if (head + 1 >= heads) return false;
+      begin_head(work, extents, head + 1);
       left = end - tile;
       if constexpr (!kIsRanged<Work>) {
         int64_t const tiles = (extents.of[Work::kRank - 1] + kKeys - 1) / kKeys;
@@ -323,6 +336,27 @@ MUCC_DEVICE void make_weights(Work const& work, P const& position, int row, int 
   }
 }
 
+// Stores zeros as the gradients of scores of a block's keys with the queries of tiles that see none of them.
+template <class Work>
+MUCC_DEVICE void store_unseen(Work const& work, Extents<Work::kRank> const& extents) {
+  constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1, kThreads = 128 * kGroups;
+  Walk<Work> walk(work, extents);
+  int const rows = int(work.query.count), columns = int(work.key.count);
+  int const column = walk.first_key + threadIdx.x % kKeys;
+  for (int head = 0; head < walk.heads; ++head) {
+    walk.begin_head(work, extents, head);
+    auto at = walk.position;
+    at.at[kColumn] = column;
+    bool const any = walk.tile < walk.end;
+    int const first = any ? walk.tile * Work::kTileRows : rows, end = any ? walk.end * Work::kTileRows : rows;
+    for (int row = int(threadIdx.x - 128) / kKeys; row < rows && column < columns; row += kThreads / kKeys) {
+      if (first <= row && row < end) continue;
+      at.at[kRow] = row;
+      work.store_change(at, 0.0f);
+    }
+  }
+}
+
 // Stores 64 rows of a gradient, from `row` on, times `by`.
 template <int kBlocks, class T, int kBatch, class P>
 MUCC_DEVICE void store_gradient(Operand<T, kBatch> const& result, P const& position, int row, int width, bool packs, float by,
@@ -462,6 +496,16 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
         if constexpr (!kKeepsWeights) unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
 #pragma unroll
         for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
+        if constexpr (kStoresChanges<Work>) {
+          auto at_score = walk.position;
+          at_score.at[Work::kRank - 1] = key + 8 * h;
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            int const query = row + lane % 4 * 2 + 8 * j + e;
+            at_score.at[Work::kRank - 2] = query;
+            if (query < work.query.count && key + 8 * h < work.key.count) work.store_change(at_score, x[e]);
+          }
+        }
         *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
     }
@@ -552,6 +596,7 @@ MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents,
     if (threadIdx.x < 32) load_steps(work, extents, maps, at);
   } else {
     take_registers<240>();
+    if constexpr (kStoresChanges<Work> && kIsRanged<Work>) store_unseen(work, extents);
     multiply_steps(work, extents, at, group, partials);
   }
 }

@@ -1,0 +1,126 @@
+"""Runs the tests of the importer and the torch.compile backend with several minor versions of PyTorch.
+
+    python test/tools/torch_matrix.py
+    python test/tools/torch_matrix.py --torch 2.13 test/unit/torch/test_backend.py
+
+Each version is installed, in its build for the CPU, beside this checkout into a fresh environment of uv. A
+version of which no such build can be had here is a row that says so; builds with CUDA are never taken, since
+they come with gigabytes of libraries. Prints the table of docs/pytorch.md. The exit status is 1 where a test
+failed. With `--index ""` builds come from what uv is set up to (`UV_FIND_LINKS`, its own index).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from install_matrix import ROOT, environment, run
+
+MINORS = ("2.11", "2.12", "2.13")
+"""The minor versions that mucc supports, the last three when this was written."""
+
+INDEX = "https://download.pytorch.org/whl/cpu"
+"""Where builds of PyTorch for the CPU are."""
+
+TESTS = ("test/unit/torch",)
+NEEDED = ("pytest", "hypothesis", "numpy", "lit", "filecheck")
+"""What the tests need beside mucc and PyTorch."""
+
+PATIENCE = 3600
+"""Seconds for the tests with one version."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one minor version: the version installed, or why there is none, and pytest's counts."""
+
+    minor: str
+    version: str = ""
+    skipped: str = ""
+    counts: str = ""
+    is_good: bool = True
+    seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """The row of a Markdown table."""
+        if self.skipped:
+            return f"| {self.minor} | not run: {self.skipped} |"
+        result = "pass" if self.is_good else "FAIL"
+        return f"| {self.version} | {result}: {self.counts} in {self.seconds:.0f} s |"
+
+
+def try_minor(minor: str, tests: list[str], index: str) -> Row:
+    """Install a minor version of PyTorch into a fresh environment, and run tests there."""
+    with tempfile.TemporaryDirectory(prefix="mucc-torch-") as name:
+        folder = Path(name)
+        env = environment(folder)
+        uv = [sys.executable, "-m", "uv"]
+        install = [*uv, "pip", "install", "-q", "--python", "env/bin/python"]
+        where = ["--index", index, "--index-strategy", "unsafe-best-match"] if index else []
+        for command in (
+            [*uv, "venv", "-q", "--python", sys.executable, "env"],
+            [*install, f"torch=={minor}.*", *where, "--only-binary", "torch", "--no-deps"],
+        ):
+            if (done := run(command, folder, env)).returncode:
+                return Row(minor, skipped=reason(done.stderr))
+        version = version_of(folder, env)
+        if not version.endswith("+cpu"):
+            return Row(minor, skipped=f"{version or 'what can be had'} is no build for the CPU")
+        wanted = [f"torch=={version}", *NEEDED, "-e", str(ROOT)]
+        if (done := run([*install, *where, *wanted], folder, env)).returncode:
+            return Row(minor, version, is_good=False, counts=done.stderr[-500:])
+        env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "test/lib")))
+        started = time.monotonic()
+        options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not long", "-W", "ignore"]
+        command = [str(folder / "env/bin/python"), "-m", "pytest", *options, *tests]
+        tested = subprocess.run(
+            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        sys.stderr.write(tested.stdout[-3000:] if tested.returncode else "")
+        return Row(minor, version, "", counted(tested), not tested.returncode, time.monotonic() - started)
+
+
+def version_of(folder: Path, env: dict[str, str]) -> str:
+    """Return the version of PyTorch in an environment, without importing it."""
+    code = "from importlib.metadata import version; print(version('torch'))"
+    return run(["env/bin/python", "-c", code], folder, env).stdout.strip()
+
+
+def reason(message: str) -> str:
+    """Return why an installer found no build, in a few words."""
+    if re.search(r"Failed to fetch|error sending request|dns error|Could not connect", message):
+        return "the index with builds for the CPU cannot be reached"
+    return "no build for the CPU and this Python can be had"
+
+
+def counted(done: subprocess.CompletedProcess[str]) -> str:
+    """Return pytest's last line without its time, such as `208 passed, 3 skipped`."""
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    return re.sub(r" in [\d.]+s.*$", "", last.strip("= ")) or f"status {done.returncode}"
+
+
+def main() -> int:
+    """Try all versions; the exit status says whether all tests passed."""
+    parser = argparse.ArgumentParser(description="run the tests around PyTorch with several versions of it")
+    parser.add_argument("--torch", action="append", metavar="MINOR", help="such as 2.12 (may be repeated)")
+    parser.add_argument("--index", default=INDEX, help="the package index with builds for the CPU")
+    parser.add_argument("tests", nargs="*", help=f"files of tests (default: {' '.join(TESTS)})")
+    args = parser.parse_args()
+    rows: list[Row] = []
+    print("| torch | result |\n|---|---|")
+    for minor in args.torch or MINORS:
+        rows.append(row := try_minor(minor, args.tests or [*TESTS], args.index))
+        print(row.line, flush=True)
+    return 0 if all(row.is_good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
