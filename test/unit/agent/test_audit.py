@@ -75,7 +75,14 @@ CHEATS = {
 """The samples that run on a CPU, each with the detector that must find it."""
 
 
-@pytest.mark.parametrize(("name", "detector"), CHEATS.items(), ids=CHEATS)
+ELSEWHERE = {"other_thread"}
+"""Samples left to a run of the long tests; `deferral_thread` of test_audit_samples returns as early."""
+
+
+@pytest.mark.parametrize(
+    ("name", "detector"),
+    [pytest.param(n, d, marks=pytest.mark.long if n in ELSEWHERE else (), id=n) for n, d in CHEATS.items()],
+)
 def test_cheats_are_caught(name: str, detector: str):
     verdict = judged(name)
     assert not verdict.accepted, verdict.as_text()
@@ -111,9 +118,17 @@ SOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("precision", ["declared", "tf32"])
-@pytest.mark.parametrize(("ending", "correct"), SOLUTIONS.values(), ids=SOLUTIONS)
-def test_calls_that_change_what_the_next_ones_get(tmp_path: Path, ending: str, correct: bool, precision: str):
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("the same", "declared"),
+        ("the same", "tf32"),
+        ("keeps no state", "tf32"),
+        ("stops after some calls", "declared"),
+    ],
+)
+def test_calls_that_change_what_the_next_ones_get(tmp_path: Path, name: str, precision: str):
+    ending, correct = SOLUTIONS[name]
     solution = tmp_path / "solution.py"
     solution.write_text(f"{IN_PLACE.read_text()}\n\n{ending}\n")
     verdict = audit(str(IN_PLACE), str(solution), Options(device="cpu", runs=10, precision=precision))

@@ -23,8 +23,7 @@ kernel {name}[M, N, K](x: bf16[M, K], w: bf16[N, K], {b}: bf16[N]) -> bf16[M, N]
     return {value}
 }}
 schedule {name} for sm_90a {{
-    tile = 128x64x64
-    scheduler = persistent(raster={raster})
+    {settings}
 }}
 """
 
@@ -34,8 +33,11 @@ kernel norm[M, N](x: f32[M, N]) -> f32[M, N] { return x / sum(x, axis=1)[:, None
 """
 
 
-def linear(value: str, name: str = "linear", b: str = "b", raster: str = "along_m") -> str:
-    return LINEAR.format(value=value.format(b=b), name=name, b=b, raster=raster)
+TILED = "tile = 128x64x64\n    scheduler = persistent(raster=along_m)"
+
+
+def linear(value: str, name: str = "linear", b: str = "b", settings: str = TILED) -> str:
+    return LINEAR.format(value=value.format(b=b), name=name, b=b, settings=settings)
 
 
 def parts(text: str) -> Parts:
@@ -54,7 +56,7 @@ SAME = {
     "other names": linear("gelu(x @ w.T + {b})", name="other", b="bias"),
     "another order": linear("gelu({b} + x @ w.T)"),
     "a longer body": linear("gelu((x @ w.T + {b}) * 2.0) - {b}"),
-    "another raster": linear("gelu(x @ w.T + {b})", raster="along_n"),
+    "another raster": linear("gelu(x @ w.T + {b})", settings=TILED.replace("along_m", "along_n")),
 }
 
 
@@ -190,19 +192,30 @@ def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
-def test_a_new_body_compiles_no_skeleton(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = made(linear("gelu(x @ w.T + {b})"))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(
+            "mainloop = multistage tile = 64x64x32", id="multistage"
+        ),  # compiles in a quarter of the other's time
+        pytest.param(TILED, id="cooperative", marks=pytest.mark.long),
+    ],
+)
+def test_a_new_body_compiles_no_skeleton(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, settings: str
+) -> None:
+    first = made(linear("gelu(x @ w.T + {b})", settings=settings))
     before = misses(cache)
     assert (before["device"], before["host"]) == (1, 1)
-    second = made(linear("silu(x @ w.T + {b}) * 3.0"))
+    second = made(linear("silu(x @ w.T + {b}) * 3.0", settings=settings))
     after = misses(cache)
     assert (after["device"], after["host"], after["objects"]) == (1, 1, before["objects"])
     assert first.data != second.data and not second.cached
     # Without NVRTC nvcc compiles the body, to the same code.
     monkeypatch.setattr(nvrtc_worker.shared, "why_unusable", lambda nvcc: "it is hidden")
-    third = made(linear("silu(x @ w.T + {b}) * 3.0"), cached=True)
+    third = made(linear("silu(x @ w.T + {b}) * 3.0", settings=settings), cached=True)
     assert third.cached
-    fourth = made(linear("silu(x @ w.T + {b}) * 4.0"))
+    fourth = made(linear("silu(x @ w.T + {b}) * 4.0", settings=settings))
     assert [w.code for w in fourth.warnings] == ["MU5207"]
     monkeypatch.undo()
 

@@ -1,7 +1,8 @@
 """Odd PyTorch modules through the importer and the backend: all agree with PyTorch, or are refused.
 
 A run of all tests takes every second module through the importer, and every fourth, of the others, through
-the backend; half of each are long. `MUCC_ALL_MODULES=1`, as `make modules` sets it, takes all through both.
+the backend; all but a third and a fourth of these are long. `MUCC_ALL_MODULES=1`, as `make modules` sets it,
+takes all through both.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from torch_modules import ODD
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def share(first: int, step: int) -> list[Any]:
-    """The names of modules that a run takes; every second is left to a run of the long tests."""
+def share(first: int, step: int, quick: int) -> list[Any]:
+    """The names of modules that a run takes; all but each `quick`-th are left to a run of the long tests."""
     if os.environ.get("MUCC_ALL_MODULES"):
         return [*ODD]
     taken = [*ODD][first::step]
-    return [pytest.param(name, marks=pytest.mark.long) if i % 2 else name for i, name in enumerate(taken)]
+    return [pytest.param(name, marks=pytest.mark.long) if i % quick else name for i, name in enumerate(taken)]
 
 
-@pytest.mark.parametrize("name", share(0, 2))
+@pytest.mark.parametrize("name", share(0, 2, 3))
 def test_imported(name: str):
     assert modulelib.imported(ODD[name]) == []
 
 
-@pytest.mark.parametrize("name", share(1, 4))
+@pytest.mark.parametrize("name", share(1, 4, 4))
 def test_compiled(name: str):
     assert modulelib.compiled(ODD[name]) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -194,10 +195,7 @@ kernel line(x: f32[2, 6, 300], w: f32[8, 3, 4]) -> f32[2, 8, 151] {{
 """
 
 
-@pytest.mark.parametrize("align", [4, 16])
-def test_patches_agree_with_the_interpreter(
-    align: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patches_agree_with_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.PATCHES))
     compilation = compile_text(Source("k.mcu", PATCHES))
     kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]
@@ -205,7 +203,7 @@ def test_patches_agree_with_the_interpreter(
     program = Program.of(compilation, tmp_path)
     program.library.on_host_sm_count(2)
     for info in program.kernels:
-        for seed in (0, 1):
+        for seed, align in product((0, 1), (4, 16)):
             run(program, info, dict.fromkeys(info.dims, 3 + seed * 61), seed, align=align)
 
 
@@ -229,12 +227,9 @@ kernel line[N](x: f32[N, 4, 36], w: f32[4, 1, 4], y: f32[N, 4, 35]) -> f32[N, 4,
 """
 
 
-@pytest.mark.parametrize("align", [4, 16])
-def test_lines_agree_with_the_interpreter(
-    align: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_agree_with_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
     program = Program.of(compile_text(Source("k.mcu", LINES)), tmp_path)
     for info in program.kernels:
-        for seed in (0, 1):
+        for seed, align in product((0, 1), (4, 16)):
             run(program, info, dict.fromkeys(info.dims, 2), seed, align=align)

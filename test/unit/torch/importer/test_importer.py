@@ -49,15 +49,27 @@ def operations(answer: Answer, kernel: bool) -> list[str]:
 
 OURS = sorted(p for p in PROBLEMS.glob("**/*.py") if p.parent.name != "bad")
 
-LARGE = re.compile(r"^(rows|tokens|batch_size|wide|features|frames) = (\d{2,})$", re.MULTILINE)
-"""Extents of benchmarks' problems that nothing else in a problem depends on."""
+MOST = {
+    "rows": 64,
+    "columns": 256,
+    "tokens": 64,
+    "batch_size": 4,
+    "hidden": 256,
+    "wide": 512,
+    "channels": 32,
+    "features": 256,
+    "frames": 64,
+    "vocabulary": 1000,
+}
+"""Extents of benchmarks' problems that nothing else in a problem depends on, with the most of each."""
+
+LARGE = re.compile(rf"^({'|'.join(MOST)}) = (\d+)$", re.MULTILINE)
 
 
 def smaller(path: Path, **options: Any) -> Request:
-    """The request for a problem with few rows: what kernels mean does not depend on their number."""
-    most = {"rows": 64, "tokens": 64, "batch_size": 8, "wide": 512, "features": 256, "frames": 64}
+    """The request for a problem of small extents: what kernels mean does not depend on them."""
     whole = asked(path, **options)
-    return replace(whole, text=LARGE.sub(lambda m: f"{m[1]} = {min(int(m[2]), most[m[1]])}", whole.text))
+    return replace(whole, text=LARGE.sub(lambda m: f"{m[1]} = {min(int(m[2]), MOST[m[1]])}", whole.text))
 
 
 def alternately_long(cases: list[Any]) -> list[Any]:
@@ -404,7 +416,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "_execute", execute)
 
 
-APART = ("no_inputs", "allocates", "exits", "asks", "crashes")
+APART = ("allocates", "exits", "asks", "crashes")
 """Problems for a child: what needs its limits or streams, what ends it, and an error that it reports."""
 
 
