@@ -34,7 +34,8 @@ def _indices(program: c.ProgramOp) -> dict[int, list[IndexJson]]:
     requirements: dict[int, list[IndexJson]] = {}
     for use in index_uses(program):
         entry = IndexJson(kind=use.kind, rows=use.rows, once=use.once)
-        requirements.setdefault(use.argument, []).append(entry)
+        if entry not in (known := requirements.setdefault(use.argument, [])):
+            known.append(entry)
     return requirements
 
 
