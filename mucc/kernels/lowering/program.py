@@ -183,8 +183,9 @@ class ProgramBuilder:
 
     def _regroup(self, value: SSAValue, operand: SSAValue) -> SSAValue:
         """Return the program's value for a tensor in other extents, which views of memory only regroup."""
-        in_order = ExpandOp | SqueezeOp | RegroupOp
-        while operand not in self.memory and isinstance(view := operand.owner, in_order):
+        while operand not in self.memory:
+            if not isinstance(view := operand.owner, ExpandOp | SqueezeOp | RegroupOp):
+                break
             operand = view.operand
         self.memory[value] = self.regrouped(self.outside(operand), value)
         return self.memory[value]

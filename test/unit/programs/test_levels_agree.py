@@ -46,6 +46,10 @@ PROGRAMS = {
         kernel f(x: f32[2, 3, 8, 8]) -> f32[2, 3, 4, 8] {
             return triu(avg_pool(triu(x, 1), (2, 1), stride=(2, 1)), 2)
         }""",
+    "a variance stored with two axes more": """
+        kernel f(x: f32[16]) -> f32[1, 1] {
+            return reshape(var(rms_norm(flip(x, axis=0), axis=0), axis=0, correction=0, keepdims=on), (1, 1))
+        }""",
     "rows by a part of an index, turned, strided and reshaped": """
         kernel f[M, N](x: f32[M, 8], r: s32[N], t: s32[6], u: s32[2, 3])
             -> (a: f32[N, 8], b: f32[3, 8], c: f32[6, 8], d: f32[3, 8], e: f32[9, 8]) where M >= 2 {
