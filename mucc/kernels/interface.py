@@ -7,7 +7,7 @@ A kind is one folder beside this file, with a `Kind`, and one line in `registry`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -142,6 +142,10 @@ class Kind(ABC, Generic[Op]):
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         """Return the operands that are read from memory, in their own dtype; others are computed."""
+        return ()
+
+    def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
+        """Return the axes of an operand in memory along which a kernel may read one element for all."""
         return ()
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:

@@ -50,6 +50,34 @@ PROGRAMS = {
         kernel f(x: f32[16]) -> f32[1, 1] {
             return reshape(var(rms_norm(flip(x, axis=0), axis=0), axis=0, correction=0, keepdims=on), (1, 1))
         }""",
+    "a convolution of a computed tensor with zeros around it": """
+        kernel f(x: f32[2, 4, 5, 5], b: f32[4], u: f32[4, 4, 1, 1], w: f32[8, 4, 3, 3]) -> f32[2, 8, 5, 5] {
+            return conv(pad(relu(conv(x, u) + b[:, None, None]), (1, 1), (1, 1)), w)
+        }""",
+    "a convolution of repeated elements with zeros around them": """
+        kernel f(x: f32[2, 4, 5, 1], w: f32[8, 4, 3, 3]) -> f32[2, 8, 5, 5] {
+            return conv(pad(broadcast(x, (2, 4, 5, 5)), (1, 1), (1, 1)), w)
+        }""",
+    "a convolution of repeated elements by repeated weights": """
+        kernel f(x: f32[4, 5, 5], w: f32[1, 4, 1, 3]) -> f32[2, 8, 3, 3] {
+            return conv(broadcast(x, (2, 4, 5, 5)), broadcast(w, (8, 4, 3, 3)))
+        }""",
+    "attention with one key for all": """
+        kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
+            return attention(q, broadcast(k, (2, 6, 16)), v)
+        }""",
+    "groups that share one weight": """
+        kernel f(x: bf16[8, 16], w: bf16[1, 16, 8], o: s32[3]) -> bf16[8, 8] {
+            return grouped_matmul(x, broadcast(w, (3, 16, 8)), o)
+        }""",
+    "repeated rows picked by a repeated number": """
+        kernel f(x: f32[6, 1], r: s32[1]) -> f32[5, 8] {
+            return gather(broadcast(x, (6, 8)), broadcast(r, (5,)))
+        }""",
+    "one scale for two blocks": """
+        kernel f(x: e4m3[8, 256], w: e4m3[128, 256], s: f32[8, 1], t: f32[1, 1]) -> f32[8, 128] {
+            return matmul(x, w.T, scale_a=broadcast(s, (8, 2)), scale_b=broadcast(t, (1, 2)))
+        }""",
     "rows by a part of an index, turned, strided and reshaped": """
         kernel f[M, N](x: f32[M, 8], r: s32[N], t: s32[6], u: s32[2, 3])
             -> (a: f32[N, 8], b: f32[3, 8], c: f32[6, 8], d: f32[3, 8], e: f32[9, 8]) where M >= 2 {
