@@ -197,7 +197,7 @@ class Partition(Values):
         """Store the operand of a pick if it is computed or picked itself: picks read memory."""
         for operand in op.operands:
             self._materialise(operand)
-            self._unrepeat(operand, ())
+            self._unrepeat(operand, None)
         value = self.behind_pins(op.operand)
         while isinstance(view := value.owner, VIEWS) and value not in self.written:
             if isinstance(view, PickOp):
@@ -272,15 +272,19 @@ class Partition(Values):
         if is_computed and all(self.writer(form) is None for form in forms):
             self._map(forms)
 
-    def _unrepeat(self, value: SSAValue, repeats: Collection[int]) -> None:
-        """Store what views make of an operand if they repeat elements along other axes of it than these."""
+    def _unrepeat(self, value: SSAValue, repeats: Collection[int] | None) -> None:
+        """Store what views make of an operand if they repeat elements along other axes of it than these.
+
+        None stands for an operand that is no broadcast at all.
+        """
         axes, value = identity(dims_of(value)), self.behind_pins(value)
         while (
             isinstance(view := value.owner, (*AXIS_VIEWS, BroadcastOp, IndexMapOp))
             and value not in self.written
         ):
             inner = axes if isinstance(view, IndexMapOp) else operand_axes(view, view.operand, axes)
-            if isinstance(view, BroadcastOp) and not set(axes) - set(inner) <= {None, *repeats}:
+            is_repeated = repeats is None or not set(axes) - set(inner) <= {None, *repeats}
+            if isinstance(view, BroadcastOp) and is_repeated:
                 self._map([value])
                 return
             axes, value = inner, self.behind_pins(view.operand)

@@ -78,6 +78,14 @@ PROGRAMS = {
         kernel f(x: e4m3[8, 256], w: e4m3[128, 256], s: f32[8, 1], t: f32[1, 1]) -> f32[8, 128] {
             return matmul(x, w.T, scale_a=broadcast(s, (8, 2)), scale_b=broadcast(t, (1, 2)))
         }""",
+    "columns picked from a concatenation of rows": """
+        kernel f(x: f32[3, 7], y: f32[7, 7], r: s32[10, 1]) -> f32[10, 1] {
+            return take_along(concat(x, y, axis=0), r, axis=1) + 1
+        }""",
+    "columns picked after a broadcast that repeats nothing": """
+        kernel f(x: f32[4, 8], r: s32[4, 2]) -> f32[4, 2] {
+            return take_along(broadcast(x, (4, 8)), r, axis=1)
+        }""",
     "rows by a part of an index, turned, strided and reshaped": """
         kernel f[M, N](x: f32[M, 8], r: s32[N], t: s32[6], u: s32[2, 3])
             -> (a: f32[N, 8], b: f32[3, 8], c: f32[6, 8], d: f32[3, 8], e: f32[9, 8]) where M >= 2 {
