@@ -10,7 +10,9 @@ from xdsl.ir import BlockArgument, SSAValue
 from mucc.dialects.cutlass.nodes import LoadOp, ScatterNode, StoreOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.indexed import PickOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.kernels.registry import kind_of
@@ -34,6 +36,16 @@ def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
     return tuple(dict.fromkeys(_uses(program)))
 
 
+def meant_uses(kernel: KernelOp) -> Iterator[IndexUse]:
+    """Yield the rows that arguments name in a kernel of `mu`, also where no device kernel reads them.
+
+    All elements of a broadcast axis are the same one, so that what names them is not read.
+    """
+    for op in kernel.body.block.ops:
+        if isinstance(op, PickOp) and (found := _argument(kernel, op.rows)) is not None:
+            yield IndexUse(found[0], "rows", Shaped.of(op.operand.type).dims[op.row_axis])
+
+
 def _uses(program: ProgramOp) -> Iterator[IndexUse]:
     for op in program.walk():
         match op:
@@ -51,7 +63,7 @@ def _uses(program: ProgramOp) -> Iterator[IndexUse]:
                 continue
 
 
-def _argument(program: ProgramOp, value: SSAValue) -> tuple[int, bool] | None:
+def _argument(program: EntryOp, value: SSAValue) -> tuple[int, bool] | None:
     """Return the position of the argument that a value views or copies, and whether it is a part of it.
 
     None for a computed value.

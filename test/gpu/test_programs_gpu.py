@@ -2,7 +2,7 @@
 
 Sizes are drawn anew in every run, odd ones included; the seed is in the test's message, and `MUCC_TEST_SEED`
 sets it. Outputs hold NaN before each call, so that an element that is not written shows. Of a wrong result
-the message has the seed of the inputs, the element farthest off, and whether further calls give the same bits.
+the message has the seed of the inputs, the element farthest off, and whether more calls give the same bits.
 """
 
 from __future__ import annotations

@@ -86,6 +86,10 @@ PROGRAMS = {
         kernel f(x: f32[4, 8], r: s32[4, 2]) -> f32[4, 2] {
             return take_along(broadcast(x, (4, 8)), r, axis=1)
         }""",
+    "columns picked where all are the same": """
+        kernel f(x: f32[4, 1], r: s32[4, 2]) -> f32[4, 2] {
+            return take_along(broadcast(x + 1, (4, 8)), r, axis=1)
+        }""",
     "rows by a part of an index, turned, strided and reshaped": """
         kernel f[M, N](x: f32[M, 8], r: s32[N], t: s32[6], u: s32[2, 3])
             -> (a: f32[N, 8], b: f32[3, 8], c: f32[6, 8], d: f32[3, 8], e: f32[9, 8]) where M >= 2 {
