@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bench.gpu_fuzz import reference as ref
@@ -68,7 +69,7 @@ def operands(d: Draft) -> None:
             results(d, chain(d, in_order(d, x, d.c.number(2), None), 1))
 
 
-def viewed(d: Draft, dims: Dims, dtype: str, scale: Any = lambda env: 1.0) -> Expr:
+def viewed(d: Draft, dims: Dims, dtype: str, scale: Callable[[Env], float] = lambda env: 1.0) -> Expr:
     """Return a computed tensor of which elements are repeated, and moved."""
     given = tuple(d.c.pick((e, e, 1)) if isinstance(e, int) else e for e in dims)
     x = chain(d, d.tensor(given, dtype, stem="x", scale=scale), 2)
