@@ -17,7 +17,7 @@ from bench.gpu_fuzz.composites import (
     taken_along,
 )
 from bench.gpu_fuzz.contractions import factor, matmul
-from bench.gpu_fuzz.convolutions import seen
+from bench.gpu_fuzz.convolutions import windows_of
 from bench.gpu_fuzz.drafts import FEW, Dims, Draft, Env, Expr, root
 from bench.gpu_fuzz.parts import moved
 from bench.gpu_fuzz.pointwise import chain, results, scanned
@@ -105,7 +105,9 @@ def convolved(d: Draft, x: Expr) -> Expr:
 
     def compute(env: Env) -> Bounded:
         a, b = factor(x, env), w.value(env)
-        windows = [seen(part, sizes, (1, 1), (1, 1)).movedim(1, 3).flatten(3).flatten(1, 2) for part in a]
+        windows = [
+            windows_of(part, sizes, (1, 1), (1, 1)).movedim(1, 3).flatten(3).flatten(1, 2) for part in a
+        ]
         weights = [part.flatten(1).mT for part in b]
         made = ref.product(Bounded(*windows), Bounded(*weights), "tf32" if x.dtype == "f32" else "16")
         return env.passed(Bounded(*(part.mT.unflatten(2, places) for part in made)), x.dtype)
