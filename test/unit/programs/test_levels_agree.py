@@ -70,6 +70,10 @@ PROGRAMS = {
         kernel f(x: bf16[8, 16], w: bf16[1, 16, 8], o: s32[3]) -> bf16[8, 8] {
             return grouped_matmul(x, broadcast(w, (3, 16, 8)), o)
         }""",
+    "one row for all groups": """
+        kernel f(x: f32[5, 3], w: f32[1, 3, 2], o: s32[1]) -> f32[1, 2] {
+            return grouped_matmul(sum(x, axis=0, keepdims=on), w, o)
+        }""",
     "repeated rows picked by a repeated number": """
         kernel f(x: f32[6, 1], r: s32[1]) -> f32[5, 8] {
             return gather(broadcast(x, (6, 8)), broadcast(r, (5,)))
