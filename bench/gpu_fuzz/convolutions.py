@@ -18,7 +18,7 @@ WHOLE, LINES = (32, 8, 16, 24, 40, 64, 72, 128), (16, 8, 12, 20, 36, 4)
 PLACES = (8, 1, 2, 3, 5, 7, 12, 13, 16, 20, 36)
 
 
-def _seen(x: Any, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
+def windows_of(x: Any, sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Any:
     """`[N, C, ...]` as `[N, C, places..., taps...]`."""
     for axis, (size, stride, dilation) in enumerate(zip(sizes, strides, dilations, strict=True), start=2):
         places = (x.shape[axis] - dilation * (size - 1) - 1) // stride + 1
@@ -108,7 +108,7 @@ def convolutions(d: Draft) -> None:
         else:
             steps, borders = strides, pads
         around = [p for b, m in zip(reversed(borders), reversed(more), strict=True) for p in (b, b + m)]
-        seen = _seen(torch.nn.functional.pad(x, around), sizes, steps, dilations)
+        seen = windows_of(torch.nn.functional.pad(x, around), sizes, steps, dilations)
         seen = seen.unflatten(1, (groups, inputs)).movedim(2, 2 + axes).flatten(2, 1 + axes).flatten(3)
         return seen, w.unflatten(0, (groups, outputs)).flatten(2).mT
 

@@ -20,7 +20,7 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import LayoutAttr, TensorType, dtype_name
 from mucc.dialects.promises import constraint_text
-from mucc.kernels.indices import index_uses
+from mucc.kernels.indices import index_uses, meant_uses
 from mucc.kernels.registry import kind_of
 from mucc.library.dims import DECLARED
 from mucc.library.manifest_json import ArgJson, EntryJson, IndexJson, KernelJson, ManifestJson, PromiseJson
@@ -34,12 +34,15 @@ def _layout(layout: LayoutAttr) -> str | list[int | None]:
     return list(layout.stride_values) if layout.kind.data == "strides" else layout.kind.data
 
 
-def _indices(program: c.ProgramOp) -> dict[int, list[IndexJson]]:
+def _indices(kernel: KernelOp, program: c.ProgramOp) -> dict[int, list[IndexJson]]:
     """Collect the requirements on values of index arguments, by the argument's position."""
+    uses = index_uses(program)
+    read = {use.argument for use in uses}
     requirements: dict[int, list[IndexJson]] = {}
-    for use in index_uses(program):
+    for use in (*uses, *(use for use in meant_uses(kernel) if use.argument not in read)):
         entry = IndexJson(kind=use.kind, rows=use.rows, once=use.once)
-        requirements.setdefault(use.argument, []).append(entry)
+        if entry not in (known := requirements.setdefault(use.argument, [])):
+            known.append(entry)
     return requirements
 
 
@@ -47,8 +50,8 @@ def _needs_workspace(program: c.ProgramOp) -> bool:
     return bool(program.slots) or any(kind_of(k).needs_scratch(k) for k in program.kernels)
 
 
-def _args(program: c.ProgramOp, alignments: Sequence[int]) -> list[ArgJson]:
-    indices = _indices(program)
+def _args(kernel: KernelOp, program: c.ProgramOp, alignments: Sequence[int]) -> list[ArgJson]:
+    indices = _indices(kernel, program)
     args: list[ArgJson] = []
     for i, (value, name) in enumerate(zip(program.body.block.args, program.arg_names, strict=True)):
         role = "input" if i < program.num_inputs.value.data else "output"
@@ -123,7 +126,7 @@ def build_manifest(
             "ffi": name,
             "dims": [{"name": d, "value": bound.get(d)} for d in program.dim_names],
             "each": True,
-            "args": _args(program, shared_alignments(family)),
+            "args": _args(kernels[name], program, shared_alignments(family)),
             "promises": promises(program, shared_conditions(family)),
             "typical": hints,
             "stages": [kind_of(k).manifest(k) for k in program.kernels],

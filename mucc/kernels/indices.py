@@ -10,7 +10,10 @@ from xdsl.ir import BlockArgument, SSAValue
 from mucc.dialects.cutlass.nodes import LoadOp, ScatterNode, StoreOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.indexed import PickOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.kernels.registry import kind_of
 
@@ -18,13 +21,14 @@ from mucc.kernels.registry import kind_of
 class IndexUse(NamedTuple):
     """One use of an s32 argument: `rows` counts the rows that it divides into groups, or names.
 
-    With `once` no row may be named twice.
+    With `once` no row may be named twice. Of a `part` nothing else of the argument is used in this way.
     """
 
     argument: int
     kind: Literal["ends", "rows"]
     rows: Dim
     once: bool = False
+    part: bool = False
 
 
 def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
@@ -32,26 +36,50 @@ def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
     return tuple(dict.fromkeys(_uses(program)))
 
 
+def meant_uses(kernel: KernelOp) -> Iterator[IndexUse]:
+    """Yield the rows that arguments name in a kernel of `mu`, also where no device kernel reads them.
+
+    All elements of a broadcast axis are the same one, so that what names them is not read.
+    """
+    for op in kernel.body.block.ops:
+        if isinstance(op, PickOp) and (found := _argument(kernel, op.rows)) is not None:
+            yield IndexUse(found[0], "rows", Shaped.of(op.operand.type).dims[op.row_axis])
+
+
 def _uses(program: ProgramOp) -> Iterator[IndexUse]:
     for op in program.walk():
         match op:
             case DeviceKernelOp():
                 for index in kind_of(op).index_tensors(op):
-                    if (i := _argument(program, index.value)) is not None:
-                        yield IndexUse(i, index.kind, index.rows, index.once)
-            case PickOp() if (i := _argument(program, op.rows)) is not None:
-                yield IndexUse(i, "rows", Shaped.of(op.operand.type).dims[op.row_axis])
-            case ScatterNode() if (i := _argument(program, op.rows)) is not None:
-                yield IndexUse(i, "rows", Shaped.of(op.destination.type).dims[0], once=True)
+                    if (found := _argument(program, index.value)) is not None:
+                        yield IndexUse(found[0], index.kind, index.rows, index.once, found[1])
+            case PickOp() if (found := _argument(program, op.rows)) is not None:
+                rows = Shaped.of(op.operand.type).dims[op.row_axis]
+                yield IndexUse(found[0], "rows", rows, part=found[1])
+            case ScatterNode() if (found := _argument(program, op.rows)) is not None:
+                rows = Shaped.of(op.destination.type).dims[0]
+                yield IndexUse(found[0], "rows", rows, once=True, part=found[1])
             case _:
                 continue
 
 
-def _argument(program: ProgramOp, value: SSAValue) -> int | None:
-    """Return the position of the argument that a value views or copies; None for a computed value."""
+def _argument(program: EntryOp, value: SSAValue) -> tuple[int, bool] | None:
+    """Return the position of the argument that a value views or copies, and whether it is a part of it.
+
+    None for a computed value.
+    """
     base = view_of(value).base
-    if isinstance(base.owner, WorkspaceOp):
-        stores = [use.operation for use in base.uses if isinstance(use.operation, StoreOp)]
-        copied = [s.value.owner.source for s in stores if isinstance(s.value.owner, LoadOp)]
-        return _argument(program, copied[0]) if copied and view_of(copied[0]).rows is None else None
-    return base.index if isinstance(base, BlockArgument) and base.block is program.body.block else None
+    match base.owner:
+        case WorkspaceOp():
+            stores = [use.operation for use in base.uses if isinstance(use.operation, StoreOp)]
+            copied = [s.value.owner.source for s in stores if isinstance(s.value.owner, LoadOp)]
+            return _argument(program, copied[0]) if copied and view_of(copied[0]).rows is None else None
+        case RegroupOp():
+            return _argument(program, base.owner.operand)
+        case IndexMapOp():
+            found = _argument(program, base.owner.operand)
+            return None if found is None else (found[0], True)
+        case _:
+            if isinstance(base, BlockArgument) and base.block is program.body.block:
+                return base.index, False
+            return None

@@ -7,7 +7,7 @@ A kind is one folder beside this file, with a `Kind`, and one line in `registry`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -150,6 +150,10 @@ class Kind(ABC, Generic[Op]):
         It is what the estimate of an operation alone says: what joins its kernel may change it.
         """
         return {}
+
+    def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
+        """Return the axes of an operand in memory along which a kernel may read one element for all."""
+        return ()
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         """Whether pointwise work on the result may join the stage; if not it reads the result from memory."""

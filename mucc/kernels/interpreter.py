@@ -6,7 +6,7 @@ the interpretation of the `mu` program it checks every decision of the compiler 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,13 +58,31 @@ from mucc.library import extents
 
 @dataclass
 class Buffer:
-    """Memory that launches write to; `value` is None until one has.
-
-    `shape` is what others read it with where a launch writes it with other extents.
-    """
+    """Memory that launches write to; `value` is None until one has."""
 
     value: Any = None
-    shape: tuple[int, ...] | None = None
+
+
+class View(Buffer):
+    """The memory of another buffer, whose elements `look` puts in other places and `back` puts back."""
+
+    def __init__(self, base: Buffer, look: Callable[[Any], Any], back: Callable[[Any], Any]):
+        self.base, self._look, self._back = base, look, back
+
+    @property
+    def value(self) -> Any:
+        return None if self.base.value is None else self._look(self.base.value)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.base.value = self._back(value)
+
+
+@dataclass
+class Indices:
+    """Numbers of elements, computed where they are used: behind a pooling the space is another one."""
+
+    compute: Callable[[], Any]
 
 
 @dataclass
@@ -127,45 +145,59 @@ class CutlassFunctions(MuFunctions):
     @staticmethod
     def read(value: Any) -> Any:
         """Return the contents of a buffer, or the value itself. Raises ValueError before the first write."""
+        if isinstance(value, Indices):
+            return value.compute()
         if not isinstance(value, Buffer):
             return value
         if value.value is None:
             raise ValueError("a tensor is read before a launch has written it")
-        return value.value if value.shape is None else value.value.reshape(value.shape)
+        return value.value
 
     def extents(self, dims: Dims) -> tuple[int, ...]:
         return extents.values(dims, self.sizes)
 
     def over_space(self, value: Any) -> Any:
         """Return a value broadcast to the launch's space."""
-        return value + self.arrays.full(self.launch.space, 0.0)
+        return self.read(value) + self.arrays.full(self.launch.space, 0.0)
 
     def write(self, buffer: Any, type: Any, value: Any) -> None:
         """Write a value with as many elements as `type` to a buffer, rounded to the dtype."""
         buffer.value = self.stored(value.reshape(self.shape(type)), type)
 
+    def viewed(self, value: Any, look: Callable[[Any], Any], back: Callable[[Any], Any]) -> PythonValues:
+        """Return a view of a value; of a buffer, one that kernels may write as well."""
+        return (View(value, look, back) if isinstance(value, Buffer) else look(value),)
+
+    def reshaped(self, op: ExpandOp | SqueezeOp | RegroupOp, value: Any) -> PythonValues:
+        """Return a view with the elements in the same order."""
+        before, after = self.shape(op.operand.type), self.shape(op.result.type)
+        return self.viewed(value, lambda v: v.reshape(after), lambda v: v.reshape(before))
+
     @impl(TransposeOp)
     def transpose(self, interpreter: Interpreter, op: TransposeOp, args: PythonValues) -> PythonValues:
-        return (self.arrays.xp.swapaxes(self.read(args[0]), -1, -2),)
+        def turned(value: Any) -> Any:
+            return self.arrays.xp.swapaxes(value, -1, -2)
+
+        return self.viewed(args[0], turned, turned)
 
     @impl(PermuteOp)
     def permute(self, interpreter: Interpreter, op: PermuteOp, args: PythonValues) -> PythonValues:
-        return (self.arrays.permute(self.read(args[0]), op.order.get_values()),)
+        order = op.order.get_values()
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        permute = self.arrays.permute
+        return self.viewed(args[0], lambda v: permute(v, order), lambda v: permute(v, inverse))
 
     @impl(ExpandOp)
     def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:
-        return (self.expanded(op, self.read(args[0])),)
+        return self.reshaped(op, args[0])
 
     @impl(SqueezeOp)
     def squeeze(self, interpreter: Interpreter, op: SqueezeOp, args: PythonValues) -> PythonValues:
-        return (self.squeezed(op, self.read(args[0])),)
+        return self.reshaped(op, args[0])
 
     @impl(RegroupOp)
     def regroup(self, interpreter: Interpreter, op: RegroupOp, args: PythonValues) -> PythonValues:
-        if isinstance(buffer := args[0], Buffer) and buffer.value is None:
-            buffer.shape = buffer.shape or self.shape(op.operand.type)
-            return args  # a kernel writes there
-        return (self.read(args[0]).reshape(self.shape(op.result.type)),)
+        return self.reshaped(op, args[0])
 
     @impl(GatherOp)
     def gather(self, interpreter: Interpreter, op: GatherOp, args: PythonValues) -> PythonValues:
@@ -190,13 +222,17 @@ class CutlassFunctions(MuFunctions):
 
     @impl(IndexOp)
     def index(self, interpreter: Interpreter, op: IndexOp, args: PythonValues) -> PythonValues:
-        return (self.indices(op.axis.value.data),)
+        return (Indices(lambda: self.indices(op.axis.value.data)),)
 
     @impl(InsideOp)
     def inside(self, interpreter: Interpreter, op: InsideOp, args: PythonValues) -> PythonValues:
         low, count = self.extents(op.range)
-        index = self.arrays.full((), 0.0) if op.axis is None else self.indices(op.axis.value.data)
-        return (self.arrays.xp.where((index >= low) & (index < low + count), 1.0, 0.0),)
+
+        def inside() -> Any:
+            index = self.arrays.full((), 0.0) if op.axis is None else self.indices(op.axis.value.data)
+            return self.arrays.xp.where((index >= low) & (index < low + count), 1.0, 0.0)
+
+        return (Indices(inside),)
 
     @impl(RandomNode)
     def random(self, interpreter: Interpreter, op: RandomNode, args: PythonValues) -> PythonValues:
@@ -220,7 +256,7 @@ class CutlassFunctions(MuFunctions):
 
     @impl(ComputeOp)
     def compute(self, interpreter: Interpreter, op: ComputeOp, args: PythonValues) -> PythonValues:
-        return interpreter.run_ssacfg_region(op.body, args, "compute")
+        return interpreter.run_ssacfg_region(op.body, tuple(map(self.read, args)), "compute")
 
     @impl_terminator(YieldOp)
     def yield_scalar(self, interpreter: Interpreter, op: YieldOp, args: PythonValues):
@@ -234,13 +270,15 @@ class CutlassFunctions(MuFunctions):
             return ()
         axis, low = op.part
         shape = list(self.shape(type))
-        if args[1].value is None:
-            args[1].value = self.arrays.full(tuple(shape), float("nan"))
+        before = args[1].value
+        if before is None:
+            before = self.arrays.full(tuple(shape), float("nan"))
         start = extents.value(low, self.sizes)
         shape[axis] = full.shape[axis - len(shape)]
         whole = [slice(None)] * len(shape)
         whole[axis] = slice(start, start + shape[axis])
-        args[1].value[tuple(whole)] = self.stored(full.reshape(tuple(shape)), type)
+        before[tuple(whole)] = self.stored(full.reshape(tuple(shape)), type)
+        args[1].value = before
         return ()
 
     def scatter_store(self, op: ScatterNode, args: PythonValues) -> PythonValues:

@@ -150,9 +150,11 @@ class Permute(RewritePattern):
         if not isinstance(op, PermuteOp):
             return
         order, dims = op.order.get_values(), Shaped.of(op.operand.type).dims
+        # The layout of what is turned or squeezed again follows from this one's, which would change.
+        is_viewed = any(isinstance(use.operation, TransposeOp | SqueezeOp) for use in op.result.uses)
         if [a for a in order if dims[a] != 1] == [a for a in range(len(dims)) if dims[a] != 1]:
             rewriter.replace(op, ReshapeOp(op.operand, Shaped.of(op.result.type).dims))
-        elif tuple(order) == (*range(len(order) - 2), len(order) - 1, len(order) - 2):
+        elif tuple(order) == (*range(len(order) - 2), len(order) - 1, len(order) - 2) and not is_viewed:
             rewriter.replace(op, TransposeOp(op.operand))
 
 

@@ -113,6 +113,7 @@ class _Merge(RewritePattern):
                 )
                 rewriter.replace(op, [*b.ops, moved])
                 return
+            b.discard()
 
 
 class _Result(RewritePattern):
@@ -140,6 +141,8 @@ class _Split(RewritePattern):
         b = Emit()
         if split is not None and (made := _remade(b, work, split)) is not None:
             rewriter.replace(op, b.ops, [made])
+        else:
+            b.discard()
 
 
 def _remade(b: Emit, op: ElementwiseOp, split: Split) -> SSAValue | None:

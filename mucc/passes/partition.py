@@ -10,7 +10,7 @@ that a kernel reads from memory, a pinned or returned value).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -25,7 +25,7 @@ from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, Ind
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
-from mucc.kernels.lowering.access import Axes
+from mucc.kernels.lowering.access import Axes, identity, operand_axes
 from mucc.kernels.traffic import NOTHING
 from mucc.passes.candidates import beside, computed, elsewhere, integers, range_of, taken, unreached
 from mucc.passes.column_ranges import is_stored_by_ranges
@@ -93,6 +93,7 @@ class Partition(Values):
         needs: Needs = {}
         for operand in in_memory:
             self._materialise(operand)
+            self._unrepeat(operand, kind.repeats(op, operand))
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
         candidates = [] if home is None else [taken(self, home, op, needs)]
@@ -194,8 +195,9 @@ class Partition(Values):
 
     def _pick(self, op: PickOp) -> None:
         """Store the operand of a pick if it is computed or picked itself: picks read memory."""
-        self._materialise(op.rows)
-        self._materialise(op.operand)
+        for operand in op.operands:
+            self._materialise(operand)
+            self._unrepeat(operand, None)
         value = self.behind_pins(op.operand)
         while isinstance(view := value.owner, VIEWS) and value not in self.written:
             if isinstance(view, PickOp):
@@ -269,6 +271,23 @@ class Partition(Values):
         is_computed = isinstance(root.owner, ElementwiseOp | GeneratedOp)
         if is_computed and all(self.writer(form) is None for form in forms):
             self._map(forms)
+
+    def _unrepeat(self, value: SSAValue, repeats: Collection[int] | None) -> None:
+        """Store what views make of an operand if they repeat elements along other axes of it than these.
+
+        None stands for an operand that is no broadcast at all.
+        """
+        axes, value = identity(dims_of(value)), self.behind_pins(value)
+        while (
+            isinstance(view := value.owner, (*AXIS_VIEWS, BroadcastOp, IndexMapOp))
+            and value not in self.written
+        ):
+            inner = axes if isinstance(view, IndexMapOp) else operand_axes(view, view.operand, axes)
+            is_repeated = repeats is None or not set(axes) - set(inner) <= {None, *repeats}
+            if isinstance(view, BroadcastOp) and is_repeated:
+                self._map([value])
+                return
+            axes, value = inner, self.behind_pins(view.operand)
 
     def _storing(self, value: SSAValue) -> Stage | None:
         """Let a stage that computes a value as an operand store it; None if there is no stage that can."""

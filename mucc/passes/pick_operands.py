@@ -52,8 +52,10 @@ class PickOperands(RewritePattern):
         rewriter.replace(op, emit.ops, [picked[op.operand]])
 
     def _is_in_memory(self, value: SSAValue) -> bool:
-        """Whether other kernels read a value from memory anyway."""
+        """Whether other kernels read a value from memory anyway, where it has all elements."""
         while isinstance(view := value.owner, VIEWS):
+            if view.name == "mu.place":
+                return False
             value = view.operand
         match op := value.owner:
             case PinOp() | Block():

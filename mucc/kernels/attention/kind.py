@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops.attention import (
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import MAINLOOP, SCHEDULER, STAGES, TILE, Chosen
+from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
@@ -74,6 +75,9 @@ class AttentionKind(Kind[AttentionKernelOp]):
             return (anchor.query, anchor.key, anchor.value, anchor.pages)
         assert isinstance(anchor, AttentionOp | ScoredAttentionOp)
         return (anchor.query, anchor.key, anchor.value)
+
+    def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
+        return range(len(Shaped.of(operand.type).dims) - 2)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.attention.lower import lower_attention

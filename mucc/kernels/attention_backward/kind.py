@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.attention import AttentionBackwardOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import REPRODUCIBLE
+from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
 from mucc.kernels.attention_backward.operands import takes_gradient
@@ -56,6 +57,9 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         assert isinstance(anchor, AttentionBackwardOp)
         return anchor.operands[:6]
+
+    def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
+        return range(len(Shaped.of(operand.type).dims))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.attention_backward.lower import lower_backward

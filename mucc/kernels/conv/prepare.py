@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.base import is_convolution
+from mucc.dialects.mu.ops.elementwise import RetypeOp
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.views import IndexMapOp
+from mucc.dialects.mu.ops.views import AXIS_VIEWS, IndexMapOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.channel_moves import MoveChannels
@@ -27,7 +28,10 @@ class _Keep(ChannelsLast):
 
 
 class _Place(RewritePattern):
-    """`conv(pad(x, 0, (0, 2)), w)` -> `conv(place(x, axis=3), w)`: no elements are zeros to a convolution."""
+    """`conv(pad(x, 0, (0, 2)), w)` -> `conv(place(x, axis=3), w)`: no elements are zeros to a convolution.
+
+    A computed x is stored: it is not computed of the zeros around what it is computed from.
+    """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not is_convolution(op):
@@ -43,6 +47,9 @@ class _Place(RewritePattern):
         if any((*low[:2], *high[:2])) or isinstance(pad.operand.owner, IndexMapOp):
             return
         x, whole = pad.operand, Shaped.of(pad.result.type).dims
+        if _is_computed(x):
+            rewriter.insert(stored := RetypeOp(x, Shaped.of(x.type).element_type))
+            x = stored.result
         for axis, (before, after) in enumerate(zip(low, high, strict=True)):
             if before or after:
                 rewriter.insert(placed := PlaceOp(x, axis, before, whole[axis]))
@@ -51,6 +58,13 @@ class _Place(RewritePattern):
         rewriter.handle_operation_modification(op)
         if not pad.result.uses:
             rewriter.erase(pad)
+
+
+def _is_computed(value: SSAValue) -> bool:
+    """Whether a value is anything but a parameter, or its elements in another order."""
+    while isinstance(view := value.owner, AXIS_VIEWS):
+        value = view.operand
+    return isinstance(value.owner, Operation)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.ir import SSAValue
+
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
@@ -37,6 +39,17 @@ def takes(stage: FormingStage, op: AnchorOp) -> Answer:
         case _:
             reason = f"the epilogue of a product takes no {op.stage}"
     return Joins(Traffic.of(op.operands[0].type)) if reason is None else Refused(reason)
+
+
+def takes_repeated(anchor: AnchorOp, operand: SSAValue) -> bool:
+    """Whether a kernel reads an operand of which a view repeats elements, if need be from a copy."""
+    match anchor:
+        case GroupedMatmulOp():
+            return operand not in (anchor.rhs, anchor.offsets)
+        case MatmulOp():
+            return anchor.blocks is None or operand not in anchor.scales
+        case _:
+            return True
 
 
 def stores_ranges(anchor: AnchorOp, types: Sequence[TensorType], target: str) -> bool:

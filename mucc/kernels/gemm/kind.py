@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from mucc.dialects.mu.settings import (
     TILE,
     Chosen,
 )
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.gemm.nodes import NODES, TAKES_INTEGERS
 from mucc.kernels.gemm.op import GemmOp
@@ -56,6 +56,11 @@ class GemmKind(Kind[GemmOp]):
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         return anchor.operands
+
+    def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
+        from mucc.kernels.gemm.claims import takes_repeated
+
+        return range(len(Shaped.of(operand.type).dims)) if takes_repeated(anchor, operand) else ()
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return isinstance(anchor, ContractionOp)

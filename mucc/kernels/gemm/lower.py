@@ -16,7 +16,7 @@ from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp, ElementwiseOp, S
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import is_slice
-from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_bytes
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped, TensorType, dtype_bytes
 from mucc.dialects.walk import postorder
 from mucc.kernels.gemm.axes import lhs_access, matmul_dims, rhs_access
 from mucc.kernels.gemm.bodies import EpilogueBody
@@ -75,7 +75,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
         owner = stored.owner
         for target in targets:
             if isinstance(owner, ReduceOp) and is_inside(stored, stage):
-                _epilogue_reduction(body, owner, builder.regrouped(target, stored), rank)
+                _epilogue_reduction(body, owner, builder.regrouped(target, stored), stage.space)
                 continue
             value = body.scalar(stored, root_axes(stored, stage))
             values.append((body.without_cast(value, target), builder.regrouped(target, stored)))
@@ -187,12 +187,16 @@ def _picks(builder: ProgramBuilder, product: ContractionOp) -> bool:
     return gemm_target(builder.target).picks(product.compute.data.value)
 
 
-def _epilogue_reduction(body: Body, op: ReduceOp, target: SSAValue, rank: int) -> None:
-    axes = set(op.axes.get_values())
+def _epilogue_reduction(body: EpilogueBody, op: ReduceOp, target: SSAValue, space: Dims) -> None:
+    """Append the reduction of a stage's space to one number for each row, for each column, or for both."""
+    axes, column = set(op.axes.get_values()), len(space) - 1
     value = body.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
-    if axes == {rank - 1}:
+    rows = set(range(len(body.problem.batch), column))
+    # Axes of extent 1 are reduced or not, as the others are: batch axes that became rows are kept beside one.
+    long = {axis for axis in rows if space[axis] != 1}
+    if not (long <= axes if long else rows & axes):
         node = ColReductionOp
-    elif rank - 1 in axes:
+    elif column in axes:
         node = ScalarReductionOp
     else:
         node = RowReductionOp

@@ -47,7 +47,9 @@ def interpret(functions: CutlassFunctions, op: GemmOp, args: tuple[Any, ...]) ->
     m, n, _, batch = op.shape.extents
     # Where no operand has batch axes, every batch has the same product.
     if op.is_grouped:
-        products = [grouped_product(functions.arrays, a, b, more[0])]
+        # Views of operands leave leading axes of extent 1 out.
+        rows, weights = a.reshape(-1, a.shape[-1]), b.reshape(-1, *b.shape[-2:])
+        products = [grouped_product(functions.arrays, rows, weights, more[0])]
         functions.ends = more[0]
     elif (side := op.narrow) is not None:
         wide = op.b.type if side == 0 else op.a.type

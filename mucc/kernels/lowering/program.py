@@ -7,6 +7,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from mucc.dialects.cutlass import ops as c
+from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.elementwise import ExtentOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
@@ -98,6 +99,19 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     return value
 
 
+def _of_memory(view: SSAValue) -> Attribute:
+    """Return the type of a view of a program's tensor, whose layout follows from that of the tensor."""
+    match view.owner:
+        case IndexMapOp():
+            return in_memory(view)
+        case TransposeOp() as op:
+            return rules.transpose(op.operand.type)
+        case SqueezeOp() as op:
+            return rules.squeeze(op.operand.type, op.axes.get_values())
+        case _:
+            return view.type
+
+
 class ProgramBuilder:
     """The program of one kernel, and the views, copies and workspace that its device kernels need."""
 
@@ -159,13 +173,22 @@ class ProgramBuilder:
         """Return the program's value for a tensor or for a view of one."""
         views = (*AXIS_VIEWS, PickOp, RegroupOp, IndexMapOp)
         if value not in self.memory and isinstance(view := value.owner, views):
+            if isinstance(view, RegroupOp):
+                return self._regroup(value, view.operand)
             operands = {v: self.outside(v) for v in view.operands}
             self.block.add_op(clone := view.clone(operands))
             result = clone.results[0]
-            if isinstance(clone, IndexMapOp):
-                result = Rewriter.replace_value_with_new_type(result, in_memory(result))
-            self.memory[value] = result
+            self.memory[value] = Rewriter.replace_value_with_new_type(result, _of_memory(result))
         return self.memory.get(value, value)
+
+    def _regroup(self, value: SSAValue, operand: SSAValue) -> SSAValue:
+        """Return the program's value for a tensor in other extents, which views of memory only regroup."""
+        while operand not in self.memory:
+            if not isinstance(view := operand.owner, ExpandOp | SqueezeOp | RegroupOp):
+                break
+            operand = view.operand
+        self.memory[value] = self.regrouped(self.outside(operand), value)
+        return self.memory[value]
 
     def extent(self, extent: str, type: Attribute) -> SSAValue:
         """Return the program's value for an extent as a number, an f32 or an s32."""

@@ -67,8 +67,11 @@ class _NotDivided(Exception):
 def equal_parts(stage: StageOp) -> list[Part] | None:
     """Return equal parts of an axis, in each of which a map stage computes one expression; None for others.
 
-    They are the parts of a concatenation, and tensors in memory are read by the same parts.
+    They are the parts of a concatenation, and tensors in memory are read by the same parts. Rows that are
+    scattered are stored elsewhere.
     """
+    if any(isinstance(value.owner, ScatterOp) and is_inside(value, stage) for value in stage.stored):
+        return None
     try:
         parts = _parts(stage)
         for part in parts:
@@ -132,7 +135,7 @@ def _read(element: Element, stage: StageOp, part: Part) -> Iterator[Element]:
     if part.axis not in axes:
         return
     op = value.owner
-    if is_inside(value, stage) and isinstance(op, GeneratedOp | PickOp | AnchorOp | ScatterOp):
+    if is_inside(value, stage) and isinstance(op, GeneratedOp | PickOp | AnchorOp):
         raise _NotDivided
     if not is_inside(value, stage) or isinstance(op, RegroupOp | IndexMapOp):
         _check_memory(value, axes.index(part.axis), part)

@@ -23,7 +23,7 @@ def row_reduce(functions: CutlassFunctions, op: RowReduceOp, args: tuple[Any, ..
 
 def row_store(functions: CutlassFunctions, op: RowStoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Store the value of each row."""
-    value = args[0] + functions.arrays.full(_rows(functions), 0.0)
+    value = functions.read(args[0]) + functions.arrays.full(_rows(functions), 0.0)
     functions.write(args[1], op.destination.type, value)
     return ()
 

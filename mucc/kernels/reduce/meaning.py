@@ -32,7 +32,7 @@ def _arg_reduced(functions: CutlassFunctions, op: ArgReducedOp, args: tuple[Any,
 
 
 def _store(functions: CutlassFunctions, op: ReduceStoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    whole = args[0] + functions.arrays.full(_kept_shape(functions), 0.0)
+    whole = functions.read(args[0]) + functions.arrays.full(_kept_shape(functions), 0.0)
     functions.write(args[1], op.destination.type, whole)
     return ()
 

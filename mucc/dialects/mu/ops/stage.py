@@ -29,7 +29,7 @@ from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ElementwiseOp, ValueConstraint
-from mucc.dialects.mu.ops.views import RegroupOp
+from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
@@ -94,9 +94,13 @@ def kind_of_body(body: Region) -> str:
 
 def before_regrouping(value: SSAValue) -> SSAValue:
     """Return the computed value that is stored in other extents; others, and views of memory, as they are."""
-    if isinstance(op := value.owner, RegroupOp) and isinstance(op.operand.owner, ElementwiseOp | AnchorOp):
-        return op.operand if op.operand.owner.parent_block() is op.parent_block() else value
-    return value
+    if not isinstance(op := value.owner, RegroupOp):
+        return value
+    computed = op.operand
+    while isinstance(view := computed.owner, ExpandOp | SqueezeOp | RegroupOp) and view.parent is op.parent:
+        computed = view.operand
+    is_here = isinstance(owner := computed.owner, ElementwiseOp | AnchorOp) and owner.parent is op.parent
+    return computed if is_here else value
 
 
 @irdl_op_definition

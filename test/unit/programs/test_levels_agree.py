@@ -1,0 +1,113 @@
+"""Programs that random search found lowered wrongly, or not at all: they mean the same when lowered."""
+
+from __future__ import annotations
+
+import pytest
+
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics import Source
+from mucc.library.signature import Manifest
+from mucc.measure.run import run_on_cpu
+
+PROGRAMS = {
+    "rows of a concatenation scattered": """
+        kernel f[B](a: f32[2, B], b: f32[2, B], r: s32[4]) -> f32[16, B] {
+            return scatter(concat(a, b, axis=0), r, 16)
+        }""",
+    "a matrix turned twice, the first time by a permutation": """
+        kernel f(x: f32[8, 3]) -> f32[8, 3] { return permute(x + 1, (1, 0)).T }""",
+    "an axis of a permuted tensor left out": """
+        kernel f(x: f32[2, 8, 1]) -> f32[2, 8] { return permute(x + 1, (0, 2, 1))[:, 0, :] }""",
+    "a kept sum turned": """
+        kernel f(x: f16[8, 7]) -> f32[7, 1] {
+            return softmax(permute(sum(x, axis=0, keepdims=on), (1, 0)), axis=0)
+        }""",
+    "a kept maximum reshaped and indexed": """
+        kernel f(x: f32[5, 2, 4]) -> f32[1, 2, 4] {
+            return reshape(max(x, axis=0, keepdims=on), (1, 1, 2, 4))[:, 0, :, :]
+        }""",
+    "largest elements over axes of extent 1 of batches that became rows": """
+        kernel f(x: f32[2, 1, 16], w: f32[16, 1]) -> f32[2, 1, 1] {
+            return amax(x @ w, axis=(1, 2), keepdims=on)
+        }""",
+    "sums over a row of batches that became rows": """
+        kernel f(x: f32[3, 1, 16], w: f32[16, 1]) -> f32[3, 1] { return sum(x @ w, axis=1) }""",
+    "conditions on vectors before a reshape": """
+        kernel f(x: f32[4, 2] col_major, y: f32[1], z: f32[1]) -> (a: f32[4, 1, 2], b: f32[4, 1, 2]) {
+            v = reshape(min(1, where(z > 2, x, y)), (4, 1, 2))
+            return v * v, v
+        }""",
+    "a softmax stored twice, once with an axis more": """
+        kernel f(x: f32[7, 1, 1, 4]) -> (a: f32[7, 1, 2, 4], b: f32[7, 1, 1, 4]) {
+            v = softmax(x, axis=3)
+            return repeat(v, 2, axis=2) + 1, v
+        }""",
+    "a triangle of what is pooled, before and behind": """
+        kernel f(x: f32[2, 3, 8, 8]) -> f32[2, 3, 4, 8] {
+            return triu(avg_pool(triu(x, 1), (2, 1), stride=(2, 1)), 2)
+        }""",
+    "a variance stored with two axes more": """
+        kernel f(x: f32[16]) -> f32[1, 1] {
+            return reshape(var(rms_norm(flip(x, axis=0), axis=0), axis=0, correction=0, keepdims=on), (1, 1))
+        }""",
+    "a convolution of a computed tensor with zeros around it": """
+        kernel f(x: f32[2, 4, 5, 5], b: f32[4], u: f32[4, 4, 1, 1], w: f32[8, 4, 3, 3]) -> f32[2, 8, 5, 5] {
+            return conv(pad(relu(conv(x, u) + b[:, None, None]), (1, 1), (1, 1)), w)
+        }""",
+    "a convolution of repeated elements with zeros around them": """
+        kernel f(x: f32[2, 4, 5, 1], w: f32[8, 4, 3, 3]) -> f32[2, 8, 5, 5] {
+            return conv(pad(broadcast(x, (2, 4, 5, 5)), (1, 1), (1, 1)), w)
+        }""",
+    "a convolution of repeated elements by repeated weights": """
+        kernel f(x: f32[4, 5, 5], w: f32[1, 4, 1, 3]) -> f32[2, 8, 3, 3] {
+            return conv(broadcast(x, (2, 4, 5, 5)), broadcast(w, (8, 4, 3, 3)))
+        }""",
+    "attention with one key for all": """
+        kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
+            return attention(q, broadcast(k, (2, 6, 16)), v)
+        }""",
+    "groups that share one weight": """
+        kernel f(x: bf16[8, 16], w: bf16[1, 16, 8], o: s32[3]) -> bf16[8, 8] {
+            return grouped_matmul(x, broadcast(w, (3, 16, 8)), o)
+        }""",
+    "one row for all groups": """
+        kernel f(x: f32[5, 3], w: f32[1, 3, 2], o: s32[1]) -> f32[1, 2] {
+            return grouped_matmul(sum(x, axis=0, keepdims=on), w, o)
+        }""",
+    "repeated rows picked by a repeated number": """
+        kernel f(x: f32[6, 1], r: s32[1]) -> f32[5, 8] {
+            return gather(broadcast(x, (6, 8)), broadcast(r, (5,)))
+        }""",
+    "one scale for two blocks": """
+        kernel f(x: e4m3[8, 256], w: e4m3[128, 256], s: f32[8, 1], t: f32[1, 1]) -> f32[8, 128] {
+            return matmul(x, w.T, scale_a=broadcast(s, (8, 2)), scale_b=broadcast(t, (1, 2)))
+        }""",
+    "columns picked from a concatenation of rows": """
+        kernel f(x: f32[3, 7], y: f32[7, 7], r: s32[10, 1]) -> f32[10, 1] {
+            return take_along(concat(x, y, axis=0), r, axis=1) + 1
+        }""",
+    "columns picked after a broadcast that repeats nothing": """
+        kernel f(x: f32[4, 8], r: s32[4, 2]) -> f32[4, 2] {
+            return take_along(broadcast(x, (4, 8)), r, axis=1)
+        }""",
+    "columns picked where all are the same": """
+        kernel f(x: f32[4, 1], r: s32[4, 2]) -> f32[4, 2] {
+            return take_along(broadcast(x + 1, (4, 8)), r, axis=1)
+        }""",
+    "rows by a part of an index, turned, strided and reshaped": """
+        kernel f[M, N](x: f32[M, 8], r: s32[N], t: s32[6], u: s32[2, 3])
+            -> (a: f32[N, 8], b: f32[3, 8], c: f32[6, 8], d: f32[3, 8], e: f32[9, 8]) where M >= 2 {
+            return gather(x, r[::-1]), gather(x, t[::2]), gather(x, reshape(u, (6,))), gather(x, u[1]),
+                scatter(x[:2], t[2:4], 9)
+        }""",
+}
+
+
+@pytest.mark.parametrize("text", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_lowered_programs_mean_the_same(text: str):
+    compilation = compile_text(Source("f.mcu", text))
+    assert compilation.emit("cu")
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    dims = {name: 7 if value is None else value for name, value in info.dims.items()}
+    report = run_on_cpu(compilation, info, dims, 1, lambda _: None)
+    assert [v for v in report.verdicts if not v.good] == []
