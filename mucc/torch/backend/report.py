@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
+from mucc.torch.backend.graphs import Extents
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import MARGIN, Options
 from mucc.torch.backend.passes import Divided, RegionsPass
@@ -150,7 +151,7 @@ class _RecordingPass(RegionsPass):
     def begin(self, builds: Builds, request: Request) -> None:
         pass
 
-    def built(self, choice: Choice, dims: Mapping[str, int], builds: Builds) -> dict[str, str]:
+    def built(self, choice: Choice, dims: Extents, builds: Builds) -> dict[str, str]:
         return {}
 
     def apply(self, graph: Any, copy: Any, meta: Any, dims: Any, choice: Choice) -> list[Kernel]:
