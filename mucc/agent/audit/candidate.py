@@ -23,7 +23,7 @@ from mucc.agent.audit import tamper, values, watch
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.gate import AWAKE, COLD, COPIED, DONE, HANDED, KEYED, OPEN, READY, Stream, pin
 from mucc.agent.audit.gate import NAME as FLAGS
-from mucc.agent.audit.inputs import leaves
+from mucc.agent.audit.inputs import leaves, seed
 from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.results import Results
 from mucc.agent.audit.rooms import Room, Wire, place
@@ -174,7 +174,7 @@ class Session:
         tidy(self.device)
         inputs = self._inputs(said)
         self._poison(inputs)
-        torch.manual_seed(said["seed"])
+        seed(said["seed"], self.device)
         self.hook.calling = not said["first"]  # the first call may still compile
         rows: list[Json] = []
         started = time.monotonic()
@@ -212,11 +212,10 @@ class Session:
         """Have memory that is handed out next hold NaN or huge numbers instead of earlier results."""
         self._mallopt(PERTURB)
         tensors = [v for v in (*self.last, *inputs.tensors) if isinstance(v, torch.Tensor)]
-        fill = {"fill_value": 0xFF, "dtype": torch.uint8, "device": self.device}
         held: list[Any] = []
         with suppress(RuntimeError):  # there is no room for more
             for n in {v.numel() * v.element_size() for v in tensors}:
-                held += (torch.full((n,), **fill) for _ in range(2))
+                held += (_ones(n, self.device) for _ in range(2))
         self.clock.wait()
         del held
 
@@ -241,13 +240,15 @@ class Session:
                 break
             said = json.loads(data)
             inputs = self._inputs(said)
-            torch.manual_seed(said["seed"])
+            seed(said["seed"], self.device)
             self.last = []
             told = self.device.type == "cuda" and "number" not in said
             if told:
                 self.clock.flush()
                 self.clock.wait()
             wire.send(b"R")
+            if "number" not in said and not self._woken():
+                break
             if wire.awaited(LISTENING_S) != b"G":
                 break
             if self.stream is not None and "number" in said:
@@ -265,6 +266,13 @@ class Session:
                 del result
             wire.send(json.dumps([_described(v, inputs) for v in self.last]).encode())
         return {}
+
+    def _woken(self) -> bool:
+        """Sleep until the judge has flushed the caches; say that a word to start is listened for."""
+        if self.wire.receive() != b"W":
+            return False
+        self.wire.send(b"A")
+        return True
 
     def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> None:
         """Put a call into the GPU's stream behind the judge's gate; see `gate`."""
@@ -290,6 +298,13 @@ class Session:
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
         return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
+
+
+def _ones(size: int, device: Any) -> Any:
+    """Return so many bytes of ones in all bits; words are filled faster."""
+    made = torch.empty(size, dtype=torch.uint8, device=device)
+    (made.view(torch.int64) if size % 8 == 0 else made).fill_(-1 if size % 8 == 0 else 0xFF)
+    return made
 
 
 def _nothing(*_: Any) -> tuple[()]:
