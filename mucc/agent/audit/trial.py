@@ -137,10 +137,12 @@ class Trial:
             with self.phase("fork"):
                 self.judge = self._child("judge", ours)
             with self.phase("candidate.start"):
-                init = self._open(run)
-            with self.phase("fork"):
+                self._begin(self._opening(run))
+            with self.phase("fork"):  # while the judge's loads the problem
                 readable = sources_beside(self.solution.path)
                 self.candidate = self._child("candidate", theirs, readable=readable)
+            with self.phase("candidate.start"):
+                init = self.answered()["init"]
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -184,10 +186,10 @@ class Trial:
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
             run.signs = self._tell(do="signs")
 
-    def _open(self, run: Run) -> Json:
-        """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+    def _opening(self, run: Run) -> Json:
+        """Find the device, and return what has the problem file loaded there. Raises DiagnosticError."""
         if self.device == "cpu" and not self.solution.is_library:
-            return self._load(run, "")
+            return self._asked(run, "")
         hello = self.ask(do="hello")
         if self.device == "auto":
             self.device = "cuda" if hello["cuda"] else "cpu"
@@ -196,12 +198,12 @@ class Trial:
         if self.device == "cpu" and self.solution.is_library:
             said = f"{self.solution.shown} needs a GPU: {hello['reason'] or '--device cpu'}"
             raise _error("MU7101", said)
-        return self._load(run, str(hello["card"]) if self.device == "cuda" else "")
+        return self._asked(run, str(hello["card"]) if self.device == "cuda" else "")
 
-    def _load(self, run: Run, card: str) -> Json:
-        """Have the problem file loaded on the device; return the arguments of its module."""
+    def _asked(self, run: Run, card: str) -> Json:
         run.card = card
-        asked: Json = {
+        return {
+            "do": "open",
             "problem": self.request.to_json(),
             "device": self.device,
             "memory": self.options.memory_limit << 20,
@@ -209,17 +211,18 @@ class Trial:
             "precision": self.options.precision,
             "draws_there": self.solution.is_library,
         }
-        return self.ask(do="open", **asked)["init"]
 
     def ask(self, **request: Any) -> Json:
         """Ask the judge's process. What goes wrong there is the problem's fault, and raises."""
+        self._begin(request)
+        return self.answered()
+
+    def _begin(self, request: Json) -> None:
+        """Ask the judge's process without waiting for its answer."""
         try:
-            answer = self.judge.ask(**request)
+            self.judge.tell(request)
         except ChildFailed as failed:
             raise problem_error(self.request.shown, failed, limits=True) from None
-        if "errors" in answer:
-            raise error_from_json(answer["errors"])
-        return answer
 
     def _tell(self, **request: Any) -> Json:
         """Have the candidate's process do something; the judge's has more time by what that takes."""
@@ -269,10 +272,10 @@ class Trial:
         started = time.monotonic()
         for child in (self.judge, self.candidate):
             child.prefer(AHEAD)  # of what is not timed
-        self.judge.tell(request)
+        self._begin(request)
         answer = self.candidate.ask(do="series")
         self.judge.extend(time.monotonic() - started)
-        found = self.ask_again()
+        found = self.answered()
         for child in (self.judge, self.candidate):
             child.prefer(0)
         if "failed" in answer:
@@ -281,8 +284,8 @@ class Trial:
             raise CandidateFailed("its process spoke out of turn while it was timed")
         return found
 
-    def ask_again(self) -> Json:
-        """Return the answer to what the judge's process was told."""
+    def answered(self) -> Json:
+        """Return the answer of the judge's process."""
         try:
             answer = self.judge.answer()
         except ChildFailed as failed:
