@@ -20,6 +20,7 @@ HELPERS = (
     "native",
     "work",
     "pytorch_helper",
+    "frames_helper",
     "kernels",
     "constant_problem",
     "constant_solution",

@@ -105,7 +105,7 @@ class Session:
         """Load the candidate, which is trusted in nothing from here on."""
         self.path = path
         self.hook = watch.Hook(path)
-        self.before = tamper.snapshot()
+        self.before, self._changed = tamper.snapshot(), tamper.sealed()
         self.model = self._candidate(seed)
 
     def _candidate(self, seed: int) -> Any:
@@ -184,6 +184,7 @@ class Session:
             else:
                 result = self._call(inputs)
                 seconds = time.monotonic() - started
+        container = self._container(result)
         outs = leaves(result)
         snaps = [_copy(v) for v in outs]
         threads = watch.threads_of(self.path)
@@ -196,17 +197,33 @@ class Session:
         self.last = snaps
         self.hook.calling = False
         self._copy_back(str(said["slot"]))
+        outputs = [_described(v, inputs) for v in outs]
+        for output in outputs if container else ():
+            output["subclass"] = container
         return {
-            "outputs": [_described(v, inputs) for v in outs],
+            "outputs": outputs,
             "late": late,
             "overwritten": overwritten,
             "threads": sorted({*threads, *watch.threads_of(self.path)}),
             "started": list(self.hook.started),
-            "lines": sorted(tracer.lines),
-            "raised": [[line, name] for line, name in tracer.raised.items()],
+            "lines": sorted(tracer.lines, key=watch.by_number),
+            "raised": [[str(line), name] for line, name in tracer.raised.items()],
             "work": rows,
             "seconds": seconds,
         }
+
+    def _container(self, value: Any) -> str:
+        """Return the candidate's class that holds results, which may compute when it is taken apart."""
+        held: Any = value
+        if isinstance(value, dict):
+            held = list(held.values())
+        elif not isinstance(value, list | tuple):
+            kind: Any = type(held)
+            return _class_name(held) if self.hook.code.has_class(kind) else ""
+        for part in held:
+            if name := self._container(part):
+                return name
+        return ""
 
     def _poison(self, inputs: Inputs) -> None:
         """Have memory that is handed out next hold NaN or huge numbers instead of earlier results."""
@@ -297,7 +314,7 @@ class Session:
 
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
-        return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
+        return {"changed": self._changed(self.before), "seen": list(self.hook.seen)}
 
 
 def _ones(size: int, device: Any) -> Any:
@@ -333,12 +350,16 @@ def _described(value: Any, inputs: Inputs) -> Json:
         return {"value": value if isinstance(value, int | float | bool) else None}
     place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
     return {
-        "subclass": "" if type(value) is torch.Tensor else type(value).__name__,
+        "subclass": "" if type(value) is torch.Tensor else _class_name(value),
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
         "device": value.device.type,
         "aliases": inputs.overlapping(*place) if place[1] else [],
     }
+
+
+def _class_name(value: Any) -> str:
+    return type(value).__name__ or "a class without a name"
 
 
 def _mallopt() -> Callable[[int], None]:

@@ -106,7 +106,7 @@ def _answer(judge: Judge | None, request: Json) -> Json:
         case "clear":
             return judge.stopwatch.clear_again()
         case "judge":
-            return judge.referee.judge(judge.given[request["number"]])
+            return judge.referee.judge(judge.given[int(request["number"])])
         case "facts":
             return judge.referee.facts(known=request["known"])
         case "time":

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import WARM, Case, plan, timed_cases
+from mucc.agent.audit.cases import WARM, Case, amid_case, divided, plan, timed_cases
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
@@ -51,7 +52,8 @@ class Entry(NamedTuple):
     """A case, what the candidate's process said of it, and what the judge saw."""
 
     case: Case
-    said: Json
+    said: Json | None
+    """None of a timed call."""
 
 
 @dataclass
@@ -59,8 +61,10 @@ class Run:
     """What came out of a trial, to be compared when the candidate's process has ended."""
 
     card: str = ""
-    answers: list[Entry] = field(default_factory=list["Entry"])
-    timed: list[Case] = field(default_factory=list["Case"])
+    made: list[Entry] = field(default_factory=list["Entry"])
+    """All calls in the order in which they were made."""
+    decisive: frozenset[str] = frozenset()
+    """The names of timed calls that alone make the time what it is."""
     timing: Timing = field(default_factory=Timing)
     signs: Mapping[str, Any] = field(default_factory=Json)
     libraries: tuple[str, ...] = ()
@@ -247,7 +251,7 @@ class Trial:
         self._lend(self.ask(do="room", outputs=outputs))
         self._tell(do="commit")
         said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
-        run.answers.append(Entry(case, said))
+        run.made.append(Entry(case, said))
 
     # Times
 
@@ -296,22 +300,46 @@ class Trial:
 
     def _time(self, run: Run) -> None:
         """Time calls, each on inputs of its own; once more where times are not steady."""
+        first = 0
         for attempt in range(TRIES):
-            first = len(run.timed)
             cases = timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
-            waited = self.candidate.waiting_seconds()
-            found = self._tell_series(
-                do="series", cases=[c.to_json() for c in cases], budget=BUDGET, fewest=WARM + FEWEST
-            )
-            times = found["times"]
-            run.timed += cases[: len(times)]
-            delayed = (self.candidate.waiting_seconds() - waited) * 1e3 + float(found.get("waited", 0.0))
-            timing = _timing(times[WARM:], found, run.timing)
-            busy = delayed / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
+            waiting, series = self._series(run, cases)
+            times = [t for found in series for t in found["times"]]
+            timing = _timing(times[WARM:], series, run.timing)
+            busy = waiting / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
             run.timing = replace(timing, busy=busy)
+            names = [c.name for c in cases[WARM : len(times)]]
+            run.decisive |= {names[n] for n in run.timing.decisive}
+            first += len(times)
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
+
+    def _series(self, run: Run, cases: list[Case]) -> tuple[float, list[Json]]:
+        """Time calls, in parts between which the profiler looks at others; how long threads waited for a
+        processor meanwhile in ms, and what the judge has found of each part."""
+        cuts = divided(self.rng, len(cases), WARM + FEWEST)
+        left, sure, waiting = BUDGET, WARM + FEWEST, 0.0
+        series: list[Json] = []
+        for n, (begin, end) in enumerate(pairwise([0, *cuts, len(cases)])):
+            fewest = min(max(sure - begin, 0), end - begin)
+            if left <= 0 and not fewest:
+                break
+            if n:
+                self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
+            part = [c.to_json() for c in cases[begin:end]]
+            waited, started = self.candidate.waiting_seconds(), time.monotonic()
+            found = self._tell_series(do="series", cases=part, budget=max(left, 0.0), fewest=fewest)
+            left -= time.monotonic() - started
+            waiting += (self.candidate.waiting_seconds() - waited) * 1e3 + float(found["waited"])
+            made = cases[begin : begin + len(found["times"])]
+            run.made += (Entry(case, None) for case in made)
+            series.append(found)
+            if len(made) < end - begin:
+                break
+        if len(series) == 1:
+            self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
+        return waiting, series
 
     # The reference
 
@@ -329,19 +357,24 @@ class Trial:
             return float(self.ask(do="time", runs=self.options.runs)["ms"])
 
 
-def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
-    """Return the times in ms of a series: until calls returned, or until their results were handed over, less
-    what that takes at the most, where that is later: then a call still computes while results are fetched."""
+def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Timing:
+    """Return the times in ms of the parts of a series: until calls returned, or until their results were
+    handed over, less what that takes at the most, where that is later: then a call still computes while
+    results are fetched."""
     counted = [max(handed - copied, returned) for returned, handed, copied in times]
     deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied in times)
-    overhead = float(found.get("overhead", 0.0))
+    overhead = float(series[0]["overhead"])
+    before_calls, during, left = (
+        min((ms for ms in least if ms), default=0.0)
+        for least in zip(*(found["cleared"] for found in series), strict=True)
+    )
     return Timing(
         tuple(max(ms - overhead, 1e-4) for ms in counted),
         wall_ms=sorted(t[1] for t in times)[len(times) // 2],
-        late=(*before.late, *map(str, found.get("late", ()))),
-        bands=tuple(sorted({*before.bands, *found.get("bands_changed", ())})),
+        late=(*before.late, *(str(name) for found in series for name in found["late"])),
+        bands=tuple(sorted({*before.bands, *(n for found in series for n in found["bands_changed"])})),
         deferred=deferred,
-        cleared=(*found.get("cleared", (0.0, 0.0, 0.0)), 0.0),
+        cleared=(before_calls, during, left, 0.0),
     )
 
 

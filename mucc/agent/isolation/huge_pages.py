@@ -16,8 +16,8 @@ MADV_COLLAPSE = 25
 class HugePages:
     """The heaps of this process, piece by piece put into huge pages.
 
-    A fork copies an entry of the page table for each page: of 220 MiB that takes 4 ms with pages of 4 KiB, and
-    0.8 ms with huge ones. Where the system knows no such request, nothing changes.
+    A fork copies an entry of the page table for each page: of 220 MiB that takes 4 ms with pages of 4 KiB,
+    and 0.8 ms with huge ones. Where the system knows no such request, nothing changes.
     """
 
     def __init__(self) -> None:

@@ -54,8 +54,8 @@ SHARED = 5
 """The descriptor at which a child finds a folder that it shares with another."""
 
 PIECES = 8
-"""Pieces of memory that are put into huge pages after a child has ended: a zygote with few children gains less
-than that costs, and nobody waits for it meanwhile."""
+"""Pieces of memory that are put into huge pages after a child has ended: a zygote with few children gains
+less than that costs, and nobody waits for it meanwhile."""
 
 CREDENTIALS = struct.Struct("3i")
 """What the kernel says of the sender of a message: its process, user and group."""
