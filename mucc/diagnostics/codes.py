@@ -6,7 +6,6 @@ targets (`codes_passes`; of kernels with rules of their own `codes_families`); M
 (`codes_command`), MU51 and MU52 toolchain (`codes_toolchain`), MU53 tuning (`codes_tuning`), MU54 bounds
 (`codes_sol`), MU55 clusters (`codes_cluster`); MU6 calls of kernel libraries (`codes_calls`), and from MU603
 run time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU71 auditing solutions
-run time (`codes_runtime`); MU70 importing PyTorch modules (`codes_import`); MU71 auditing solutions
 (`codes_audit`), MU72 runs of the agent (`codes_agent`, and of models `codes_models`); MU9 defects of mucc
 (`codes_toolchain`).
 
