@@ -52,8 +52,11 @@ def whole(tree: Path, sample: str, device: str, audits: int) -> Cost:
     solution = SAMPLES / f"{sample}.py"
     argv = [sys.executable, "-c", AUDITS, str(audits)]
     argv += [str(solution.with_name("problem.py")), str(solution), device]
+    others = os.environ.get("PYTHONPATH", "")
     started = time.monotonic()
-    process = subprocess.Popen(argv, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)})
+    process = subprocess.Popen(
+        argv, cwd=tree, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), others])}
+    )
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
