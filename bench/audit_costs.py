@@ -1,12 +1,12 @@
 """What audits take, phase by phase, when torch was loaded before; or whole processes of several checkouts.
 
     python -m bench.audit_costs --device cuda [--times 5] SAMPLE...
-    python -m bench.audit_costs --device cpu --trees new=. old=../before [--audits 4] SAMPLE...
+    python -m bench.audit_costs --device cpu --tree new=. --tree old=../before [--audits 4] SAMPLE...
 
-Samples are names of files in `test/agent`, such as `cuda/honest`. With `--trees` processes that audit a
+Samples are names of files in `test/agent`, such as `cuda/honest`. With `--tree` processes that audit a
 sample once and some times more run in turns, one of each checkout after the other: the difference is what an
 audit takes after the first, in seconds of wall time and of processors, all processes together. The result is
-recorded, with what `--trees` calls the checkouts.
+recorded, with what `--tree` calls the checkouts.
 """
 
 from __future__ import annotations
@@ -118,16 +118,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("samples", nargs="+")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--times", type=at_least_one, default=5)
-    parser.add_argument("--trees", type=named, nargs="+", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--tree", type=named, action="append", default=[], metavar="NAME=FOLDER")
     parser.add_argument("--audits", type=at_least_one, default=4, help="audits after the first")
     args = parser.parse_args(argv)
-    if not args.trees:
+    if not args.tree:
         print(json.dumps({name: phases(name, args.device, args.times) for name in args.samples}))
         return
     rows = [
         row
         for sample in args.samples
-        for row in compared(dict(args.trees), sample, args.device, args.audits, args.times)
+        for row in compared(dict(args.tree), sample, args.device, args.audits, args.times)
     ]
     figures = medians(rows)
     print(json.dumps(figures, indent=1))
