@@ -218,8 +218,7 @@ class Session:
         if isinstance(value, dict):
             held = list(held.values())
         elif not isinstance(value, list | tuple):
-            kind: Any = type(held)
-            return _class_name(held) if self.hook.code.has_class(kind) else ""
+            return _class_name(held) if self.hook.code.has_class_of(held) else ""
         for part in held:
             if name := self._container(part):
                 return name

@@ -32,7 +32,7 @@ THREADS = 2
 class Judge:
     """Inputs, results and times of one candidate, and the reference."""
 
-    def __init__(self, request: Json, wire: Wire):
+    def __init__(self, request: Json, wire: Wire, line: Line):
         device, memory = torch.device(request["device"]), int(request["memory"])
         limit_process(memory, addresses=device.type == "cpu", files=memory)
         if device.type == "cuda":
@@ -41,7 +41,7 @@ class Judge:
         self.referee = Referee(request)
         self.lender = Lender(self.referee.problem, self.referee.shown, device, memory, wire)
         self.given: list[Given] = []
-        self.stopwatch = Stopwatch(self.lender, self.given)
+        self.stopwatch = Stopwatch(self.lender, self.given, line)
 
     def fill(self, case: Case) -> Json:
         """Show the inputs of a case to the candidate's process, and tell where they are."""
@@ -75,13 +75,13 @@ def serve(line: Line) -> None:
     judge: Judge | None = None
     for request in line.requests():
         try:
-            line.say(_answer(judge := judge or _opened(request), request))
+            line.say(_answer(judge := judge or _opened(request, line), request))
         except DiagnosticError as error:
             line.say({"errors": error_to_json(error)})
 
 
-def _opened(request: Json) -> Judge | None:
-    return Judge(request, Wire(SHARED)) if request["do"] == "open" else None
+def _opened(request: Json, line: Line) -> Judge | None:
+    return Judge(request, Wire(SHARED), line) if request["do"] == "open" else None
 
 
 def _answer(judge: Judge | None, request: Json) -> Json:

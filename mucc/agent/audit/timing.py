@@ -25,6 +25,7 @@ from mucc.agent.audit.referee import Given
 from mucc.agent.audit.results import descriptions, room_for
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
+from mucc.agent.isolation.line import Line
 from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
@@ -75,8 +76,8 @@ class Times(NamedTuple):
 class Stopwatch:
     """Times the calls of one candidate; what these return is added to `given`."""
 
-    def __init__(self, lender: Lender, given: list[Given]):
-        self.lender, self.given = lender, given
+    def __init__(self, lender: Lender, given: list[Given], line: Line):
+        self.lender, self.given, self.line = lender, given, line
         self.wire, self.device = lender.wire, lender.device
         self.overhead = 0.0
         self.waited = 0
@@ -272,17 +273,27 @@ class Stopwatch:
         return key
 
     def _handed(self, case: Case) -> tuple[int, int, int]:
-        """Have a call made on a CPU: when it began, returned, and handed over, in ns."""
+        """Have a call made on a CPU: when it began, returned, and handed over, in ns.
+
+        The parent stops the candidate's process while its inputs come, so that no thread of it follows them,
+        and begins when that may go on.
+        """
+        self.line.say({"hold": True})
+        self.line.heard()
         self._shown(case)
         now: Callable[[], int] = time.perf_counter_ns
-        send, expect = self.wire.send, self._expect
+        expect = self._expect
         before = waited_ns()
-        started = now()
-        send(b"G")
-        expect(b"D")
-        returned = now()
-        expect(b"C")
-        handed = now()
+        self.wire.send(b"G")
+        self.line.say({"go": True})
+        try:
+            expect(b"D")
+            returned = now()
+            expect(b"C")
+            handed = now()
+        finally:
+            self.line.say({"done": True})
+            started = int(self.line.heard()["at"])
         self.waited += waited_ns() - before
         return started, returned, handed
 

@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -43,6 +44,9 @@ CALIBRATION = 5
 HANDING_BYTES = (1 << 12, 1 << 24)
 """Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
 measured with each call."""
+
+WAKING = 5e-5
+"""Seconds in which a process that was stopped runs again."""
 
 SLACK, SLACK_MS = 1.5, 0.05
 """Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
@@ -88,6 +92,8 @@ class Trial:
         self.device = options.device
         self.seconds: dict[str, float] = {}
         self._held: list[Child] = []
+        self._waited = 0.0
+        """Seconds that the candidate's threads waited for a processor in timed calls."""
 
     # Processes
 
@@ -277,9 +283,11 @@ class Trial:
         for child in (self.judge, self.candidate):
             child.prefer(AHEAD)  # of what is not timed
         self._begin(request)
-        answer = self.candidate.ask(do="series")
-        self.judge.extend(time.monotonic() - started)
-        found = self.answered()
+        with ThreadPoolExecutor(1) as pool:
+            led = pool.submit(self._led)
+            answer = self.candidate.ask(do="series")
+            self.judge.extend(time.monotonic() - started)
+            found = led.result()
         for child in (self.judge, self.candidate):
             child.prefer(0)
         if "failed" in answer:
@@ -287,6 +295,23 @@ class Trial:
         if found.get("ended"):
             raise CandidateFailed("its process spoke out of turn while it was timed")
         return found
+
+    def _led(self) -> Json:
+        """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
+        on, as the judge says."""
+        before = 0.0
+        while True:
+            answer = self.answered()
+            if "hold" in answer:
+                self.candidate.pause()
+                self._begin({"held": True})
+            elif "go" in answer:
+                before = self.candidate.waiting_seconds()
+                self._begin({"at": self.candidate.resume()})
+            elif "done" in answer:
+                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
+            else:
+                return answer
 
     def answered(self) -> Json:
         """Return the answer of the judge's process."""
@@ -328,10 +353,10 @@ class Trial:
             if n:
                 self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
             part = [c.to_json() for c in cases[begin:end]]
-            waited, started = self.candidate.waiting_seconds(), time.monotonic()
+            started, self._waited = time.monotonic(), 0.0
             found = self._tell_series(do="series", cases=part, budget=max(left, 0.0), fewest=fewest)
             left -= time.monotonic() - started
-            waiting += (self.candidate.waiting_seconds() - waited) * 1e3 + float(found["waited"])
+            waiting += self._waited * 1e3 + float(found["waited"])
             made = cases[begin : begin + len(found["times"])]
             run.made += (Entry(case, None) for case in made)
             series.append(found)

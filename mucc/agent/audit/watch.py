@@ -72,9 +72,9 @@ class Code:
             return file if self._has_made(frame) else None
         return os.path.basename(file) if file.startswith(self._folder) else None
 
-    def has_class(self, made: type) -> bool:
-        """Whether a class is the solution's."""
-        module = sys.modules.get(made.__module__)
+    def has_class_of(self, value: object) -> bool:
+        """Whether the class of a value is the solution's."""
+        module = sys.modules.get(type(value).__module__)
         file = getattr(module, "__file__", None)
         return isinstance(file, str) and (file == self.path or file.startswith(self._folder))
 
