@@ -90,7 +90,7 @@ ODD: list[Any] = [["x"], [[1]], [1.5], "x", {"a": 1}, 7, [None], [2**70, "y"]]
 @pytest.mark.parametrize("value", ODD, ids=repr)
 @pytest.mark.parametrize("name", ["late", "threads", "lines", "raised", "work", "outputs", "bands_changed"])
 def test_answers_of_other_forms_are_refused(name: str, value: Any):
-    said = {"outputs": [], name: value}
+    said: dict[str, Any] = {"outputs": (), name: value}
     try:
         found = call_from(Case("c", 1), said, Comparison(True))
     except (TypeError, ValueError, KeyError, AttributeError):
