@@ -234,10 +234,7 @@ class Stopwatch:
         if self.gate is not None:
             self.left.append(self._clear())
         described = descriptions(json.loads(self._heard()))
-        begun = time.perf_counter_ns()
-        results = self.lender.results
-        held = None if results is None else results.data.clone()
-        copied = time.perf_counter_ns() - begun
+        held, copied = self._copied()
         changed = False
         if held is not None and spots is not None:
             places, read = spots
@@ -245,6 +242,27 @@ class Stopwatch:
         self.given.append(Given(case, described, self.lender.kept(case, described, held)))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
         return Times(returned, handed, self._handing_ms(described, copied)), changed
+
+    def _copied(self) -> tuple[Any, int]:
+        """Copy the memory of results, and return what that takes in ns; on a CPU the candidate's process is
+        stopped, which could make it slow."""
+        results = self.lender.results
+        if results is None:
+            return None, 0
+        if self.host_clock is not None:
+            self._stop()
+        begun = time.perf_counter_ns()
+        held = results.data.clone()
+        copied = time.perf_counter_ns() - begun
+        if self.host_clock is not None:
+            self.line.say({"go": True})
+            self.line.heard()
+        return held, copied
+
+    def _stop(self) -> None:
+        """Have the parent stop the candidate's process."""
+        self.line.say({"hold": True})
+        self.line.heard()
 
     def _shown(self, case: Case) -> None:
         """Show the inputs of a timed call, as late as can be, and change them once more where they lie: the
@@ -273,27 +291,31 @@ class Stopwatch:
         return key
 
     def _handed(self, case: Case) -> tuple[int, int, int]:
-        """Have a call made on a CPU: when it began, returned, and handed over, in ns.
+        """Have a call made by words: when it began, returned, and handed over, in ns.
 
-        The parent stops the candidate's process while its inputs come, so that no thread of it follows them,
-        and begins when that may go on.
+        On a CPU the parent stops the candidate's process while its inputs come, so that no thread of it
+        follows them, and the call begins when that may go on.
         """
-        self.line.say({"hold": True})
-        self.line.heard()
+        stopped = self.host_clock is not None
+        if stopped:
+            self._stop()
         self._shown(case)
         now: Callable[[], int] = time.perf_counter_ns
         expect = self._expect
         before = waited_ns()
+        started = now()
         self.wire.send(b"G")
-        self.line.say({"go": True})
+        if stopped:
+            self.line.say({"go": True})
         try:
             expect(b"D")
             returned = now()
             expect(b"C")
             handed = now()
         finally:
-            self.line.say({"done": True})
-            started = int(self.line.heard()["at"])
+            if stopped:
+                self.line.say({"done": True})
+                started = int(self.line.heard()["at"])
         self.waited += waited_ns() - before
         return started, returned, handed
 
