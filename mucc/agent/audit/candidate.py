@@ -8,6 +8,7 @@ kernels) can only speak against the candidate.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import importlib.util
 import json
@@ -313,7 +314,10 @@ class Session:
 
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
-        return {"changed": self._changed(self.before), "seen": list(self.hook.seen)}
+        changed = self._changed(self.before)
+        if any(map(self.hook.code.has_function, gc.callbacks)):
+            changed.append("gc.callbacks")
+        return {"changed": changed, "seen": list(self.hook.seen)}
 
 
 def _ones(size: int, device: Any) -> Any:

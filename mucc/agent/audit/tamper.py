@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import sys
@@ -91,7 +90,6 @@ def snapshot() -> dict[str, object]:
                 found[f"{owner}.{name}"] = value
                 if isinstance(value, FunctionType):
                     found[f"the code of {owner}.{name}"] = value.__code__
-    found["gc.callbacks"] = str([id(callback) for callback in gc.callbacks])
     for name in OPERATORS:
         found[f"aten::{name}"] = torch._C._dispatch_dump(f"aten::{name}")
     return found

@@ -283,11 +283,17 @@ class Trial:
         for child in (self.judge, self.candidate):
             child.prefer(AHEAD)  # of what is not timed
         self._begin(request)
+        limit = self.options.time_limit  # the judge's process waits for the other, which has one of its own
+        self.judge.extend(limit)
         with ThreadPoolExecutor(1) as pool:
             led = pool.submit(self._led)
-            answer = self.candidate.ask(do="series")
-            self.judge.extend(time.monotonic() - started)
+            try:
+                answer = self.candidate.ask(do="series")
+            except BaseException:
+                self.candidate.close()  # or the judge's process would wait for it, and `led` for that
+                raise
             found = led.result()
+        self.judge.extend(time.monotonic() - started - limit)
         for child in (self.judge, self.candidate):
             child.prefer(0)
         if "failed" in answer:

@@ -74,7 +74,14 @@ class Code:
 
     def has_class_of(self, value: object) -> bool:
         """Whether the class of a value is the solution's."""
-        module = sys.modules.get(type(value).__module__)
+        return self._has_module(type(value).__module__)
+
+    def has_function(self, value: object) -> bool:
+        """Whether a function is the solution's."""
+        return self._has_module(str(getattr(value, "__module__", "")))
+
+    def _has_module(self, name: str) -> bool:
+        module = sys.modules.get(name)
         file = getattr(module, "__file__", None)
         return isinstance(file, str) and (file == self.path or file.startswith(self._folder))
 

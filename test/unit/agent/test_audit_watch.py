@@ -91,8 +91,7 @@ def test_other_code_of_the_same_function_is_told(monkeypatch: pytest.MonkeyPatch
     assert check(before) == [f"the code of mucc.agent.audit.{n}" for n in ("tamper.changed", "watch._work")]
 
 
-def test_callbacks_of_garbage_collection_are_told(monkeypatch: pytest.MonkeyPatch):
-    before = tamper.snapshot()
-    callbacks: list[Any] = [*gc.callbacks, nothing]
-    monkeypatch.setattr(gc, "callbacks", callbacks)
-    assert tamper.changed(before) == ["gc.callbacks"]
+def test_functions_of_the_solution_are_told_from_those_of_others(solution: Any):
+    code = watch.Code(solution.__file__)
+    assert code.has_function(solution.run) and code.has_function(solution.audit_watch_helper.one_more)
+    assert not code.has_function(gc.collect) and not code.has_function(nothing) and not code.has_function(7)
