@@ -44,6 +44,9 @@ CALM_MS = 0.001
 WARMING = 2
 """Calls of a function that does nothing whose times do not count."""
 
+ANSWERING = 30.0
+"""Seconds after which a runner does not say what takes no work of the solution: something took the word."""
+
 PATIENCE = 5.0
 """Seconds after which a GPU has not understood the gate."""
 
@@ -210,7 +213,7 @@ class Stopwatch:
         if self.gate is not None:
             told["number"] = self.gate.next()
         self.wire.send(json.dumps(told).encode())
-        self._expect(b"R")
+        self._expect(b"R", ANSWERING)
         if self.gate is None:
             self._flushed()
         with few(self.lender.size(case)):
@@ -222,7 +225,7 @@ class Stopwatch:
         if self.host_clock is not None:
             self.host_clock.flush()
         self.wire.send(b"W")
-        self._expect(b"A")
+        self._expect(b"A", ANSWERING)
 
     def _measured(self, case: Case) -> tuple[Times, bool]:
         """Have a call made; its times, and whether results changed after they had been handed over."""
@@ -370,12 +373,13 @@ class Stopwatch:
         places = torch.randint(0, results.size, (min(SPOT, results.size),))
         return places, results.data[places]
 
-    def _expect(self, word: bytes) -> None:
-        if self._heard() != word:
+    def _expect(self, word: bytes, seconds: float | None = None) -> None:
+        """Wait for a word. Raises Ended where another one comes, TimeoutError where none does in time."""
+        if self._heard(seconds) != word:
             raise Ended
 
-    def _heard(self) -> bytes:
-        data = self.wire.receive()
+    def _heard(self, seconds: float | None = None) -> bytes:
+        data = self.wire.receive(seconds)
         if data in (b"", b"X"):
             raise Ended
         return data

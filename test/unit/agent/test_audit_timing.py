@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
+from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
 from mucc.agent.audit.trial import Trial  # noqa: E402
 
@@ -62,6 +64,17 @@ def test_the_parent_is_asked_for_the_time_when_the_process_ends_in_a_call():
     with pytest.raises(timing.Ended):
         stopwatch(parent)._handed(Case("timed 1", 1))
     assert parent.did[-1] == "done"
+
+
+def test_a_word_that_does_not_come_ends_the_wait():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        made = stopwatch(Parent())
+        made.wire = Wire(ours.detach())
+        with pytest.raises(TimeoutError):
+            made._expect(b"R", 0.01)
+        theirs.send(b"R")
+        made._expect(b"R", 0.01)
 
 
 def test_results_are_read_while_the_process_stands_still():
