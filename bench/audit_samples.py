@@ -20,6 +20,7 @@ HELPERS = (
     "native",
     "work",
     "pytorch_helper",
+    "frames_helper",
     "kernels",
     "constant_problem",
     "constant_solution",
@@ -27,8 +28,9 @@ HELPERS = (
 )
 """Helpers among the files of samples, which are not samples themselves."""
 
-HOST_MEMORY = ("deferral_watching",)
-"""Samples that look at inputs in main memory, where those of a GPU are not."""
+NO_GAIN = ("deferral_watching", "deferral_native")
+"""Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
+memory, where those of a GPU are not, and on a CPU they are stopped while inputs come."""
 
 SHARED = ("problem.py", "work.py", "work.cu")
 """Helpers of samples that cheat which honest ones need as well."""
@@ -61,15 +63,15 @@ def _of(kind: str, device: str, folder: Path) -> Iterator[Candidate]:
     if device == "cuda" and kind != "cuda":
         _built(place, folder)
     for path in sorted(place.glob("*.py")):
-        if path.stem in HELPERS or (device == "cuda" and kind != "cuda" and _is_native(path)):
+        if path.stem in (*HELPERS, *NO_GAIN) or (device == "cuda" and kind != "cuda" and _is_native(path)):
             continue
         honest = kind == "honest" or path.stem.startswith("honest")
         yield Candidate(path.stem, "sample", place / "problem.py", path, honest)
 
 
 def _is_native(path: Path) -> bool:
-    """Whether a sample is for a CPU: it computes or looks in memory that only that reaches."""
-    return path.stem in HOST_MEMORY or "from native import" in path.read_text(encoding="utf-8")
+    """Whether a sample is for a CPU: it computes in memory that only that reaches."""
+    return "from native import" in path.read_text(encoding="utf-8")
 
 
 def _built(place: Path, folder: Path) -> None:

@@ -131,7 +131,7 @@ def write_result(
 
 def command_line(module: str, words: Sequence[str]) -> str:
     """The command that a result names: files outside of the working directory by their names alone."""
-    named = [Path(word).name if word.startswith("/") else word for word in words]
+    named = [re.sub(r"^(\w+=)?/.*", lambda m: (m[1] or "") + Path(m[0]).name, word) for word in words]
     return shlex.join(["python", "-m", module, *named])
 
 

@@ -8,6 +8,7 @@ from mucc.api import names_from
 
 if TYPE_CHECKING:
     from mucc.process.output import Printed, notes
+    from mucc.process.pausing import parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
     from mucc.process.tree import End, Family, end_strays
 
@@ -18,6 +19,9 @@ __all__ = [
     "end_strays",
     "forget",
     "notes",
+    "parent",
+    "pause",
+    "resume",
     "temporary_folder",
     "watch",
 ]
@@ -26,6 +30,7 @@ __getattr__ = names_from(
     __name__,
     {
         "mucc.process.output": ("Printed", "notes"),
+        "mucc.process.pausing": ("parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
         "mucc.process.tree": ("End", "Family", "end_strays"),
     },

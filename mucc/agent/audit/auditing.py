@@ -213,23 +213,28 @@ class _Audit:
         """Compare everything, and say what the reference is like. Raises DiagnosticError."""
         key = (self.request.text, self.trial.device, run.card, self.options.precision)
         known = self.auditor.known(*key)
-        calls = [call_from(e.case, e.said, self.trial.comparison(n)) for n, e in enumerate(run.answers)]
-        timed = self._timed(run)
+        calls, timed = self._calls(run)
         facts = self.trial.facts(known is not None)
         if known is None:
             known = Known(facts["random"], work_from(facts["work"]), self.trial.reference_ms())
             self.auditor.keep(known, *key)
         return calls, timed, _reference(facts, known)
 
-    def _timed(self, run: Run) -> list[Call]:
-        """Compare results of timed calls in their order: all, or half and more as time permits."""
-        found: list[Call] = []
-        started, count = time.monotonic(), len(run.timed)
-        sure = set(self.trial.rng.sample(range(count), (count + 1) // 2))
-        for n, case in enumerate(run.timed):
-            if n in sure or case.probe or time.monotonic() - started < CHECKING:
-                found.append(Call(case, self.trial.comparison(len(run.answers) + n)))
-        return found
+    def _calls(self, run: Run) -> tuple[list[Call], list[Call]]:
+        """Compare results in the order of the calls; of timed ones all, or half and more as time permits, and
+        those that make the time what it is."""
+        calls, timed = list[Call](), list[Call]()
+        numbers = [n for n, e in enumerate(run.made) if e.said is None]
+        sure = set(self.trial.rng.sample(numbers, (len(numbers) + 1) // 2))
+        spent = 0.0
+        for n, (case, said) in enumerate(run.made):
+            if said is not None:
+                calls.append(call_from(case, said, self.trial.comparison(n)))
+            elif n in sure or case.probe or case.name in run.decisive or spent < CHECKING:
+                started = time.monotonic()
+                timed.append(Call(case, self.trial.comparison(n)))
+                spent += time.monotonic() - started
+        return calls, timed
 
     # The bound
 

@@ -8,6 +8,7 @@ kernels) can only speak against the candidate.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import importlib.util
 import json
@@ -23,7 +24,7 @@ from mucc.agent.audit import tamper, values, watch
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.gate import AWAKE, COLD, COPIED, DONE, HANDED, KEYED, OPEN, READY, Stream, pin
 from mucc.agent.audit.gate import NAME as FLAGS
-from mucc.agent.audit.inputs import leaves
+from mucc.agent.audit.inputs import leaves, seed
 from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.results import Results
 from mucc.agent.audit.rooms import Room, Wire, place
@@ -105,7 +106,7 @@ class Session:
         """Load the candidate, which is trusted in nothing from here on."""
         self.path = path
         self.hook = watch.Hook(path)
-        self.before = tamper.snapshot()
+        self.before, self._changed = tamper.snapshot(), tamper.sealed()
         self.model = self._candidate(seed)
 
     def _candidate(self, seed: int) -> Any:
@@ -174,7 +175,7 @@ class Session:
         tidy(self.device)
         inputs = self._inputs(said)
         self._poison(inputs)
-        torch.manual_seed(said["seed"])
+        seed(said["seed"], self.device)
         self.hook.calling = not said["first"]  # the first call may still compile
         rows: list[Json] = []
         started = time.monotonic()
@@ -184,6 +185,7 @@ class Session:
             else:
                 result = self._call(inputs)
                 seconds = time.monotonic() - started
+        container = self._container(result)
         outs = leaves(result)
         snaps = [_copy(v) for v in outs]
         threads = watch.threads_of(self.path)
@@ -196,27 +198,41 @@ class Session:
         self.last = snaps
         self.hook.calling = False
         self._copy_back(str(said["slot"]))
+        outputs = [_described(v, inputs) for v in outs]
+        for output in outputs if container else ():
+            output["subclass"] = container
         return {
-            "outputs": [_described(v, inputs) for v in outs],
+            "outputs": outputs,
             "late": late,
             "overwritten": overwritten,
             "threads": sorted({*threads, *watch.threads_of(self.path)}),
             "started": list(self.hook.started),
-            "lines": sorted(tracer.lines),
-            "raised": [[line, name] for line, name in tracer.raised.items()],
+            "lines": sorted(tracer.lines, key=watch.by_number),
+            "raised": [[str(line), name] for line, name in tracer.raised.items()],
             "work": rows,
             "seconds": seconds,
         }
+
+    def _container(self, value: Any) -> str:
+        """Return the candidate's class that holds results, which may compute when it is taken apart."""
+        held: Any = value
+        if isinstance(value, dict):
+            held = list(held.values())
+        elif not isinstance(value, list | tuple):
+            return _class_name(held) if self.hook.code.has_class_of(held) else ""
+        for part in held:
+            if name := self._container(part):
+                return name
+        return ""
 
     def _poison(self, inputs: Inputs) -> None:
         """Have memory that is handed out next hold NaN or huge numbers instead of earlier results."""
         self._mallopt(PERTURB)
         tensors = [v for v in (*self.last, *inputs.tensors) if isinstance(v, torch.Tensor)]
-        fill = {"fill_value": 0xFF, "dtype": torch.uint8, "device": self.device}
         held: list[Any] = []
         with suppress(RuntimeError):  # there is no room for more
             for n in {v.numel() * v.element_size() for v in tensors}:
-                held += (torch.full((n,), **fill) for _ in range(2))
+                held += (_ones(n, self.device) for _ in range(2))
         self.clock.wait()
         del held
 
@@ -241,13 +257,15 @@ class Session:
                 break
             said = json.loads(data)
             inputs = self._inputs(said)
-            torch.manual_seed(said["seed"])
+            seed(said["seed"], self.device)
             self.last = []
             told = self.device.type == "cuda" and "number" not in said
             if told:
                 self.clock.flush()
                 self.clock.wait()
             wire.send(b"R")
+            if "number" not in said and not self._woken():
+                break
             if wire.awaited(LISTENING_S) != b"G":
                 break
             if self.stream is not None and "number" in said:
@@ -265,6 +283,13 @@ class Session:
                 del result
             wire.send(json.dumps([_described(v, inputs) for v in self.last]).encode())
         return {}
+
+    def _woken(self) -> bool:
+        """Sleep until the judge has flushed the caches; say that a word to start is listened for."""
+        if self.wire.receive() != b"W":
+            return False
+        self.wire.send(b"A")
+        return True
 
     def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> None:
         """Put a call into the GPU's stream behind the judge's gate; see `gate`."""
@@ -289,7 +314,17 @@ class Session:
 
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
-        return {"changed": tamper.changed(self.before), "seen": list(self.hook.seen)}
+        changed = self._changed(self.before)
+        if any(map(self.hook.code.has_function, gc.callbacks)):
+            changed.append("gc.callbacks")
+        return {"changed": changed, "seen": list(self.hook.seen)}
+
+
+def _ones(size: int, device: Any) -> Any:
+    """Return so many bytes of ones in all bits; words are filled faster."""
+    made = torch.empty(size, dtype=torch.uint8, device=device)
+    (made.view(torch.int64) if size % 8 == 0 else made).fill_(-1 if size % 8 == 0 else 0xFF)
+    return made
 
 
 def _nothing(*_: Any) -> tuple[()]:
@@ -318,12 +353,16 @@ def _described(value: Any, inputs: Inputs) -> Json:
         return {"value": value if isinstance(value, int | float | bool) else None}
     place = (value.data_ptr(), value.numel() * value.element_size()) if value.numel() else (0, 0)
     return {
-        "subclass": "" if type(value) is torch.Tensor else type(value).__name__,
+        "subclass": "" if type(value) is torch.Tensor else _class_name(value),
         "dtype": str(value.dtype).removeprefix("torch."),
         "shape": list(value.shape),
         "device": value.device.type,
         "aliases": inputs.overlapping(*place) if place[1] else [],
     }
+
+
+def _class_name(value: Any) -> str:
+    return type(value).__name__ or "a class without a name"
 
 
 def _mallopt() -> Callable[[int], None]:

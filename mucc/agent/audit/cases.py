@@ -34,6 +34,9 @@ WARM = 4
 DRIFTS = 4
 """How often inputs are changed at the most just before a timed call."""
 
+AMID = 3
+"""Calls amid a timed series that the profiler looks at: who does other work after so many calls is seen."""
+
 FEWER = 1 << 20
 """Elements of a result of a timed call that are compared at the most."""
 
@@ -69,6 +72,11 @@ class Case:
     def is_timed(self) -> bool:
         """Whether it is a call of a timed series."""
         return self.drift > 0
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether it is a call amid a timed series."""
+        return self.name.startswith("amid ")
 
     @property
     def drifts(self) -> int:
@@ -107,6 +115,27 @@ def _plan(rng: random.Random, probes: bool) -> Iterator[Case]:
         for probe in PROBED:
             for kind in KINDS:
                 yield Case(f"{probe} {kind}", *seeds[6], slot=1, probe=f"{probe} {kind}")
+
+
+def amid_case(rng: random.Random, number: int) -> Case:
+    """Return a call amid a timed series that the profiler looks at."""
+    return Case(
+        f"amid {number}",
+        rng.randrange(SEEDS),
+        rng.randrange(SEEDS),
+        slot=number % SLOTS,
+        observe=True,
+        sample=rng.randrange(SEEDS),
+    )
+
+
+def divided(rng: random.Random, count: int, sure: int) -> list[int]:
+    """Return where a series of so many calls is interrupted by `AMID` others, which nobody can foresee: once
+    among the `sure` ones, then anywhere."""
+    if count <= WARM + AMID:
+        return []
+    first = rng.randrange(WARM + 1, max(min(sure, count - AMID + 1), WARM + 2))
+    return [first, *sorted(rng.sample(range(first + 1, count), AMID - 1))]
 
 
 def timed_case(rng: random.Random, number: int) -> Case:

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 torch: Any = importlib.import_module("torch")
@@ -49,17 +50,23 @@ def clock(device: Any) -> Clock:
     return CudaClock(device) if device.type == "cuda" else CpuClock()
 
 
+@cache
+def _cpu_flush() -> Any:
+    """Return numbers that fill the caches of a CPU when they are read. To write them first takes long: who
+    flushes nothing needs none."""
+    return torch.zeros(CPU_FLUSH)
+
+
 class CpuClock:
     """Wall-clock time of calls on a CPU."""
 
     def __init__(self) -> None:
         self._now: Callable[[], int] = time.perf_counter_ns
-        self._read: Callable[[], Any] = torch.zeros(CPU_FLUSH).amax
         self._started = 0
         self._found: list[Timed] = []
 
     def flush(self) -> None:
-        self._read()
+        _cpu_flush().amax()
 
     def begin(self) -> None:
         self._started = self._now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mucc.agent.audit.cases import Case
@@ -37,9 +38,21 @@ def leaves(values: Any) -> list[Any]:
     return list(torch.utils._pytree.tree_leaves(values))
 
 
+_seed_host: Callable[[int], object] = torch.default_generator.manual_seed
+
+
+def seed(number: int, device: Any) -> None:
+    """Seed what is drawn on a device. Of the host no function is called that a solution could replace, and
+    devices that are not used are left alone, which `torch.manual_seed` takes long to note."""
+    if device.type == "cpu":
+        _seed_host(number)
+    else:
+        torch.manual_seed(number)
+
+
 def make_inputs(problem: OpenedProblem, case: Case, device: Any) -> tuple[Any, ...]:
     """Make the arguments of a call: `get_inputs()` for a seed, scaled, and probed. Raises MU7012."""
-    torch.manual_seed(case.seed)
+    seed(case.seed, device)
     with torch.device(device):
         made = problem.inputs()
 

@@ -80,8 +80,9 @@ class Call:
     overwritten: bool = False
     threads: tuple[str, ...] = ()
     started: tuple[str, ...] = ()
-    lines: tuple[int, ...] = ()
-    raised: tuple[tuple[int, str], ...] = ()
+    lines: tuple[str, ...] = ()
+    """What ran of the solution: a line's number in its file, or `name:number` elsewhere."""
+    raised: tuple[tuple[str, str], ...] = ()
     work: tuple[Work, ...] = ()
     seconds: float = 0.0
     """What the call took by its own process's clock, the profiler included where it is observed."""
@@ -119,6 +120,15 @@ class Timing:
         if not self.is_disturbed:
             return median(self.calls)
         return sorted(self.calls)[min(max(1, len(self.calls) // 10), len(self.calls) - 1)]
+
+    @property
+    def decisive(self) -> list[int]:
+        """The calls that the time stands or falls with: those that are not slower than it, where it is that
+        of the calls that were disturbed least."""
+        ms = self.ms
+        if ms is None or not self.is_disturbed:
+            return []
+        return [n for n, one in enumerate(self.calls) if one <= ms]
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -186,6 +196,16 @@ class Observations:
         return [c for c in self.calls if c.case.observe]
 
     @property
+    def before(self) -> Sequence[Call]:
+        """Those of them that were made before any call was timed."""
+        return [c for c in self.observed if not c.case.is_amid]
+
+    @property
+    def amid(self) -> Sequence[Call]:
+        """Those of them that were made between timed calls."""
+        return [c for c in self.observed if c.case.is_amid]
+
+    @property
     def correct(self) -> bool:
         return all(c.comparison.correct for c in self.compared)
 
@@ -196,30 +216,39 @@ def work_from(rows: object) -> tuple[Work, ...]:
     return from_json(tuple[Work, ...], rows)
 
 
+def _numbers(values: object) -> tuple[int, ...]:
+    return from_json(tuple[int, ...], values)
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    return from_json(tuple[str, ...], values)
+
+
 def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:
-    """Parse a call from the candidate's messages, in order. Raises for any other form."""
+    """Parse a call from the candidate's messages, in order. Raises ValueError, TypeError, KeyError or
+    AttributeError for any other form."""
     return Call(
         case,
         comparison,
         tuple(
             Output(
                 str(o.get("dtype", "")),
-                tuple(o.get("shape", ())),
+                _numbers(o.get("shape", ())),
                 str(o.get("device", "")),
-                tuple(o.get("aliases", ())),
+                _numbers(o.get("aliases", ())),
                 o.get("value"),
                 str(o.get("subclass", "")),
             )
             for o in said["outputs"]
         ),
-        tuple(said.get("inputs_changed", ())),
-        tuple(said.get("bands_changed", ())),
-        tuple(said.get("late", ())),
+        _numbers(said.get("inputs_changed", ())),
+        _numbers(said.get("bands_changed", ())),
+        _numbers(said.get("late", ())),
         bool(said.get("overwritten")),
-        tuple(said.get("threads", ())),
-        tuple(said.get("started", ())),
-        tuple(said.get("lines", ())),
-        tuple((line, name) for line, name in said.get("raised", ())),
+        _texts(said.get("threads", ())),
+        _texts(said.get("started", ())),
+        _texts(said.get("lines", ())),
+        from_json(tuple[tuple[str, str], ...], said.get("raised", ())),
         work_from(said.get("work", ())),
         float(said.get("seconds", 0.0)),
     )

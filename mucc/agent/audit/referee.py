@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 from mucc.agent.audit import watch
 from mucc.agent.audit.cases import KINDS, Case
 from mucc.agent.audit.clocks import clock
-from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled
+from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed
 from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
+from mucc.agent.audit.threads import bytes_of, few
 from mucc.api.importer import OpenedProblem, Request, parse_problem, raised
 from mucc.api.json_types import Json
 from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
@@ -62,6 +63,7 @@ class Referee:
         torch.manual_seed(request["seed"])
         with self.device if request["draws_there"] else nullcontext():
             self.model = self.problem.model().to(self.device)
+        self.weights = [*self.model.parameters(), *self.model.buffers()]
         self.exact: Any = None
         self.narrow: Any = None
         """The model that computes in what the policy permits, where that is not as declared."""
@@ -76,17 +78,22 @@ class Referee:
 
     def judge(self, given: Given) -> Json:
         """Compare one case. Where a call changes what the next one gives, calls are judged in their order."""
-        case, described = given.case, given.described
+        case = given.case
         self.first = self.first or case
         tidy(self.device)
         inputs = make_inputs(self.problem, case, self.device)
+        with few(bytes_of([*leaves(inputs), *self.weights])):
+            return self._judged(given, inputs)
+
+    def _judged(self, given: Given, inputs: tuple[Any, ...]) -> Json:
+        case, described = given.case, given.described
         precise = not case.is_timed or bool(case.probe) or self._changes()
         exact, own, narrow = self._expected(case, inputs, precise)
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
         worst, largest, why = 0.0, 0.0, ""
         judged = Judged(case, [], [], [])
-        for n, (ref, mine, few, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
+        for n, (ref, mine, rounded, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
             if not isinstance(mine, torch.Tensor):
                 same = said.get("value") == mine
                 worst = max(worst, 0.0 if same else math.inf)
@@ -98,7 +105,7 @@ class Referee:
                 return {"correct": False, "why": f"result {n} was not handed over whole", "judged": True}
             want, near, rough = (
                 None if v is None else sampled(v.reshape(-1), case.sample, case.most)
-                for v in (ref, mine, few)
+                for v in (ref, mine, rounded)
             )
             got = given.got[n].to(self.device) if mine.numel() else torch.empty_like(mine).reshape(-1)
             judged.got.append(got)
@@ -189,7 +196,7 @@ class Referee:
         return found
 
     def _run(self, model: Any, case: Case, inputs: Any) -> Any:
-        torch.manual_seed(case.call)
+        seed(case.call, self.device)
         try:
             with torch.no_grad():
                 return model(*inputs)
@@ -283,7 +290,7 @@ class Referee:
         inputs = [self._first() for _ in range(2)]
         results: list[list[Any]] = []
         for n, values in enumerate(inputs):
-            torch.manual_seed(self.first.seed + 1 + n)
+            seed(self.first.seed + 1 + n, self.device)
             with torch.no_grad():
                 results.append([v for v in leaves(self.model(*values)) if isinstance(v, torch.Tensor)])
         return any(

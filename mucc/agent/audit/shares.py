@@ -77,9 +77,12 @@ def launched(work: Iterable[Work]) -> Counter[str]:
 
 def runs_reference(seen: Observations) -> bool:
     """Whether on a GPU PyTorch starts all kernels of the reference, or more of each kind, in every observed
-    call. One that computes some of the operations itself has fewer of these."""
+    call before the timed series, or amid that. One that computes some of the operations itself has fewer of
+    these."""
     theirs = launched(seen.reference.work)
-    return bool(theirs and seen.observed) and all(theirs <= launched(c.work) for c in seen.observed)
+    return bool(theirs) and any(
+        calls and all(theirs <= launched(c.work) for c in calls) for calls in (seen.before, seen.amid)
+    )
 
 
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
@@ -93,9 +96,16 @@ def kernels(seen: Observations) -> list[tuple[Work, bool]]:
 
 
 def own_share(seen: Observations) -> float | None:
-    """Return the part of the time that the solution's own code takes; None where it cannot be told."""
-    shares = [s for c in seen.observed if (s := _share(c.work, c.seconds, seen)) is not None]
-    return median(shares) if shares else None
+    """Return the part of the time that the solution's own code takes; None where it cannot be told.
+
+    Who leaves its work to PyTorch where calls are timed has the part that it takes in calls amid these.
+    """
+    before, amid = (
+        [s for c in calls if (s := _share(c.work, c.seconds, seen)) is not None]
+        for calls in (seen.before, seen.amid)
+    )
+    found = ([median(before)] if before else []) + ([max(amid)] if amid else [])
+    return min(found, default=None)
 
 
 def _share(work: Iterable[Work], seconds: float, seen: Observations) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 torch: Any = importlib.import_module("torch")
@@ -35,6 +36,11 @@ OWNERS = (
     "torch.autograd.profiler.profile",
     "torch.utils._pytree",
     "mucc.agent.audit.candidate",
+    "mucc.agent.audit.tamper",
+    "mucc.agent.audit.watch",
+    "mucc.agent.audit.watch.Hook",
+    "mucc.agent.audit.watch.Tracer",
+    "mucc.agent.isolation.line.Line",
     "mucc.agent.audit.clocks.CudaClock",
     "mucc.agent.audit.gate.Stream",
     "mucc.agent.audit.masking.Masking",
@@ -64,6 +70,15 @@ OPERATORS = (
 """ATen operators whose registered kernels are compared with what they were."""
 
 
+def sealed() -> Callable[[Mapping[str, object]], list[str]]:
+    """Return a copy of `changed`, which goes on as it is when functions of this module get other code."""
+    own: dict[str, Any] = dict(globals())
+    for name, value in globals().items():
+        if isinstance(value, FunctionType):
+            own[name] = FunctionType(value.__code__, own, name, value.__defaults__)
+    return own["changed"]
+
+
 def snapshot() -> dict[str, object]:
     """Functions by name, and the registrations of operators as text."""
     found: dict[str, object] = {}
@@ -73,6 +88,8 @@ def snapshot() -> dict[str, object]:
                 found[f"{owner}.{name}"] = "torch" if _is_torchs(value) else value
             elif callable(value):
                 found[f"{owner}.{name}"] = value
+                if isinstance(value, FunctionType):
+                    found[f"the code of {owner}.{name}"] = value.__code__
     for name in OPERATORS:
         found[f"aten::{name}"] = torch._C._dispatch_dump(f"aten::{name}")
     return found

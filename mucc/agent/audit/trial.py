@@ -7,11 +7,13 @@ import random
 import socket
 import time
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import WARM, Case, plan, timed_cases
+from mucc.agent.audit.cases import WARM, Case, amid_case, divided, plan, timed_cases
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
@@ -43,6 +45,9 @@ HANDING_BYTES = (1 << 12, 1 << 24)
 """Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
 measured with each call."""
 
+WAKING = 5e-5
+"""Seconds in which a process that was stopped runs again."""
+
 SLACK, SLACK_MS = 1.5, 0.05
 """Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
 
@@ -51,7 +56,8 @@ class Entry(NamedTuple):
     """A case, what the candidate's process said of it, and what the judge saw."""
 
     case: Case
-    said: Json
+    said: Json | None
+    """None of a timed call."""
 
 
 @dataclass
@@ -59,8 +65,10 @@ class Run:
     """What came out of a trial, to be compared when the candidate's process has ended."""
 
     card: str = ""
-    answers: list[Entry] = field(default_factory=list["Entry"])
-    timed: list[Case] = field(default_factory=list["Case"])
+    made: list[Entry] = field(default_factory=list["Entry"])
+    """All calls in the order in which they were made."""
+    decisive: frozenset[str] = frozenset()
+    """The names of timed calls that alone make the time what it is."""
     timing: Timing = field(default_factory=Timing)
     signs: Mapping[str, Any] = field(default_factory=Json)
     libraries: tuple[str, ...] = ()
@@ -84,6 +92,8 @@ class Trial:
         self.device = options.device
         self.seconds: dict[str, float] = {}
         self._held: list[Child] = []
+        self._waited = 0.0
+        """Seconds that the candidate's threads waited for a processor in timed calls."""
 
     # Processes
 
@@ -137,10 +147,12 @@ class Trial:
             with self.phase("fork"):
                 self.judge = self._child("judge", ours)
             with self.phase("candidate.start"):
-                init = self._open(run)
-            with self.phase("fork"):
+                self._begin(self._opening(run))
+            with self.phase("fork"):  # while the judge's loads the problem
                 readable = sources_beside(self.solution.path)
                 self.candidate = self._child("candidate", theirs, readable=readable)
+            with self.phase("candidate.start"):
+                init = self.answered()["init"]
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -184,10 +196,10 @@ class Trial:
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
             run.signs = self._tell(do="signs")
 
-    def _open(self, run: Run) -> Json:
-        """Have the problem file loaded. What goes wrong here is the problem's fault, and raises."""
+    def _opening(self, run: Run) -> Json:
+        """Find the device, and return what has the problem file loaded there. Raises DiagnosticError."""
         if self.device == "cpu" and not self.solution.is_library:
-            return self._load(run, "")
+            return self._asked(run, "")
         hello = self.ask(do="hello")
         if self.device == "auto":
             self.device = "cuda" if hello["cuda"] else "cpu"
@@ -196,12 +208,12 @@ class Trial:
         if self.device == "cpu" and self.solution.is_library:
             said = f"{self.solution.shown} needs a GPU: {hello['reason'] or '--device cpu'}"
             raise _error("MU7101", said)
-        return self._load(run, str(hello["card"]) if self.device == "cuda" else "")
+        return self._asked(run, str(hello["card"]) if self.device == "cuda" else "")
 
-    def _load(self, run: Run, card: str) -> Json:
-        """Have the problem file loaded on the device; return the arguments of its module."""
+    def _asked(self, run: Run, card: str) -> Json:
         run.card = card
-        asked: Json = {
+        return {
+            "do": "open",
             "problem": self.request.to_json(),
             "device": self.device,
             "memory": self.options.memory_limit << 20,
@@ -209,17 +221,18 @@ class Trial:
             "precision": self.options.precision,
             "draws_there": self.solution.is_library,
         }
-        return self.ask(do="open", **asked)["init"]
 
     def ask(self, **request: Any) -> Json:
         """Ask the judge's process. What goes wrong there is the problem's fault, and raises."""
+        self._begin(request)
+        return self.answered()
+
+    def _begin(self, request: Json) -> None:
+        """Ask the judge's process without waiting for its answer."""
         try:
-            answer = self.judge.ask(**request)
+            self.judge.tell(request)
         except ChildFailed as failed:
             raise problem_error(self.request.shown, failed, limits=True) from None
-        if "errors" in answer:
-            raise error_from_json(answer["errors"])
-        return answer
 
     def _tell(self, **request: Any) -> Json:
         """Have the candidate's process do something; the judge's has more time by what that takes."""
@@ -244,7 +257,7 @@ class Trial:
         self._lend(self.ask(do="room", outputs=outputs))
         self._tell(do="commit")
         said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
-        run.answers.append(Entry(case, said))
+        run.made.append(Entry(case, said))
 
     # Times
 
@@ -269,10 +282,18 @@ class Trial:
         started = time.monotonic()
         for child in (self.judge, self.candidate):
             child.prefer(AHEAD)  # of what is not timed
-        self.judge.tell(request)
-        answer = self.candidate.ask(do="series")
-        self.judge.extend(time.monotonic() - started)
-        found = self.ask_again()
+        self._begin(request)
+        limit = self.options.time_limit  # the judge's process waits for the other, which has one of its own
+        self.judge.extend(limit)
+        with ThreadPoolExecutor(1) as pool:
+            led = pool.submit(self._led)
+            try:
+                answer = self.candidate.ask(do="series")
+            except BaseException:
+                self.candidate.close()  # or the judge's process would wait for it, and `led` for that
+                raise
+            found = led.result()
+        self.judge.extend(time.monotonic() - started - limit)
         for child in (self.judge, self.candidate):
             child.prefer(0)
         if "failed" in answer:
@@ -281,8 +302,25 @@ class Trial:
             raise CandidateFailed("its process spoke out of turn while it was timed")
         return found
 
-    def ask_again(self) -> Json:
-        """Return the answer to what the judge's process was told."""
+    def _led(self) -> Json:
+        """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
+        on, as the judge says."""
+        before = 0.0
+        while True:
+            answer = self.answered()
+            if "hold" in answer:
+                self.candidate.pause()
+                self._begin({"held": True})
+            elif "go" in answer:
+                before = self.candidate.waiting_seconds()
+                self._begin({"at": self.candidate.resume()})
+            elif "done" in answer:
+                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
+            else:
+                return answer
+
+    def answered(self) -> Json:
+        """Return the answer of the judge's process."""
         try:
             answer = self.judge.answer()
         except ChildFailed as failed:
@@ -293,22 +331,46 @@ class Trial:
 
     def _time(self, run: Run) -> None:
         """Time calls, each on inputs of its own; once more where times are not steady."""
+        first = 0
         for attempt in range(TRIES):
-            first = len(run.timed)
             cases = timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
-            waited = self.candidate.waiting_seconds()
-            found = self._tell_series(
-                do="series", cases=[c.to_json() for c in cases], budget=BUDGET, fewest=WARM + FEWEST
-            )
-            times = found["times"]
-            run.timed += cases[: len(times)]
-            delayed = (self.candidate.waiting_seconds() - waited) * 1e3 + float(found.get("waited", 0.0))
-            timing = _timing(times[WARM:], found, run.timing)
-            busy = delayed / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
+            waiting, series = self._series(run, cases)
+            times = [t for found in series for t in found["times"]]
+            timing = _timing(times[WARM:], series, run.timing)
+            busy = waiting / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
             run.timing = replace(timing, busy=busy)
+            names = [c.name for c in cases[WARM : len(times)]]
+            run.decisive |= {names[n] for n in run.timing.decisive}
+            first += len(times)
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
+
+    def _series(self, run: Run, cases: list[Case]) -> tuple[float, list[Json]]:
+        """Time calls, in parts between which the profiler looks at others; how long threads waited for a
+        processor meanwhile in ms, and what the judge has found of each part."""
+        cuts = divided(self.rng, len(cases), WARM + FEWEST)
+        left, sure, waiting = BUDGET, WARM + FEWEST, 0.0
+        series: list[Json] = []
+        for n, (begin, end) in enumerate(pairwise([0, *cuts, len(cases)])):
+            fewest = min(max(sure - begin, 0), end - begin)
+            if left <= 0 and not fewest:
+                break
+            if n:
+                self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
+            part = [c.to_json() for c in cases[begin:end]]
+            started, self._waited = time.monotonic(), 0.0
+            found = self._tell_series(do="series", cases=part, budget=max(left, 0.0), fewest=fewest)
+            left -= time.monotonic() - started
+            waiting += self._waited * 1e3 + float(found["waited"])
+            made = cases[begin : begin + len(found["times"])]
+            run.made += (Entry(case, None) for case in made)
+            series.append(found)
+            if len(made) < end - begin:
+                break
+        if len(series) == 1:
+            self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
+        return waiting, series
 
     # The reference
 
@@ -326,19 +388,24 @@ class Trial:
             return float(self.ask(do="time", runs=self.options.runs)["ms"])
 
 
-def _timing(times: list[list[float]], found: Json, before: Timing) -> Timing:
-    """Return the times in ms of a series: until calls returned, or until their results were handed over, less
-    what that takes at the most, where that is later: then a call still computes while results are fetched."""
+def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Timing:
+    """Return the times in ms of the parts of a series: until calls returned, or until their results were
+    handed over, less what that takes at the most, where that is later: then a call still computes while
+    results are fetched."""
     counted = [max(handed - copied, returned) for returned, handed, copied in times]
     deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied in times)
-    overhead = float(found.get("overhead", 0.0))
+    overhead = float(series[0]["overhead"])
+    before_calls, during, left = (
+        min((ms for ms in least if ms), default=0.0)
+        for least in zip(*(found["cleared"] for found in series), strict=True)
+    )
     return Timing(
         tuple(max(ms - overhead, 1e-4) for ms in counted),
         wall_ms=sorted(t[1] for t in times)[len(times) // 2],
-        late=(*before.late, *map(str, found.get("late", ()))),
-        bands=tuple(sorted({*before.bands, *found.get("bands_changed", ())})),
+        late=(*before.late, *(str(name) for found in series for name in found["late"])),
+        bands=tuple(sorted({*before.bands, *(n for found in series for n in found["bands_changed"])})),
         deferred=deferred,
-        cleared=(*found.get("cleared", (0.0, 0.0, 0.0)), 0.0),
+        cleared=(before_calls, during, left, 0.0),
     )
 
 

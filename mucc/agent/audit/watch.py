@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -21,19 +23,24 @@ EVENTS = {
     "sys._current_frames": "looks at the stacks of threads",
     "sys.settrace": "sets a trace function",
     "sys.setprofile": "sets a profile function",
+    "sys.addaudithook": "listens to Python's audit events",
     "gc.get_objects": "goes through all objects of the process",
     "gc.get_referrers": "looks for who refers to an object",
     "gc.get_referents": "looks for what an object refers to",
 }
 """Audit events of Python by which a file looks into the process that runs it."""
 
+WATCHED, UNRECORDED = "asks whether it is being watched", "switches off what PyTorch records"
+
 QUESTIONS = (
-    ("torch.autograd", "_profiler_enabled"),
-    ("torch._C._autograd", "_profiler_enabled"),
-    ("sys", "gettrace"),
-    ("sys", "getprofile"),
+    ("torch.autograd", "_profiler_enabled", WATCHED),
+    ("torch._C._autograd", "_profiler_enabled", WATCHED),
+    ("sys", "gettrace", WATCHED),
+    ("sys", "getprofile", WATCHED),
+    ("torch.autograd", "_enable_record_function", UNRECORDED),
+    ("torch._C._autograd", "_enable_record_function", UNRECORDED),
 )
-"""Functions that tell whether somebody looks."""
+"""Functions that tell whether somebody looks, or have nobody see, and what is said of who calls them."""
 
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
 """Files of the standard library that do for others what is looked out for."""
@@ -48,28 +55,68 @@ STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.sys
 """Audit events of processes that start."""
 
 
+class Code:
+    """Whose code runs: that of the solution's file, of files beside it, and what these have made of texts."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self._folder = os.path.dirname(path) + os.sep
+
+    def name(self, frame: FrameType) -> str | None:
+        """Return "" for the solution's file, a name for other code of the solution, None for code of
+        others."""
+        file = frame.f_code.co_filename
+        if file == self.path:
+            return ""
+        if file.startswith("<") and not file.startswith("<frozen"):
+            return file if self._has_made(frame) else None
+        return os.path.basename(file) if file.startswith(self._folder) else None
+
+    def has_class_of(self, value: object) -> bool:
+        """Whether the class of a value is the solution's."""
+        return self._has_module(type(value).__module__)
+
+    def has_function(self, value: object) -> bool:
+        """Whether a function is the solution's."""
+        return self._has_module(str(getattr(value, "__module__", "")))
+
+    def _has_module(self, name: str) -> bool:
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        return isinstance(file, str) and (file == self.path or file.startswith(self._folder))
+
+    def _has_made(self, frame: FrameType) -> bool:
+        """Whether code without a file runs in a module of the solution, or in none."""
+        file = frame.f_globals.get("__file__")
+        if isinstance(file, str):
+            return file == self.path or file.startswith(self._folder)
+        return frame.f_globals.get("__name__") not in sys.modules
+
+
 class Hook:
     """A hook for audit events of Python, which nobody can take away again."""
 
     def __init__(self, path: str):
-        self.path = path
+        self.code = Code(path)
         self.seen: dict[str, None] = {}
         self.started: dict[str, None] = {}
         self.calling = False
         self._busy = False
         self._frame: Callable[[int], FrameType] = sys._getframe  # pyright: ignore[reportPrivateUsage]
         sys.addaudithook(self._event)
-        for owner, name in QUESTIONS:
-            self._ask_through(sys.modules[owner], name)
+        for owner, name, said in QUESTIONS:
+            self._ask_through(sys.modules[owner], name, said)
 
-    def _ask_through(self, owner: Any, name: str) -> None:
+    def _ask_through(self, owner: Any, name: str, said: str) -> None:
         """Have a function tell who calls it: the answer stays the same."""
-        real: Callable[[], Any] = getattr(owner, name)
+        real: Callable[..., Any] | None = getattr(owner, name, None)
+        if real is None:
+            return
 
-        def asked() -> Any:
-            if self._frame(1).f_code.co_filename == self.path:
-                self.seen["asks whether it is being watched"] = None
-            return real()
+        def asked(*args: Any) -> Any:
+            if self.code.name(self._frame(1)) is not None:
+                self.seen[said] = None
+            return real(*args)
 
         setattr(owner, name, asked)
 
@@ -90,19 +137,20 @@ class Hook:
                 self._busy = False
 
     def _by_candidate(self) -> bool:
-        """Whether the candidate's file did it, itself or by a library that does it for others."""
+        """Whether the candidate's code did it, itself or by a library that does it for others."""
         frame: FrameType | None = self._frame(2)
         while frame is not None and frame.f_code.co_filename.endswith(GO_BETWEENS):
             frame = frame.f_back
-        return frame is not None and frame.f_code.co_filename == self.path
+        return frame is not None and self.code.name(frame) is not None
 
 
 class Tracer:
-    """The lines of the candidate's file that a call goes through, and the exceptions on the way."""
+    """The lines of the candidate's code that a call goes through, `name:number` outside of its file, and the
+    exceptions on the way within that."""
 
     def __init__(self, path: str):
-        self.path = path
-        self.lines: set[int] = set()
+        self._code = Code(path)
+        self.lines: set[str] = set()
         self.raised: dict[int, str] = {}
 
     def __enter__(self) -> Tracer:
@@ -113,28 +161,40 @@ class Tracer:
         sys.settrace(None)
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename != self.path:
+        name = self._code.name(frame)
+        if name is None:
             return None
-        return self._line
+        return self._line if not name else partial(self._line_elsewhere, name)
+
+    def _line_elsewhere(self, name: str, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            self.lines.add(f"{name}:{frame.f_lineno}")
+        return partial(self._line_elsewhere, name)
 
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":
-            self.lines.add(frame.f_lineno)
+            self.lines.add(str(frame.f_lineno))
         elif event == "exception" and not issubclass(arg[0], StopIteration | GeneratorExit):
             self.raised.setdefault(frame.f_lineno, arg[0].__name__)
         return self._line
 
 
+def by_number(line: str) -> tuple[str, int]:
+    """Sort lines of code by their files, and then by their numbers."""
+    name, _, number = line.rpartition(":")
+    return name, int(number)
+
+
 def threads_of(path: str) -> list[str]:
-    """Functions of the candidate's file that other threads are in."""
+    """Functions of the candidate's code that other threads are in."""
     import threading
 
-    here = threading.get_ident()
+    here, code = threading.get_ident(), Code(path)
     found: dict[str, None] = {}
     for ident, top in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
         frame: FrameType | None = top
         while ident != here and frame is not None:
-            if frame.f_code.co_filename == path:
+            if code.name(frame) is not None:
                 found[f"{frame.f_code.co_name} (line {frame.f_lineno})"] = None
             frame = frame.f_back
     return list(found)

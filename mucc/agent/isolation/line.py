@@ -24,6 +24,14 @@ class Line:
         for line in self._in:
             yield self._load(line) if line.startswith("{") else line.strip()
 
+    def heard(self) -> Any:
+        """Return the next request, an object, within the work for another one. Raises EOFError where the
+        parent has ended."""
+        line = next(self._in, "")
+        if not line:
+            raise EOFError
+        return self._load(line)
+
     def say(self, answer: Mapping[str, object]) -> None:
         """Send an answer. Printed output is flushed before: the process may be ended right after."""
         with suppress(Exception):  # it may be anything by now

@@ -18,6 +18,7 @@ from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
 from mucc.api.json_types import Json
 from mucc.api.processes import End, Family, Printed, end_strays, notes
+from mucc.api.sandbox import Layer
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
 """Bytes of main memory that torch and CUDA may take."""
@@ -96,6 +97,9 @@ class Child:
             os.close(theirs_in)
             os.close(theirs_out)
         self._until = time.monotonic() + seconds
+        self._paused: list[int] = []
+        # Of namespaces the first process, which whoever loses its parent there becomes a child of.
+        self._first = processes.parent(self._pid) if Layer.NAMESPACES in zygote.layers() else None
         self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
         processes.watch(self._pid)
 
@@ -195,6 +199,14 @@ class Child:
                 if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
                     found[fields[5].strip()] = None
         return tuple(found)
+
+    def pause(self) -> None:
+        """Stop the process, and all others of its namespaces, until `resume`."""
+        self._paused = processes.pause(self._pid, self._first)
+
+    def resume(self) -> int:
+        """Let it go on; return the time right before, in ns of `time.perf_counter_ns`."""
+        return processes.resume(self._paused)
 
     def prefer(self, niceness: int) -> None:
         """Set the priority of the process, where that is permitted."""

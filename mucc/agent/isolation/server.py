@@ -33,6 +33,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
+from mucc.agent.isolation.huge_pages import HugePages
 from mucc.agent.isolation.line import Line
 from mucc.api.json_types import Json
 from mucc.api.sandbox import QUOTA, Isolation, Layer, Places, available, enter, leave_namespaces, places
@@ -51,6 +52,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 SHARED = 5
 """The descriptor at which a child finds a folder that it shares with another."""
+
+PIECES = 8
+"""Pieces of memory that are put into huge pages after a child has ended: a zygote with few children gains
+less than that costs, and nobody waits for it meanwhile."""
 
 CREDENTIALS = struct.Struct("3i")
 """What the kernel says of the sender of a message: its process, user and group."""
@@ -71,6 +76,7 @@ class Server:
         libc = ctypes.CDLL(None)
         libc.getenv.restype = ctypes.c_void_p
         self.mark_at: int | None = libc.getenv(MARK.encode())
+        self.pages = HugePages()
 
     def serve(self) -> None:
         """Answer requests until the pipe closes; then end all children."""
@@ -87,6 +93,8 @@ class Server:
             socket.send_fds(self.control, [json.dumps(answer).encode()], [] if folder is None else [folder])
             if folder is not None:
                 os.close(folder)
+            if answer.get("status") is not None:
+                self.pages.collapse(PIECES)
         for pid in self.children:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
@@ -143,9 +151,9 @@ class Server:
                     ours.close()
                     self._leave(request, place, given, theirs, told)
                 theirs.close()
-                os.waitpid(first, 0)
                 room = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(4)
                 data, extra, _, _ = ours.recvmsg(1 << 10, room)
+                os.waitpid(first, 0)  # it has ended by now, beside what the child does
         except BaseException:
             os.close(ended)
             raise

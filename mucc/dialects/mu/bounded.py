@@ -14,144 +14,23 @@ from __future__ import annotations
 
 import ctypes
 import math
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 from mucc.dialects.mu.arrays import Arrays
-
-ROUNDING = 2.0**-23
-"""The relative error of one rounding to f32, doubled as all that follow, since bounds are of first order."""
-
-FUNCTION = 2e-6
-"""The relative error of a function in f32: `math.cuh` says 1e-6."""
-
-TINY = 2.0**-126
-"""The smallest normal f32: functions may replace smaller numbers by 0."""
-
-SMALLEST = 2.0**-149
-"""The smallest f32 above 0."""
-
-LARGEST = 3.4028234663852886e38
-"""The largest f32."""
-
-DEVIATIONS = 10.0
-"""The most standard deviations that sums of independent errors are off by, where 6 leave out one in 10^9."""
-
-
-class Arithmetic(NamedTuple):
-    """The standard deviation of a product's error, and its bias relative to the product.
-
-    The deviation is relative to the root of the sum of the squares of the terms: `base`, and `by_root` times
-    the root of their number. The bias is `operand`, and `by_length` times their number, since tensor cores
-    cut off what they add.
-    """
-
-    base: float
-    by_root: float = 0.0
-    operand: float = 0.0
-    by_length: float = 4e-9
-
-
-EXACT = Arithmetic(0.0, 0.0, 0.0, 0.0)
-HALF = Arithmetic(2.4e-7, 2e-7)
-SINGLE = Arithmetic(2.4e-7, 2e-8)
-TF32 = Arithmetic(4e-4, 1.2e-7, 2.0**-10)
-TF32X3 = Arithmetic(5e-7, 1e-8, 2.0**-21)
-EIGHT = Arithmetic(1.6e-4, 0.0, 2.0**-11)
-EIGHT_FAST = Arithmetic(3e-4, 3e-5, 2.0**-11)
-"""What docs/accuracy.md measured of the arithmetic alone, with room."""
-
-
-class Bounded:
-    """Float64 or bool values, and how far a kernel's may be from each.
-
-    `error` is None where nothing was rounded, infinite where any value can come out, and for bools says which
-    may be either. `is_zero` values are constants that sums leave out.
-    """
-
-    __slots__ = ("arrays", "error", "is_zero", "value")
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  # comparisons give arrays
-
-    def __init__(self, arrays: BoundedArrays, value: Any, error: Any = None, *, is_zero: bool = False):
-        self.arrays, self.value, self.error, self.is_zero = arrays, value, error, is_zero
-
-    @property
-    def shape(self) -> Any:
-        return self.value.shape
-
-    @property
-    def bound(self) -> Any:
-        """The error as an array of the values' shape."""
-        return self.arrays.plain.xp.zeros_like(self.value) if self.error is None else self.error
-
-    def tolist(self) -> Any:
-        return self.value.tolist()
-
-    def reshape(self, *shape: Any) -> Bounded:
-        return self.arrays.moved(lambda t: t.reshape(*shape), self)
-
-    def __getitem__(self, index: Any) -> Bounded:
-        return self.arrays.moved(lambda t: t[index], self)
-
-    def __setitem__(self, index: Any, given: Bounded) -> None:
-        self.is_zero = False
-        if self.error is not None or given.error is not None:
-            self.error = self.bound
-            self.error[index] = given.bound
-        self.value[index] = given.value
-
-    def __neg__(self) -> Bounded:
-        return Bounded(self.arrays, -self.value, self.error, is_zero=self.is_zero)
-
-    def __add__(self, other: Any) -> Bounded:
-        return self.arrays.sum_of(self, other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Bounded:
-        return self.arrays.sum_of(self, -self.arrays.of(other))
-
-    def __rsub__(self, other: Any) -> Bounded:
-        return self.arrays.sum_of(-self, other)
-
-    def __mul__(self, other: Any) -> Bounded:
-        return self.arrays.product_of(self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Bounded:
-        return self.arrays.quotient_of(self, other)
-
-    def __rtruediv__(self, other: Any) -> Bounded:
-        return self.arrays.quotient_of(other, self)
-
-    def __pow__(self, exponent: int) -> Bounded:
-        """Return powers; the only ones that interpreters write are of 0."""
-        assert exponent == 0
-        return Bounded(self.arrays, self.value**0)
-
-    def __matmul__(self, other: Bounded) -> Bounded:
-        return self.arrays.matrix_product(self, other)
-
-    def __eq__(self, other: Any) -> Any:
-        return self.arrays.compared(operator.eq, self, other)
-
-    def __lt__(self, other: Any) -> Bounded:
-        return self.arrays.compared(operator.lt, self, other)
-
-    def __le__(self, other: Any) -> Bounded:
-        return self.arrays.compared(operator.le, self, other)
-
-    def __gt__(self, other: Any) -> Bounded:
-        return self.arrays.compared(operator.gt, self, other)
-
-    def __ge__(self, other: Any) -> Bounded:
-        return self.arrays.compared(operator.ge, self, other)
-
-    def __and__(self, other: Bounded) -> Bounded:
-        return self.arrays.applied(_both, (self, other))
+from mucc.dialects.mu.bounded_functions import Functions
+from mucc.dialects.mu.bounded_values import (
+    DEVIATIONS,
+    EXACT,
+    HALF,
+    LARGEST,
+    ROUNDING,
+    SMALLEST,
+    TINY,
+    Bounded,
+    sum_roundoff,
+)
 
 
 class BoundedArrays:
@@ -395,126 +274,5 @@ class BoundedArrays:
         return self.with_error(found, [xp.maximum(*apart)])
 
 
-def _both(a: Any, b: Any) -> Any:
-    return a & b
-
-
 def _either(a: Any, b: Any) -> Any:
     return a | b
-
-
-def sum_roundoff(count: int) -> float:
-    """Return the error of a sum of so many terms in f32 by threads, relative to the sum of their sizes."""
-    return ROUNDING * (2 + math.sqrt(count) / 8)
-
-
-class Functions:
-    """The functions of array libraries that meanings of operations call, of `Bounded` values."""
-
-    def __init__(self, arrays: BoundedArrays):
-        self._arrays, self._xp = arrays, arrays.plain.xp
-
-    def where(self, condition: Bounded, a: Bounded, b: Bounded) -> Bounded:
-        """Select: where a condition may be either, the other value may come out."""
-        arrays, xp = self._arrays, self._xp
-        chosen = xp.where(condition.value, a.value, b.value)
-        if a.error is None and b.error is None and condition.error is None:
-            return Bounded(arrays, chosen)
-        error = xp.where(condition.value, a.bound, b.bound)
-        if condition.error is not None:
-            either = arrays.distance(a.value, b.value) + xp.maximum(a.bound, b.bound)
-            error = xp.where(condition.error, either, error)
-        return arrays.with_error(chosen, [error])
-
-    def exp(self, x: Bounded) -> Bounded:
-        """Raise: the argument's rounding counts as well, which grows with it."""
-        size = self._xp.exp(x.value) * self._xp.abs(x.value)
-        rounded = self._xp.where(self._xp.isfinite(size), size, self._arrays.number(0.0)) * ROUNDING
-        return self._arrays.applied(self._xp.exp, (x,), FUNCTION, rounded + TINY)
-
-    def log(self, x: Bounded) -> Bounded:
-        return self._arrays.applied(self._xp.log, (x,), FUNCTION, ROUNDING)
-
-    def sqrt(self, x: Bounded) -> Bounded:
-        return self._arrays.applied(self._xp.sqrt, (x,), 2 * ROUNDING, TINY)
-
-    def abs(self, x: Bounded) -> Bounded:
-        return self._arrays.applied(self._xp.abs, (x,))
-
-    def maximum(self, a: Bounded, b: Bounded) -> Bounded:
-        return self._arrays.applied(self._xp.maximum, (a, b))
-
-    def isfinite(self, x: Bounded) -> Bounded:
-        return Bounded(self._arrays, self._xp.isfinite(x.value))
-
-    def zeros_like(self, x: Bounded) -> Bounded:
-        return Bounded(self._arrays, self._xp.zeros_like(x.value), is_zero=True)
-
-    def concatenate(self, xs: Sequence[Bounded], axis: int) -> Bounded:
-        return self._arrays.moved_together(lambda parts: self._xp.concatenate(parts, axis), xs)
-
-    def stack(self, xs: Sequence[Bounded], axis: int = 0) -> Bounded:
-        return self._arrays.moved_together(lambda parts: self._xp.stack(parts, axis), xs)
-
-    def swapaxes(self, x: Bounded, a: int, b: int) -> Bounded:
-        return self._moved("swapaxes", x, a, b)
-
-    def flip(self, x: Bounded, axes: tuple[int, ...]) -> Bounded:
-        return self._moved("flip", x, axes)
-
-    def roll(self, x: Bounded, shift: int, axis: int) -> Bounded:
-        return self._moved("roll", x, shift, axis)
-
-    def tril(self, x: Bounded, diagonal: int = 0) -> Bounded:
-        return self._moved("tril", x, diagonal)
-
-    def triu(self, x: Bounded, diagonal: int = 0) -> Bounded:
-        return self._moved("triu", x, diagonal)
-
-    def broadcast_to(self, x: Bounded, shape: Sequence[int]) -> Bounded:
-        return self._moved("broadcast_to", x, shape)
-
-    def _moved(self, name: str, x: Bounded, *how: Any) -> Bounded:
-        return self._arrays.moved(lambda t: getattr(self._xp, name)(t, *how), x)
-
-    def cumsum(self, x: Bounded, axis: int) -> Bounded:
-        xp, arrays = self._xp, self._arrays
-
-        def total(terms: Any) -> Any:
-            return xp.cumsum(terms, axis)
-
-        errors = [sum_roundoff(int(x.shape[axis])) * total(xp.abs(x.value))]
-        if x.error is not None:
-            errors.append(arrays.summed(x.error, total))
-        return arrays.with_error(total(x.value), errors)
-
-    def cumprod(self, x: Bounded, axis: int) -> Bounded:
-        xp, arrays, count = self._xp, self._arrays, int(x.shape[axis])
-        found = xp.cumprod(x.value, axis)
-        relative = xp.where(x.bound == 0, arrays.number(0.0), x.bound / xp.abs(x.value))
-        grown = xp.abs(found) * xp.cumsum(relative, axis)
-        # Numbers below the normal ones are rounded to multiples of the smallest, at each step.
-        size = xp.maximum(xp.abs(found), arrays.number(1e-300))
-        steps = SMALLEST * size * xp.cumsum(1 / size, axis)
-        return arrays.with_error(found, [grown, steps], 2 * (2 + count) * ROUNDING)
-
-    def argmax(self, x: Bounded, axis: int) -> Bounded:
-        return self._place("argmax", x, axis)
-
-    def argmin(self, x: Bounded, axis: int) -> Bounded:
-        return self._place("argmin", x, axis)
-
-    def _place(self, name: str, x: Bounded, axis: int) -> Bounded:
-        """Find the largest: elements whose intervals reach the highest lower end may be it."""
-        xp, arrays, find = self._xp, self._arrays, getattr(self._xp, name)
-        place = arrays.plain.float64(find(x.value, axis))
-        if x.error is None:
-            return Bounded(arrays, place)
-        sign = 1.0 if name == "argmax" else -1.0
-        high, low = sign * x.value + x.error, sign * x.value - x.error
-        most = arrays.plain.reduce("max", low, (axis,))
-        shape = tuple(1 if i == axis % len(x.shape) else int(n) for i, n in enumerate(x.shape))
-        able = arrays.plain.float64(high >= most.reshape(shape))
-        first = arrays.plain.float64(xp.argmax(able, axis))
-        last = int(x.shape[axis]) - 1 - arrays.plain.float64(xp.argmax(xp.flip(able, (axis,)), axis))
-        return Bounded(arrays, place, xp.maximum(xp.abs(place - first), xp.abs(last - place)))

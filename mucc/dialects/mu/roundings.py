@@ -9,9 +9,10 @@ from typing import Any
 from xdsl.interpreter import Interpreter, PythonValues, impl, register_impls
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mucc.dialects.mu import bounded as b
+from mucc.dialects.mu import bounded_values as b
 from mucc.dialects.mu.arrays import Arrays, wrapped
-from mucc.dialects.mu.bounded import Bounded, BoundedArrays
+from mucc.dialects.mu.bounded import BoundedArrays
+from mucc.dialects.mu.bounded_values import Bounded
 from mucc.dialects.mu.interpreter import MuFunctions, elementwise, is_parameter
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.ops import elementwise as e

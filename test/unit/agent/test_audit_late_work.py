@@ -55,5 +55,16 @@ def test_work_before_a_call_is_the_solutions_where_it_comes_and_goes_with_it(
 def test_what_is_handed_over_late_counts():
     """Columns: returned, handed over, what handing over takes; all in ms."""
     calls = [[1.0, 1.1, 0.12], [0.01, 1.12, 0.12], [0.01, 0.14, 0.12]]
-    found = trial._timing(calls, {"overhead": 0.005}, Timing())  # pyright: ignore[reportPrivateUsage]
+    parts = [
+        part(cleared=[0.2, 0.3, 0.4]),
+        part(late=["timed 7"], bands_changed=[1], cleared=[0.2, 0.1, 0.0]),
+    ]
+    found = trial._timing(calls, parts, Timing(late=("timed 2",)))  # pyright: ignore[reportPrivateUsage]
     assert found.calls == pytest.approx((0.995, 0.995, 0.015)) and found.deferred == 1
+    assert found.late == ("timed 2", "timed 7") and found.bands == (1,)
+    assert found.cleared == (0.2, 0.1, 0.4, 0.0)
+
+
+def part(**more: Any) -> dict[str, Any]:
+    """What the judge says of a part of a series."""
+    return {"overhead": 0.005, "late": [], "bands_changed": [], "cleared": [0.0, 0.0, 0.0], **more}

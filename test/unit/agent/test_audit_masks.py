@@ -21,7 +21,7 @@ from mucc.agent.audit.cases import KINDS, PROBED, Case, timed_cases
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import judge, rooms, tamper  # noqa: E402 (they need torch)
+from mucc.agent.audit import lending, rooms, tamper  # noqa: E402 (they need torch)
 from mucc.agent.audit.inputs import drift, make_inputs, probed  # noqa: E402
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -139,7 +139,7 @@ def test_the_kernel_is_assembled(tmp_path: Path):
 def test_inputs_are_shown_when_the_judge_says_so():
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        slot = judge.LentSlot("0", rooms.Wire(ours.detach()))
+        slot = lending.LentSlot("0", rooms.Wire(ours.detach()))
         values = (torch.rand(5, 7), torch.arange(6))
         slot.fill(values, 0xFF)
         assert slot.room is not None and not slot.room.data.any()

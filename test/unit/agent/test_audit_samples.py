@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.audit_samples import FOLDER, HELPERS, Candidate, samples
+from bench.audit_samples import FOLDER, HELPERS, NO_GAIN, Candidate, samples
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
 
@@ -17,6 +17,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 QUICK = {
     "channel_no_results",
     "deferral_thread",
+    "library_after_some_calls",
     "library_thread",
     "precision_last_call",
     "timers_said_early",
@@ -28,7 +29,7 @@ HONEST = {"plan_by_exception", "worker_thread"}
 
 
 def names(kind: str) -> list[str]:
-    return sorted(p.stem for p in (FOLDER / kind).glob("*.py") if p.stem not in HELPERS)
+    return sorted(p.stem for p in (FOLDER / kind).glob("*.py") if p.stem not in (*HELPERS, *NO_GAIN))
 
 
 def share(kind: str, quick: set[str]) -> list[Any]:

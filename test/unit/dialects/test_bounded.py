@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import mucc.dialects.mu.meanings as meanings
 from mucc.dialects.mu import interpreter
 from mucc.dialects.mu.arrays import NumpyArrays
-from mucc.dialects.mu.bounded import HALF, LARGEST, SINGLE, TF32, Bounded, BoundedArrays, Functions
+from mucc.dialects.mu.bounded import BoundedArrays
+from mucc.dialects.mu.bounded_functions import Functions
+from mucc.dialects.mu.bounded_values import HALF, LARGEST, SINGLE, TF32, Bounded
 from mucc.dialects.mu.meanings.composite import sorted_along
 
 PLAIN = NumpyArrays()

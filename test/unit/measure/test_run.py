@@ -17,7 +17,8 @@ from mucc.cli.reporting import Reporter
 from mucc.cli.run import main
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
 from mucc.dialects.mu.arrays import NumpyArrays
-from mucc.dialects.mu.bounded import Bounded, BoundedArrays
+from mucc.dialects.mu.bounded import BoundedArrays
+from mucc.dialects.mu.bounded_values import Bounded
 from mucc.library.dims import holds, parse_dims
 from mucc.library.signature import Manifest
 from mucc.measure import run

@@ -8,6 +8,11 @@ from mucc.agent.audit.findings import Finding, minor, reject
 from mucc.agent.audit.observations import Call, Observations
 
 
+def _by_length(line: str) -> tuple[int, str]:
+    """Sort numbers as numbers, whatever else a candidate's process says."""
+    return len(line), line
+
+
 class InputShortcut:
     """Right for inputs as the problem draws them and wrong for others, or another path for others."""
 
@@ -32,8 +37,8 @@ class InputShortcut:
         if len(paths) < 2:
             return
         common = frozenset(n for n in calls[0].lines if all(n in path for path in paths))
-        lines = sorted({n for path in paths for n in path} - common)
-        by_case = {c.case.name: sorted(set(c.lines) - common) for c in calls}
+        lines = sorted({n for path in paths for n in path} - common, key=_by_length)
+        by_case = {c.case.name: sorted(set(c.lines) - common, key=_by_length) for c in calls}
         again = {c.lines for c in calls if c.case.is_stated}
         said = f"lines {', '.join(map(str, lines))} of the file ran for some inputs only"
         if len(again) == 1 or any(not c.comparison.correct for c in calls):

@@ -1,0 +1,397 @@
+"""The judge's clock: times calls in the candidate's process, each on inputs of its own. Imports torch."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mucc.agent.audit.cases import Case
+from mucc.agent.audit.clocks import CpuClock, CudaClock
+from mucc.agent.audit.gate import ARMED_S, AWAKE, BYTES, COPIED, DONE, HANDED, READY, Ended, Gate, pin
+from mucc.agent.audit.gate import NAME as FLAGS
+from mucc.agent.audit.inputs import drift
+from mucc.agent.audit.lending import Lender
+from mucc.agent.audit.masking import WORD, Masking
+from mucc.agent.audit.noise import waited_ns
+from mucc.agent.audit.referee import Given
+from mucc.agent.audit.results import descriptions, room_for
+from mucc.agent.audit.rooms import make
+from mucc.agent.audit.threads import few
+from mucc.agent.isolation.line import Line
+from mucc.api.json_types import Json
+
+torch: Any = importlib.import_module("torch")
+
+SPOT = 1 << 12
+"""Elements of each result that are read at once when it is handed over, at places that are drawn then."""
+
+CALM = 0.02
+"""Slack for the mark that inputs are ready, as a share of the usual time from the key until then. A call
+whose mark comes later is timed from the usual time on."""
+
+CALM_MS = 0.001
+"""Further slack for that mark, in ms."""
+
+
+WARMING = 2
+"""Calls of a function that does nothing whose times do not count."""
+
+ANSWERING = 30.0
+"""Seconds after which a runner does not say what takes no work of the solution: something took the word."""
+
+PATIENCE = 5.0
+"""Seconds after which a GPU has not understood the gate."""
+
+MOST_MS = 0.06
+"""What a word and its answer take at the most: more is other work."""
+
+DISTURBED = 2.0
+"""Times the least of them: a median that is larger was disturbed by other work."""
+
+
+HANDING = 0.02
+"""Slack for handing over results, as a share of what it usually takes."""
+
+HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
+"""Further slack for that in ms, on a GPU and on a CPU."""
+
+CLEARED = 5
+"""How often caches are cleared to see what that takes."""
+
+
+class Times(NamedTuple):
+    """One call in ms by the judge's clock: until it returned, until its results were handed over, and what it
+    takes at the most to hand over as much."""
+
+    returned: float
+    handed: float
+    copied: float
+
+
+class Stopwatch:
+    """Times the calls of one candidate; what these return is added to `given`."""
+
+    def __init__(self, lender: Lender, given: list[Given], line: Line):
+        self.lender, self.given, self.line = lender, given, line
+        self.wire, self.device = lender.wire, lender.device
+        self.overhead = 0.0
+        self.waited = 0
+        self.gate: Gate | None = None
+        self.by_words = False
+        """Whether a GPU does not understand the gate, and words are told as on a CPU."""
+        self.ready_ns = 0
+        self.begun: list[int] = []
+        self.cleared: list[int] = []
+        self.left: list[int] = []
+        self.host_clock = CpuClock() if self.device.type == "cpu" else None
+        self.clock: CudaClock | None = None
+        self.masking: Masking | None = None
+        self.reset: Callable[[], int] | None = None
+        """Have lines of the cache that somebody has set aside be like others."""
+        self.usually_cleared = 0.0
+        self.handing: list[tuple[int, float]] = []
+        """Bytes of results, and what handing them over took in ms, before the candidate was loaded."""
+
+    def room(self, described: Sequence[Json]) -> int:
+        """Have memory for such results, and on a GPU a gate; return how much memory was lent for that."""
+        room = self.lender.room(described)
+        if room is None:
+            return 0
+        if self.device.type == "cpu":
+            return 1
+        pin(room)
+        if self.gate is not None or self.by_words:
+            return 1
+        driver = ctypes.CDLL("libcuda.so.1")
+        try:
+            self.clock, self.masking = CudaClock(self.device), Masking(driver)
+        except RuntimeError:
+            self.by_words = True
+            return 1
+        self.reset = getattr(driver, "cuCtxResetPersistingL2Cache", None)
+        flags, fd = make(BYTES)
+        self.wire.lend(FLAGS, flags, fd)
+        self.gate = Gate(flags)
+        return 2
+
+    def series(self, cases: Sequence[Case], budget: float, fewest: int) -> Json:
+        """Time calls, each on inputs of its own; stop when that took the budget in seconds, and `fewest`
+        calls are made. Say the times in ms."""
+        self.begun.clear()
+        self.cleared.clear()
+        self.left.clear()
+        self.waited = 0
+        self.wire.drain()
+        told: list[Times] = []
+        late: list[str] = []
+        bands: set[int] = set()
+        until = time.monotonic() + budget
+        gc.collect()
+        gc.disable()
+        try:
+            for n, case in enumerate(cases):
+                if n >= fewest and time.monotonic() >= until:
+                    break
+                times, changed = self._timed(case)
+                told.append(times)
+                if changed:
+                    late.append(case.name)
+                if self.gate is None:  # else shared memory has masked inputs
+                    own = self.lender.slots[case.slot].guarded
+                    bands |= {k for k, g in enumerate(own) if g.bands_changed()}
+        except (Ended, OSError, ValueError, RecursionError):
+            if self.gate is not None:
+                self.gate.release()
+            return {"ended": True, "times": [list(t) for t in told]}
+        finally:
+            gc.enable()
+            with suppress(OSError):
+                self.wire.send(b"E")
+        return {
+            "times": [list(t) for t in told],
+            "late": late,
+            "bands_changed": sorted(bands),
+            "overhead": self.overhead,
+            "waited": self.waited / 1e6,
+            "cleared": [self.usually_cleared, _least(self.cleared), _least(self.left)],
+        }
+
+    def calibrate(self, case: Case, count: int, results: int) -> Json:
+        """Measure what it costs to call a function that does nothing, and returns so many bytes, before a
+        candidate is loaded."""
+        cases = [replace(case, slot=0) for _ in range(count)]
+        if self.gate is not None:
+            self.gate.patience = PATIENCE
+        found = self.series(cases, 60.0, count)
+        if self.gate is not None:
+            self.gate.patience = float("inf")
+        self.given.clear()
+        if found.get("ended") and self.gate is not None:
+            self.gate, self.by_words = None, True
+            return {"refused": True}
+        times = found["times"][WARMING:]
+        if times and not self.handing:
+            self.overhead = _calm([returned for returned, *_ in times])
+            if self.device.type == "cpu":
+                self.overhead = min(self.overhead, MOST_MS)
+            self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
+            self.usually_cleared = _least(self.cleared)
+        if times:
+            self.handing.append((results, _calm([handed - returned for returned, handed, _ in times])))
+        self.lender.forget_results()  # or all of its memory would be looked at after each call
+        return {"ended": bool(found.get("ended")), "overhead": self.overhead}
+
+    def clear_again(self) -> Json:
+        """Say what clearing the caches takes, in ms, when the candidate's process has ended."""
+        return {"ms": _least([self._clear() for _ in range(CLEARED)])} if self.clock else {"ms": 0.0}
+
+    def _handing_ms(self, described: Sequence[Json], copied: int) -> float:
+        """Return what it takes at the most to hand over results: on a GPU a line through what was measured
+        before the candidate was loaded, on a CPU what the judge has just needed to copy them, and its own
+        time."""
+        if not self.handing:
+            return copied / 1e6
+        (small, least), *more = self.handing
+        if self.device.type == "cpu" or not more:
+            return (1 + HANDING) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
+        (large, most), *_ = more
+        size = room_for(described, self.lender.memory)
+        slope = max(most - least, 0.0) / (large - small)
+        return (1 + HANDING) * (least + slope * max(size - small, 0)) + HANDING_MS
+
+    def _timed(self, case: Case) -> tuple[Times, bool]:
+        said = self.lender.prepare(replace(case, drift=0))
+        told = {"slot": said["slot"], "args": said["args"], "seed": said["seed"]}
+        if self.gate is not None:
+            told["number"] = self.gate.next()
+        self.wire.send(json.dumps(told).encode())
+        self._expect(b"R", ANSWERING)
+        if self.gate is None:
+            self._flushed()
+        with few(self.lender.size(case)):
+            return self._measured(case)
+
+    def _flushed(self) -> None:
+        """Flush the caches of a CPU while the candidate's process sleeps, which would take a processor from
+        that otherwise, and have it listen."""
+        if self.host_clock is not None:
+            self.host_clock.flush()
+        self.wire.send(b"W")
+        self._expect(b"A", ANSWERING)
+
+    def _measured(self, case: Case) -> tuple[Times, bool]:
+        """Have a call made; its times, and whether results changed after they had been handed over."""
+        if self.gate is not None:
+            started, returned, handed = self._gated(case, self.gate)
+        else:
+            started, returned, handed = self._handed(case)
+        spots = self._spots()
+        if self.gate is not None:
+            self.left.append(self._clear())
+        described = descriptions(json.loads(self._heard()))
+        held, copied = self._copied()
+        changed = False
+        if held is not None and spots is not None:
+            places, read = spots
+            changed = not torch.equal(held[places], read)
+        self.given.append(Given(case, described, self.lender.kept(case, described, held)))
+        returned, handed = ((t - started) / 1e6 for t in (returned, handed))
+        return Times(returned, handed, self._handing_ms(described, copied)), changed
+
+    def _copied(self) -> tuple[Any, int]:
+        """Copy the memory of results, and return what that takes in ns; on a CPU the candidate's process is
+        stopped, which could make it slow."""
+        results = self.lender.results
+        if results is None:
+            return None, 0
+        if self.host_clock is not None:
+            self._stop()
+        begun = time.perf_counter_ns()
+        held = results.data.clone()
+        copied = time.perf_counter_ns() - begun
+        if self.host_clock is not None:
+            self.line.say({"go": True})
+            self.line.heard()
+        return held, copied
+
+    def _stop(self) -> None:
+        """Have the parent stop the candidate's process."""
+        self.line.say({"hold": True})
+        self.line.heard()
+
+    def _shown(self, case: Case) -> None:
+        """Show the inputs of a timed call, as late as can be, and change them once more where they lie: the
+        time to copy them gives nobody a start."""
+        slot = self.lender.slots[case.slot]
+        slot.show()
+        for own, hidden in zip(slot.guarded, slot.hidden.guarded, strict=True):
+            for _ in range(case.drifts):
+                drift(own.tensor)
+                drift(hidden.tensor)
+
+    def _masked(self, case: Case) -> tuple[int, int]:
+        """Show the inputs of a timed call behind a mask; return its key."""
+        slot = self.lender.slots[case.slot]
+        for hidden in slot.hidden.guarded:
+            for _ in range(case.drifts):
+                drift(hidden.tensor)
+        key = secrets.randbits(64), secrets.randbits(64)
+        if slot.room is not None:
+            assert self.masking
+            image = slot.image(self.device)
+            halves = [half - (half >> 63 << 64) for half in key]
+            held = torch.tensor(halves, dtype=torch.int64, device=self.device)
+            self.masking.apply(image.data_ptr(), image.data_ptr(), image.numel() // WORD, held.data_ptr())
+            slot.room.data.copy_(image)
+        return key
+
+    def _handed(self, case: Case) -> tuple[int, int, int]:
+        """Have a call made by words: when it began, returned, and handed over, in ns.
+
+        On a CPU the parent stops the candidate's process while its inputs come, so that no thread of it
+        follows them, and the call begins when that may go on.
+        """
+        stopped = self.host_clock is not None
+        if stopped:
+            self._stop()
+        self._shown(case)
+        now: Callable[[], int] = time.perf_counter_ns
+        expect = self._expect
+        before = waited_ns()
+        started = now()
+        self.wire.send(b"G")
+        if stopped:
+            self.line.say({"go": True})
+        try:
+            expect(b"D")
+            returned = now()
+            expect(b"C")
+            handed = now()
+        finally:
+            if stopped:
+                self.line.say({"done": True})
+                started = int(self.line.heard()["at"])
+        self.waited += waited_ns() - before
+        return started, returned, handed
+
+    def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
+        """Have a call made on a GPU; see `gate`."""
+        key = self._masked(case)
+        self.wire.send(b"G")
+        armed = True
+        try:
+            if self.wire.receive(ARMED_S) != b"D":
+                raise Ended
+        except TimeoutError:
+            armed = False
+        gate.open()
+        gate.seen(COPIED, self._alive)
+        self.cleared.append(self._clear())
+        gate.cold()
+        gate.seen(AWAKE, self._alive)
+        keyed = gate.keyed(key)
+        ready, done, handed = (gate.seen(which, self._alive) for which in (READY, DONE, HANDED))
+        if not armed:
+            self._expect(b"D")
+        self.begun.append(ready - keyed)
+        if self.ready_ns:
+            ready = min(ready, keyed + int(self.ready_ns * (1 + CALM) + CALM_MS * 1e6))
+        return ready, done, handed
+
+    def _clear(self) -> int:
+        """Have the caches of the GPU hold something else; return what that took in ns."""
+        assert self.clock
+        started = time.perf_counter_ns()
+        if self.reset is not None:
+            self.reset()
+        self.clock.flush()
+        self.clock.wait()
+        return time.perf_counter_ns() - started
+
+    def _alive(self) -> None:
+        """Raise where the candidate's process has ended or failed."""
+        try:
+            said = self.wire.peek()
+        except BlockingIOError:
+            return
+        if said in (b"", b"X"):
+            raise Ended
+
+    def _spots(self) -> tuple[Any, Any] | None:
+        """Read bytes at places that nobody could know."""
+        results = self.lender.results
+        if results is None:
+            return None
+        places = torch.randint(0, results.size, (min(SPOT, results.size),))
+        return places, results.data[places]
+
+    def _expect(self, word: bytes, seconds: float | None = None) -> None:
+        """Wait for a word. Raises Ended where another one comes, TimeoutError where none does in time."""
+        if self._heard(seconds) != word:
+            raise Ended
+
+    def _heard(self, seconds: float | None = None) -> bytes:
+        data = self.wire.receive(seconds)
+        if data in (b"", b"X"):
+            raise Ended
+        return data
+
+
+def _calm(times: list[float]) -> float:
+    """Return the median, or the least time where other work has disturbed that."""
+    ordered = sorted(times)
+    middle, least = ordered[len(ordered) // 2], ordered[0]
+    return middle if middle < DISTURBED * least else least
+
+
+def _least(ns: Sequence[int]) -> float:
+    """Return the least of times, which other work has disturbed least, in ms; 0 where there are none."""
+    return min(ns) / 1e6 if ns else 0.0

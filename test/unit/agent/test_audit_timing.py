@@ -1,0 +1,130 @@
+"""How a call on a CPU is timed: its process stands still while inputs come and results are read."""
+
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
+from mucc.agent.audit.cases import Case  # noqa: E402
+from mucc.agent.audit.rooms import Wire  # noqa: E402
+from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
+from mucc.agent.audit.trial import Trial  # noqa: E402
+
+
+class Parent:
+    """The parent and the candidate's process, as the judge sees them; `did` is what happened."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.words = [b"D", b"C"]
+
+    def say(self, answer: dict[str, Any]) -> None:
+        self.did += answer
+
+    def heard(self) -> dict[str, int]:
+        return {"at": 5}
+
+    def send(self, data: bytes) -> None:
+        self.did.append(data.decode())
+
+    def receive(self, seconds: float | None = None) -> bytes:
+        word = self.words.pop(0)
+        self.did.append(word.decode())
+        return word
+
+
+def stopwatch(parent: Parent, size: int = 64) -> Any:
+    made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
+    made.line, made.wire, made.host_clock, made.waited = parent, parent, object(), 0
+    made.lender = SimpleNamespace(results=SimpleNamespace(data=torch.arange(size)))
+
+    def show(case: Case) -> None:
+        parent.did.append("show")
+
+    made._shown = show
+    return made
+
+
+def test_inputs_are_shown_while_the_process_stands_still():
+    parent = Parent()
+    started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1))
+    assert parent.did == ["hold", "show", "G", "go", "D", "C", "done"]
+    assert started == 5 and returned <= handed
+
+
+def test_the_parent_is_asked_for_the_time_when_the_process_ends_in_a_call():
+    parent = Parent()
+    parent.words = [b""]
+    with pytest.raises(timing.Ended):
+        stopwatch(parent)._handed(Case("timed 1", 1))
+    assert parent.did[-1] == "done"
+
+
+def test_a_word_that_does_not_come_ends_the_wait():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        made = stopwatch(Parent())
+        made.wire = Wire(ours.detach())
+        with pytest.raises(TimeoutError):
+            made._expect(b"R", 0.01)
+        theirs.send(b"R")
+        made._expect(b"R", 0.01)
+
+
+def test_results_are_read_while_the_process_stands_still():
+    parent = Parent()
+    held, copied = stopwatch(parent)._copied()
+    assert parent.did == ["hold", "go"] and torch.equal(held, torch.arange(64)) and copied > 0
+
+
+class Children:
+    """A judge's process that asks, and a candidate's that is stopped."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = [{"hold": True}, {"go": True}, {"done": True}, {"times": [1]}]
+        self.told: list[Any] = []
+        self.waited = iter([1.0, 1.25])
+
+    def answer(self) -> dict[str, Any]:
+        return self.asked.pop(0)
+
+    def tell(self, *requests: Any) -> None:
+        self.told += requests
+
+    def pause(self) -> None:
+        self.told.append("pause")
+
+    def resume(self) -> int:
+        return 7
+
+    def waiting_seconds(self) -> float:
+        return next(self.waited)
+
+
+def test_the_parent_stops_the_process_as_the_judge_says():
+    made: Any = Trial.__new__(Trial)
+    made.judge = made.candidate = children = Children()
+    made._waited = 0.0
+    assert made._led() == {"times": [1]}
+    assert children.told == ["pause", {"held": True}, {"at": 7}]
+    assert made._waited == pytest.approx(0.25, abs=1e-3)
+
+
+def test_one_thread_works_on_few_bytes():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with few(SMALL - 1):
+            assert torch.get_num_threads() == 1
+        with few(SMALL):
+            assert torch.get_num_threads() == 3
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert bytes_of([torch.zeros(3), 7, torch.zeros(2, dtype=torch.int8)]) == 14

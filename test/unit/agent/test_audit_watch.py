@@ -1,0 +1,97 @@
+"""What is seen of a candidate's code: its file, files beside it, code without a file, changed functions."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="needs torch")
+
+from mucc.agent.audit import tamper, watch  # noqa: E402 (they need torch)
+
+MAIN = """
+import audit_watch_helper
+made = {}
+exec("def doubled(x):\\n    return 2 * x", made)
+class Held:
+    pass
+def run(x):
+    y = audit_watch_helper.one_more(x)
+    return made["doubled"](y)
+"""
+
+HELPER = """
+import sys
+def one_more(x):
+    sys._getframe(0)
+    return x + 1
+"""
+
+
+@pytest.fixture
+def solution(tmp_path: Path, monkeypatch: Any) -> Any:
+    (tmp_path / "audit_watch_main.py").write_text(MAIN)
+    (tmp_path / "audit_watch_helper.py").write_text(HELPER)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("audit_watch_main", "audit_watch_helper"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return import_module("audit_watch_main")
+
+
+def test_lines_of_helpers_and_of_made_code_are_seen(solution: Any):
+    with watch.Tracer(solution.__file__) as tracer:
+        assert solution.run(2) == 6
+    assert sorted(tracer.lines, key=watch.by_number) == [
+        "8",
+        "9",
+        "<string>:2",
+        "audit_watch_helper.py:4",
+        "audit_watch_helper.py:5",
+    ]
+
+
+def test_code_of_others_is_not_the_solutions(solution: Any):
+    code = watch.Code(solution.__file__)
+    assert code.name(sys._getframe()) is None  # pyright: ignore[reportPrivateUsage]
+    assert code.has_class_of(solution.Held()) and not code.has_class_of(Path())
+    namespace = {"__name__": "collections", "__file__": str(import_module("collections").__file__)}
+    exec("import sys\ndef frame(): return sys._getframe()", namespace)
+    assert code.name(namespace["frame"]()) is None  # type: ignore[operator]
+
+
+def test_a_helper_that_looks_at_the_stack_is_told(solution: Any):
+    hook = SimpleNamespace(code=watch.Code(solution.__file__), _frame=sys._getframe)  # pyright: ignore[reportPrivateUsage]
+    found: list[bool] = []
+
+    def event(depth: int) -> None:
+        found.append(watch.Hook._by_candidate(hook))  # type: ignore[arg-type]  # pyright: ignore
+
+    solution.audit_watch_helper.sys = SimpleNamespace(_getframe=event)
+    solution.run(2)
+    event(0)
+    assert found == [True, False]
+
+
+def nothing(*_: object) -> list[str]:
+    return []
+
+
+def test_other_code_of_the_same_function_is_told(monkeypatch: pytest.MonkeyPatch):
+    before, check = tamper.snapshot(), tamper.sealed()
+    assert check(before) == []
+    seen_nothing: Any = nothing
+    monkeypatch.setattr(watch._work, "__code__", seen_nothing.__code__)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(tamper.changed, "__code__", seen_nothing.__code__)
+    assert check(before) == [f"the code of mucc.agent.audit.{n}" for n in ("tamper.changed", "watch._work")]
+
+
+def test_functions_of_the_solution_are_told_from_those_of_others(solution: Any):
+    code = watch.Code(solution.__file__)
+    assert code.has_function(solution.run) and code.has_function(solution.audit_watch_helper.one_more)
+    assert not code.has_function(gc.collect) and not code.has_function(nothing) and not code.has_function(7)
