@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mucc.dialects.mu.entry import EntryOp
 
 
-Given = Mapping[str, int | str] | Sequence[str | Mapping[str, int | str]] | None
-"""Typical values: a mapping or words such as `M=128,N=4096`, or several of either, for several sizes."""
+Given = Mapping[str, int | str] | str | Sequence[str | Mapping[str, int | str]] | None
+"""Typical values: a mapping or text such as `M=128,N=4096`, or several of either, for several sizes."""
 
 
 def sizes_of(dims: Given) -> tuple[Size, ...]:
@@ -27,7 +27,7 @@ def sizes_of(dims: Given) -> tuple[Size, ...]:
 def _words(dims: Given) -> list[str]:
     if dims is None:
         return []
-    several = [dims] if isinstance(dims, Mapping) else dims
+    several = [dims] if isinstance(dims, (Mapping, str)) else dims
     return [
         ",".join(f"{name}={value}" for name, value in one.items()) if isinstance(one, Mapping) else one
         for one in several

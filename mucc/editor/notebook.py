@@ -22,7 +22,6 @@ from IPython.core.error import UsageError
 
 from mucc.diagnostics.core import DiagnosticError
 from mucc.diagnostics.render import render_text
-from mucc.library.dims import parse_dims
 from mucc.runtime import CompileError, MuccError, check, compile
 from mucc.runtime.build import DEFAULT_TARGET
 
@@ -57,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser("%%mucc", description="Compile a cell, and define a variable for each kernel.")
     parser.add_argument("name", nargs="?", help="a variable for the whole module")
     parser.add_argument("--target", default=DEFAULT_TARGET, help="the GPU to compile for")
-    parser.add_argument("--dims", nargs="*", default=[], metavar="M=4096", help="typical sizes")
+    parser.add_argument(
+        "--dims", nargs="*", default=[], metavar="M=4096", help="typical sizes, or ranges such as M=1..4096"
+    )
     parser.add_argument("--check", action="store_true", help="report errors and warnings, compile nothing")
     return parser
 
@@ -69,12 +70,11 @@ def run_cell(shell: Shell, line: str, cell: str) -> None:
         raise UsageError(f"'{given.name}' is no name of a variable")
     name = f"<cell {shell.execution_count}>"
     try:
-        dims = parse_dims(given.dims)
         if given.check:
-            found = check(cell, given.target, name=name, dims=dims)
+            found = check(cell, given.target, name=name, dims=given.dims)
             print("\n".join(map(render_text, found)) or "no errors, no warnings")
             return
-        module = compile(cell, given.target, name=name, dims=dims)
+        module = compile(cell, given.target, name=name, dims=given.dims)
     except (CompileError, DiagnosticError) as error:
         for diagnostic in error.diagnostics:
             print(render_text(diagnostic), file=sys.stderr)

@@ -42,6 +42,8 @@ class Options:
     keep_levels: bool = True
     dims: dict[str, int] = field(default_factory=dict[str, int])
     tuned: bool = True
+    sizes: tuple[object, ...] = ()
+    frontend_warnings: bool = True
 
 
 @dataclass

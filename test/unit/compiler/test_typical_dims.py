@@ -103,3 +103,7 @@ def test_a_pinned_mainloop_holds_against_sizes(dtype: str, helps: int) -> None:
     assert len(found.helps) == helps and ("multistage" in found.helps[-1]) == (dtype == "bf16")
     if dtype == "bf16":
         assert not check(ROWS.replace("DTYPE", dtype) + PINNED.replace("pingpong", "multistage"), dims=ODD)
+
+
+def test_one_text_is_one_size() -> None:
+    assert sizes_of("M=16,N=8") == sizes_of(["M=16,N=8"]) == sizes_of({"M": 16, "N": 8})
