@@ -19,7 +19,7 @@ import os, threading, time
 if not os.fork():
     os.setsid()  # a group of its own
 threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())  # in one piece, for both write here
 time.sleep(60)
 """
 
@@ -28,10 +28,13 @@ time.sleep(60)
 def family() -> Iterator[list[int]]:
     with subprocess.Popen([sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
-        pids = [int(process.stdout.readline()) for _ in range(2)]
-        yield sorted(pids, key=lambda pid: pid != process.pid)
-        for pid in pids:
-            os.kill(pid, 9)
+        pids = [process.pid]
+        try:
+            pids += {int(process.stdout.readline()) for _ in range(2)} - {process.pid}
+            yield pids
+        finally:
+            for pid in pids:
+                os.kill(pid, 9)
 
 
 def spent(pids: list[int]) -> list[int]:
