@@ -155,6 +155,7 @@ def environment(folder: Path) -> dict[str, str]:
     places = [p for p in kept.get("PATH", "").split(os.pathsep) if not (Path(p) / "nvcc").exists()]
     kept["PATH"] = os.pathsep.join([str(folder / "env/bin"), *places])
     kept["MUCC_CACHE_DIR"] = str(folder / "cache")
+    kept["PIP_NO_COMPILE"] = "1"  # of a hundred packages few modules are imported: they are compiled then
     if links := kept.get("PIP_FIND_LINKS"):
         kept["UV_FIND_LINKS"] = links.replace(" ", ",")  # one of the few settings of pip that uv has too
     return kept

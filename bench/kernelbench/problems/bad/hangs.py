@@ -1,5 +1,7 @@
 """A problem file that hangs."""
 
+import time
+
 import torch
 
 
@@ -13,4 +15,4 @@ def get_init_inputs():
 
 
 while True:
-    pass
+    time.sleep(1)

@@ -448,7 +448,7 @@ def test_endless_problems_are_stopped():
 
 def test_problems_that_print_without_end_are_stopped_by_time_or_by_the_size_of_files():
     with pytest.raises(DiagnosticError) as caught:
-        sandbox.run(asked(PROBLEMS / "bad" / "prints.py"), time_limit=8)
+        sandbox.run(asked(PROBLEMS / "bad" / "prints.py"), time_limit=6)
     (found,) = caught.value.diagnostics
     assert found.code == "MU7013" or (found.code == "MU7012" and "File too large" in found.message), found
 
