@@ -216,7 +216,7 @@ class _Chooser:
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries, those of small sizes first; the last takes what no guard does."""
         if not self.axes:
-            (last,) = self.variants[-1:]
+            last = self.variants[-1]
             return (Entry(last.program, last.compilation, tuple(p.dims for p in last.points)),)
         kept = self._kept()
         own = {tuple(p.dims[n] for n in self.axes): v for v in kept for p in v.points if not p.is_sample}

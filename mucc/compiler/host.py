@@ -233,17 +233,14 @@ def shared_alignments(entries: Sequence[ProgramOp]) -> tuple[int, ...]:
 
 def shared_conditions(entries: Sequence[ProgramOp]) -> list[tuple[str, str]]:
     """List the conditions on dims that no source declares and all entries need, with their reasons."""
-    return [one for one in derived_conditions(entries[-1]) if all(one[0] in _texts(e) for e in entries)]
+    needed = [{text for text, _ in derived_conditions(entry)} for entry in entries]
+    return [one for one in derived_conditions(entries[-1]) if all(one[0] in texts for texts in needed)]
 
 
 def own_conditions(entry: ProgramOp, entries: Sequence[ProgramOp]) -> list[tuple[str, str]]:
     """List the conditions on dims that an entry needs and not all entries need."""
     shared = {text for text, _ in shared_conditions(entries)}
     return [one for one in derived_conditions(entry) if one[0] not in shared]
-
-
-def _texts(entry: ProgramOp) -> set[str]:
-    return {text for text, _ in derived_conditions(entry)}
 
 
 def shared_promises(entries: Sequence[ProgramOp]) -> list[_Condition]:

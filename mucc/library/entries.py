@@ -58,7 +58,7 @@ class EntryInfo:
         return self.fits(dims) and any(all(r.has(dims) for r in guard) for guard in self.guards)
 
     def fits(self, dims: Mapping[str, int]) -> bool:
-        """Whether the entry can compute such a call."""
+        """Whether dims meet the conditions of the entry's kernels, such as `K % 8 == 0`."""
         return all(holds(text, dims) for text, _ in self.promises)
 
 

@@ -18,7 +18,10 @@ MARK = "aten::nextafter_"
 
 
 class Activity(NamedTuple):
-    """One record. `parent` is the ATen operation that started it, empty where none did; times in ns."""
+    """One record of the profiler about the device; times in ns.
+
+    `parent` is the ATen operation that started it, empty where none did.
+    """
 
     name: str
     parent: str

@@ -225,8 +225,10 @@ def _texts(values: object) -> tuple[str, ...]:
 
 
 def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Call:
-    """Parse a call from the candidate's messages, in order. Raises ValueError, TypeError, KeyError or
-    AttributeError for any other form."""
+    """Parse what the candidate's process says about one call.
+
+    Raises ValueError, TypeError, KeyError or AttributeError for any other form.
+    """
     return Call(
         case,
         comparison,

@@ -366,7 +366,7 @@ class Stopwatch:
             raise Ended
 
     def _spots(self) -> tuple[Any, Any] | None:
-        """Read bytes at places that nobody could know."""
+        """Read bytes of the results at places that are drawn now; None without results."""
         results = self.lender.results
         if results is None:
             return None

@@ -78,7 +78,7 @@ class Problem(NamedTuple):
     """Whether there may be so many that they have tiles of their own."""
     has_warpgroups: bool
     shared_memory: int
-    """Bytes that a block of the target may have."""
+    """The most bytes of shared memory that a block of the target may have."""
 
     @property
     def item(self) -> int:
@@ -87,12 +87,12 @@ class Problem(NamedTuple):
 
     @property
     def depth(self) -> int:
-        """Elements of a row of queries as tensor cores take them."""
+        """Elements of a row of queries, rounded up to steps of 16 of the tensor cores."""
         return -(-self.width // 16) * 16
 
     @property
     def result_depth(self) -> int:
-        """Elements of a row of results as tensor cores make them."""
+        """Elements of a row of results, rounded up to steps of 16 of the tensor cores."""
         return -(-self.result_width // 16) * 16
 
     @property

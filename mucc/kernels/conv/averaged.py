@@ -31,7 +31,7 @@ PREPARING = 6e-6
 """Seconds for the launches that average the weights: about two, of 2 to 3 us each."""
 
 ELEMENT_BYTES = 4
-"""Bytes of f32."""
+"""Bytes of an f32, as weights of fewer bits are not averaged."""
 
 MOST_TERMS = 64
 """The most places at which each tap is read by the kernel that averages weights."""
@@ -105,7 +105,7 @@ def axis_of(window: Window, pool: Window, extent: int, places: int, transposed: 
 
 
 def axes_of(op: ConvolutionOp, pool: PoolOp) -> list[Axis] | None:
-    """Return how each axis is averaged; None where a pool and a convolution are not one convolution."""
+    """Return for each spatial axis how a convolution and a pool become one; None where they cannot."""
     if pool.kind.data is not Pooling.AVG or pool.ceil is not None:
         return None
     transposed = isinstance(op, ConvTransposeOp)
@@ -160,8 +160,7 @@ def pooled_seconds(op: ConvolutionOp, pool: PoolOp, facts: Facts) -> float:
     """Estimate the time of a convolution and a pool, in one kernel where that can be."""
     layer = layer_of(op, geometry_of(op))
     sizes = tuple(w.size for w in pool.windows)
-    stored = math.prod(layer.places) * (layer.rows // math.prod(layer.places)) * layer.outputs * layer.groups
-    stored *= layer.element_bytes
+    stored = layer.rows * layer.outputs * layer.groups * layer.element_bytes
     pooled = stored // math.prod(w.stride for w in pool.windows)
     inside: Layer = layer._replace(pooled=sizes, moved=layer.moved - stored + pooled)
     if refusal(op, pool) is None and any(way.refused(inside, facts) is None for way in WAYS):

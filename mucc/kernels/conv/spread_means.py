@@ -1,4 +1,4 @@
-"""Average transposed convolutions without computing them."""
+"""Replace means of transposed convolutions by products of sums of their operands."""
 
 from __future__ import annotations
 

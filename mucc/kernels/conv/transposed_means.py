@@ -96,7 +96,7 @@ class _Builder:
         return self.add(ConstantOp(float(value)))
 
     def vector(self, value: SSAValue) -> SSAValue:
-        """Return a vector along channels without the spatial axes."""
+        """Drop the spatial axes, of extent 1, of a tensor `[O, 1, ..]` that scales or shifts channels."""
         rank = len(Shaped.of(value.type).dims)
         return self.add(SqueezeOp(value, list(range(1, rank)))) if rank > 1 else value
 

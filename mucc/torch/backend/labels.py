@@ -38,7 +38,7 @@ MOST = 1 << 31
 
 
 class Numbering:
-    """Ranks of the int64 tensors of a graph; each tensor is sorted once."""
+    """Replaces operands of comparisons of int64 by their ranks; each tensor is sorted once for a graph."""
 
     def __init__(self, graph: Any):
         self.graph = graph

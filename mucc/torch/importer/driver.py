@@ -8,6 +8,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from mucc.runtime.prepared import folded_norm
@@ -152,7 +153,7 @@ class _Driver:
 
     def _prepare(self) -> str:
         """Append the line that takes what follows from the state; return the method that computes it."""
-        prepared, turned = self.graph.prepared, self._turned()
+        prepared, turned = self.graph.prepared, self._turned
         if not prepared and not turned:
             return ""
         read = [*(i for n in prepared for i in n.all_input_nodes), *(node for node, _ in turned)]
@@ -173,6 +174,7 @@ class _Driver:
             return list(map(self.graph.resolved, step.node.all_input_nodes))
         return [n for n in step.parameters if n not in step.orders]
 
+    @cached_property
     def _turned(self) -> dict[tuple[Node, tuple[int, ...]], str]:
         """Return the names of parameters that kernels take with their axes in another order."""
         found: dict[tuple[Node, tuple[int, ...]], str] = {}
@@ -188,9 +190,8 @@ class _Driver:
         return found
 
     def _kernel(self, kernel: Kernel) -> None:
-        turned = self._turned() if kernel.orders else {}
         arguments = ", ".join(
-            turned[node, tuple(kernel.orders[node])] if node in kernel.orders else self._argument(node)
+            self._turned[node, tuple(kernel.orders[node])] if node in kernel.orders else self._argument(node)
             for node in kernel.parameters
         )
         call = f"kernels.{kernel.name}({arguments})"

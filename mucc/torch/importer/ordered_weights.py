@@ -16,7 +16,7 @@ Node = Any
 
 
 def weight_orders(captured: Captured, kernel: Kernel, target: str) -> dict[Node, Order]:
-    """Return the order of axes in which a kernel should be given parameters that are state of the module.
+    """Return the memory order of axes in which a kernel reads each weight of the module.
 
     Of a module in inference, as others change their weights at each step. What has another order, the library
     would copy at each call.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,9 @@ config: Any = pytest.importorskip("torch._inductor.config")
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    torch._dynamo.reset()
-    torch.manual_seed(0)
+def frozen(compiled_anew: None):
     with config.patch({"freezing": True, "cpp.weight_prepack": False}), torch.no_grad():
         yield
-    torch._dynamo.reset()
 
 
 def backend(**options: Any) -> Any:

@@ -17,13 +17,8 @@ F: Any = torch.nn.functional
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    torch._dynamo.reset()
+def fresh(compiled_anew: None):
     torch._dynamo.utils.counters.clear()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 def backend(**options: Any) -> Any:

@@ -14,13 +14,8 @@ F: Any = torch.nn.functional
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+def fresh(compiled_anew: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
 
 
 class Mlp(nn.Module):
