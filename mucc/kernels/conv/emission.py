@@ -19,11 +19,12 @@ from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.pooling_kinds import Pooling
-from mucc.dialects.mu.types import Dims
+from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.mu.windows import Window
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp
 from mucc.kernels.normalize.op import RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
+from mucc.library.extents import multiply, quotient
 
 AXES = 3
 """The spatial axes that kernels have; those that a program lacks are of extent 1."""
@@ -60,7 +61,7 @@ class ConvWork(AcrossWork):
     members = words(
         """
         kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
-        after pooled sum kPooledBytes Filled filled at next held one q k c
+        after pooled sum kPooledBytes Filled filled at next held one q k c kMoments measured
         """
     )
 
@@ -152,7 +153,15 @@ class ConvWork(AcrossWork):
             f"using Windows = mucc::conv::Windows<{flag(self.geometry.transposed)}, {windows}>;",
             f"static constexpr bool kReduces = {flag(self.conv.is_reduced)};",
             f"using Pool = mucc::conv::PoolWindow<{', '.join(map(str, self.pool_sizes))}>;",
+            f"static constexpr mucc::conv::Moments kMoments = mucc::conv::Moments::{self.moments};",
         ]
+
+    @property
+    def moments(self) -> str:
+        """Of what blocks store moments."""
+        if (node := self.conv.moments) is None:
+            return "kNone"
+        return "kEach" if node.across is None else "kAcross"
 
     @property
     def pool_sizes(self) -> list[int]:
@@ -175,16 +184,18 @@ class ConvWork(AcrossWork):
             return self._pooling(self.lanes[convolved], self.conv.pool)
         names = [f"of{i}" for i in range(len(self.outputs))]
         outputs = zip(self.outputs, names, strict=True)
+        measured = [] if (node := self.conv.moments) is None else [self.lanes[node.value]]
         return [
             "  template <int V>",
             "  struct Results {",
             *(f"    mucc::Lanes<V> {name};" for name in names),
+            *("    mucc::Lanes<V> measured;" for _ in measured),
             "  };",
             "  template <int V, class P>",
             "  MUCC_DEVICE Results<V> results(P const& p, "
             f"mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
             *self.statements_for([store.value for store in self.op.stores]),
-            f"    return {{{', '.join(self.results)}}};",
+            f"    return {{{', '.join([*self.results, *measured])}}};",
             "  }",
             "  template <int V, class P>",
             "  MUCC_DEVICE void write(P const& p, Results<V> const& results) const {",
@@ -199,6 +210,9 @@ class ConvWork(AcrossWork):
     def node(self, node: Operation) -> None:
         if isinstance(node, RowStoreOp):
             self.store(node, row_output(self, node))
+            self.lines[node] = ""
+            return
+        if isinstance(node, StoreMomentsOp):
             self.lines[node] = ""
             return
         super().node(node)
@@ -337,7 +351,24 @@ class ConvWork(AcrossWork):
             str(self.w_channel),
             _braced(self.w.spatial),
         ]
+        if (node := self.conv.moments) is not None:
+            dims = Shaped.of(node.destination.type).dims
+            memory, _ = self.places.view(node.destination, dims)
+            values += [memory.data("float"), str(self._cells(dims))]
         return f"{{{', '.join(values)}}}"
+
+    def _cells(self, dims: Dims) -> Product:
+        """Return the cells of a channel, given the extents of moments."""
+        node, outputs = self.conv.moments, self.conv.outputs
+        assert node is not None and isinstance(outputs, int)
+        rows = [outputs] if node.across is not None else [self.conv.extents[0], outputs]
+        found = quotient(multiply(dims[1:]), multiply(rows))
+        if found is not None:
+            return Product(found)
+        assert isinstance(batch := self.conv.extents[0], str)
+        found = quotient(multiply(dims[1:]), multiply([batch, *rows]))
+        assert found is not None
+        return self.places.extent(multiply([batch, found]))
 
     def _group(self, dim: int | str) -> Product:
         groups = self.geometry.groups

@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StrategyAttr
+from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp, StrategyAttr
 from mucc.kernels.interface import Answer, FormingStage, Kind, Meaning
 from mucc.kernels.lowering.access import Axes
 
@@ -36,7 +36,7 @@ class ConvKind(Kind[ConvKernelOp]):
 
     name = "conv"
     op = ConvKernelOp
-    nodes = (ConvolvedOp, PooledSumsOp)
+    nodes = (ConvolvedOp, PooledSumsOp, StoreMomentsOp)
     attributes = (StrategyAttr,)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
@@ -75,6 +75,7 @@ class ConvKind(Kind[ConvKernelOp]):
             "fold-averages": "mucc.kernels.conv.fold_averages:FoldAverages",
             "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
             "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
+            "share-moments": "mucc.kernels.conv.share_moments:ShareMoments",
         }
     )
 
@@ -84,6 +85,11 @@ class ConvKind(Kind[ConvKernelOp]):
         from mucc.kernels.conv.spread_means import SpreadMeans
 
         return (SpreadMeans(), FoldAverages(target), PrepareConvolutions(target))
+
+    def stage_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.conv.share_moments import ShareMoments
+
+        return (ShareMoments(target),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution
@@ -114,9 +120,9 @@ class ConvKind(Kind[ConvKernelOp]):
         def convolved(functions: CutlassFunctions, op: ConvolvedOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
             return (functions.launch.accumulators[0],)
 
-        from mucc.kernels.conv.meaning import pooled
+        from mucc.kernels.conv.meaning import pooled, store_moments
 
-        return {ConvolvedOp: convolved, PooledSumsOp: pooled}
+        return {ConvolvedOp: convolved, PooledSumsOp: pooled, StoreMomentsOp: store_moments}
 
     def code(self, op: ConvKernelOp, places: Places, *, canonical: bool = False) -> KernelCode:
         from mucc.kernels.conv.code import ConvCode

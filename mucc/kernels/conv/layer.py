@@ -47,6 +47,8 @@ class Layer(NamedTuple):
     """Whether the channels of a position are reduced by the block that has them all."""
     pooled: tuple[int, ...] = ()
     """Positions of a window along the spatial axes, where a block pools its results."""
+    measured: bool = False
+    """Whether blocks store moments of what they compute."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
 
@@ -116,4 +118,5 @@ def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
     element = dtype_bytes(Shaped.of(op.x.type).element_type)
     result = (op.extents[0], op.outputs, *op.places)
     layer = layer_between(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
-    return layer._replace(reduced=op.is_reduced, pooled=() if op.pool is None else op.pool.sizes)
+    pooled = () if op.pool is None else op.pool.sizes
+    return layer._replace(reduced=op.is_reduced, pooled=pooled, measured=op.moments is not None)

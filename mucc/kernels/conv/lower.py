@@ -6,16 +6,24 @@ from collections.abc import Sequence
 
 from xdsl.ir import Region, SSAValue
 
+from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
-from mucc.dialects.mu.ops.conv import ConvolutionOp
+from mucc.dialects.mu.ops.conv import ConvolutionOp, PartialMomentsOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.stage import StageOp, YieldOp, before_regrouping
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.kernels.conv.channels import channel_axis, is_reduced, places
 from mucc.kernels.conv.layer import geometry_of, layer_of
-from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, Geometry, PooledSumsOp, Strategy
+from mucc.kernels.conv.op import (
+    ConvKernelOp,
+    ConvolvedOp,
+    Geometry,
+    PooledSumsOp,
+    StoreMomentsOp,
+    Strategy,
+)
 from mucc.kernels.conv.strategies import choose
 from mucc.kernels.conv.windows import pooled_sizes
 from mucc.kernels.lowering.access import Access, Axes, identity, through_views
@@ -44,6 +52,21 @@ class ConvBody(Body):
         self.add(node, op)
         return node.result
 
+    def store_measured(self) -> None:
+        """Append stores of the stage's results, of which one are moments of a value."""
+        last = self.stage.body.block.last_op
+        assert isinstance(last, YieldOp)
+        for result, value in zip(self.stage.outputs, last.values, strict=True):
+            moments = value.owner if isinstance(value.owner, PartialMomentsOp) else None
+            root = before_regrouping(value) if moments is None else moments.operand
+            number = self.scalar(root, identity(self.stage.space))
+            for target in self.program.destinations(result):
+                if moments is None:
+                    given = self.without_cast(number, target)
+                    self.add(StoreOp(given, self.destination(target, root)))
+                else:
+                    self.add(StoreMomentsOp(number, target, moments.across is not None))
+
     def store_reduced(self) -> None:
         """Append stores of the stage's results, of which some have one element for all channels."""
         anchor, known = self.stage.anchor, places(self.stage)
@@ -71,6 +94,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         vectors=layer.vectors and x.unit_axis == len(stage.space) - 1,
         reduced=is_reduced(stage),
         pooled=pooled_sizes(stage),
+        measured=any(isinstance(op, PartialMomentsOp) for op in stage.body.block.ops),
     )
     strategy = choose(layer, get_target(builder.target).facts)
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
@@ -86,7 +110,12 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         )
     rank = len(stage.space)
     body = ConvBody(builder, stage)
-    body.store_reduced() if layer.reduced else body.store_results()
+    if layer.measured:
+        body.store_measured()
+    elif layer.reduced:
+        body.store_reduced()
+    else:
+        body.store_results()
     kernel = ConvKernelOp(
         stage.stage_name.data,
         strategy,

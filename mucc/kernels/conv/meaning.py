@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from mucc.dialects.mu.meanings.windows import channels_last, convolved, pooled_windows, spread
+from mucc.dialects.mu.meanings.windows import (
+    channels_last,
+    convolved,
+    partial_moments,
+    pooled_windows,
+    spread,
+)
 from mucc.dialects.mu.windows import Window
-from mucc.kernels.conv.op import ConvKernelOp, PooledSumsOp
+from mucc.kernels.conv.op import ConvKernelOp, PooledSumsOp, StoreMomentsOp
 from mucc.kernels.interpreter import CutlassFunctions, Launch
 
 
@@ -29,3 +35,13 @@ def pooled(functions: CutlassFunctions, op: PooledSumsOp, args: tuple[Any, ...])
     value = pooled_windows(functions.arrays, op.kind.data, x, windows, space, count_pad=False, divisor=None)
     functions.launch = Launch(space)
     return (value,)
+
+
+def store_moments(functions: CutlassFunctions, op: StoreMomentsOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Store the moments of a value in the first cell of each channel."""
+    kernel = op.parent_op()
+    assert isinstance(kernel, ConvKernelOp)
+    x, shape = functions.over_space(args[0]), functions.shape(op.destination.type)
+    value = partial_moments(functions.arrays, x, kernel.channel_axis, op.across is not None, shape)
+    functions.write(args[1], op.destination.type, value)
+    return ()

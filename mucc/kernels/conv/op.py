@@ -7,12 +7,19 @@ from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import Region, SSAValue
-from xdsl.irdl import irdl_attr_definition, irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+)
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.cutlass.attributes import dims_attr
-from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
+from mucc.dialects.cutlass.nodes import READS, StoreNode, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import SpaceKernelOp
 from mucc.dialects.mu import window_rules
 from mucc.dialects.mu.ops.base import Ints, integer, ints
@@ -98,6 +105,22 @@ class PooledSumsOp(ValueNode):
 
 
 @irdl_op_definition
+class StoreMomentsOp(StoreNode):
+    """Moments of a value over the positions of each tile, for each channel: see `mu.partial_moments`."""
+
+    name = "cutlass.store_moments"
+
+    across = opt_prop_def(UnitAttr)
+
+    FORMAT: ClassVar[str] = "$value `,` $destination (`across` $across^)? attr-dict `:` type($destination)"
+
+    def __init__(self, value: SSAValue, destination: SSAValue, across: bool):
+        IRDLOperation.__init__(
+            self, operands=[value, destination], properties={"across": UnitAttr() if across else None}
+        )
+
+
+@irdl_op_definition
 class ConvKernelOp(SpaceKernelOp):
     """A convolution of `x` `[N, C, ...]` with `w` to a space `[N, O, ...]`, or with
     `channels_last` `[N, ..., O]`, with pointwise work behind it, and reductions over all channels or
@@ -177,6 +200,11 @@ class ConvKernelOp(SpaceKernelOp):
         return next((op for op in self.nodes if isinstance(op, PooledSumsOp)), None)
 
     @property
+    def moments(self) -> StoreMomentsOp | None:
+        """The node that stores moments of channels; None where none does."""
+        return next((op for op in self.nodes if isinstance(op, StoreMomentsOp)), None)
+
+    @property
     def outputs(self) -> Dim:
         """The channels of the result."""
         return self.extents[self.channel_axis]
@@ -207,7 +235,8 @@ class ConvKernelOp(SpaceKernelOp):
         return window_rules.windows(sizes, *self.geometry[:3])
 
     def verify_(self) -> None:
-        self.verify_nodes((*READS, ConvolvedOp, RowReduceOp, PooledSumsOp, StoreOp, RowStoreOp))
+        known = (ConvolvedOp, RowReduceOp, PooledSumsOp, StoreOp, RowStoreOp, StoreMomentsOp)
+        self.verify_nodes((*READS, *known))
         if (count := sum(isinstance(op, ConvolvedOp) for op in self.nodes)) != 1:
             raise VerifyException(f"a {self.name} has one {ConvolvedOp.name}, not {count}")
         spatial = len(self.extents) - 2

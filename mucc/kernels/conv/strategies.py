@@ -180,9 +180,9 @@ class Direct(Way):
     strategy = Strategy.DIRECT
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        return (
-            "no block has all results that are reduced or pooled" if layer.reduced or layer.pooled else None
-        )
+        if layer.reduced or layer.pooled:
+            return "no block has all results that are reduced or pooled"
+        return "no block has positions enough for moments of them" if layer.measured else None
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows

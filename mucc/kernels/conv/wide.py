@@ -118,8 +118,13 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
 
 
 def best_tile(layer: Layer, facts: Facts) -> WideTile:
-    """Return the tile that should be fastest. Where channels are reduced it has all of them and all of K."""
+    """Return the tile that should be fastest. Where channels are reduced it has all of them and all of K.
+
+    Where moments are stored it has all of K, too.
+    """
     tiles = wide_tiles(facts)
     if layer.reduced:
         tiles = (tile for tile in tiles if tile.columns >= layer.outputs and tile.shares == 1)
+    elif layer.measured:
+        tiles = (tile for tile in tiles if tile.shares == 1)
     return min(tiles, key=lambda tile: wide_cycles(tile, layer, facts))

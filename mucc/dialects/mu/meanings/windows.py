@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from xdsl.ir import Operation
 
 from mucc.dialects.mu.arrays import Arrays
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along
-from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
+from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp, PartialMomentsOp
 from mucc.dialects.mu.ops.pooling import PoolOp
 from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.windows import Window
@@ -148,7 +149,32 @@ def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
     return _ordered(machine, op, result)
 
 
+def partial_moments(arrays: Arrays, x: Any, channel: int, across: bool, shape: tuple[int, ...]) -> Any:
+    """Return means, sums of squared distances and counts of the channels of `x`, in the first cell of each.
+
+    `shape` is that of `PartialMomentsOp`'s result.
+    """
+    others = [axis for axis in range(1, len(x.shape)) if axis != channel]
+    kept, gone = ([channel], [0, *others]) if across else ([0, channel], others)
+    lead = tuple(int(x.shape[axis]) for axis in kept)
+    rows = arrays.permute(x, (*kept, *gone)).reshape((*lead, -1))
+    count = int(rows.shape[-1])
+    mean = arrays.reduce("sum", rows, (len(lead),)).reshape((*lead, 1)) / count
+    squares = arrays.reduce("sum", (rows - mean) ** 2, (len(lead),)).reshape((*lead, 1))
+    cells = math.prod(shape) // (3 * math.prod(lead))
+    result = arrays.full((3, *lead, cells), 0.0)
+    for part, value in enumerate((mean, squares, arrays.full((*lead, 1), float(count)))):
+        result[part, ..., :1] = value
+    return result.reshape(shape)
+
+
+def _partial_moments(machine: Machine, op: PartialMomentsOp, x: Any) -> Any:
+    shape = machine.shape(op.result.type)
+    return partial_moments(machine.arrays, x, op.channel.value.data, op.across is not None, shape)
+
+
 MEANINGS: dict[type[Operation], Meaning] = {
+    PartialMomentsOp: lambda m, op, v: _partial_moments(m, op, v[0]),
     ConvOp: lambda m, op, v: _conv(m, op, *_factors(m, op, v)),
     ConvTransposeOp: lambda m, op, v: _conv_transpose(m, op, *_factors(m, op, v)),
     PoolOp: lambda m, op, v: _pool(m, op, v[0]),

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import window_rules
@@ -17,6 +18,7 @@ from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.surface import INTS, VALUE, WORD, Function, Option, Parameter, X, axes
 from mucc.dialects.mu.surface import integer as one
+from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
 from mucc.dialects.mu.windows import Window
 
@@ -190,7 +192,43 @@ def _geometry(count: int, stride: Numbers, pad: Numbers, dilation: Numbers):
     )
 
 
-OPERATIONS = (ConvOp, ConvTransposeOp)
+@irdl_op_definition
+class PartialMomentsOp(FormattedOp):
+    """Moments of parts of the channels of a convolution's result, which its kernel has in flight.
+
+    The result `[3, rows, K]` has means, sums of squared distances from them, and numbers of elements. Its
+    elements behind the first axis are those of `[N, O, cells]`, or with `across` of `[O, cells]`: cells are
+    parts of a channel of one element of the batch, or of the whole batch. A kernel divides a channel as its
+    tiles do; empty cells have zeros.
+    """
+
+    name = "mu.partial_moments"
+
+    channel = prop_def(IntegerAttr)
+    across = opt_prop_def(UnitAttr)
+    operand = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    FORMAT: ClassVar[str] = (
+        "$operand `channel` $channel (`across` $across^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue, channel: int, across: bool, result: TensorType):
+        super().__init__(
+            operands=[operand],
+            result_types=[result],
+            properties={"channel": integer(channel), "across": UnitAttr() if across else None},
+        )
+
+    def verify_(self) -> None:
+        result = Shaped.of(self.result.type)
+        if result.dims[0] != 3 or dtype_name(result.element_type) != "f32" or len(result.dims) < 3:
+            raise VerifyException("mu.partial_moments: the result is three f32 tensors of rows and cells")
+
+
+OPERATIONS = (ConvOp, ConvTransposeOp, PartialMomentsOp)
 
 
 # The language

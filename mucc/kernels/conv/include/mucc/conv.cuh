@@ -8,7 +8,7 @@
 // `store<V>(position, convolved)` computes and stores V neighbouring elements of the results.
 #pragma once
 
-#include <mucc/conv_place.cuh>
+#include <mucc/conv_moments.cuh>
 
 namespace mucc::conv {
 
@@ -536,6 +536,11 @@ MUCC_DEVICE Part part(Problem<typename Work::Element> const& problem, unsigned i
 template <class Work>
 MUCC_DEVICE Row row_at(Problem<typename Work::Element> const& problem, Axis const (&axes)[3], int64_t index) {
   Row row;
+  int64_t batch = 0;
+  if constexpr (Work::kMoments == Moments::kEach) {
+    batch = index / problem.batch_rows;
+    index -= batch * problem.batch_rows;
+  }
   if constexpr (Work::Pool::kVolume > 1) {  // positions of a window follow each other
     using Pool = typename Work::Pool;
     int const t = int(index % Pool::kVolume);
@@ -555,6 +560,7 @@ MUCC_DEVICE Row row_at(Problem<typename Work::Element> const& problem, Axis cons
     row.at[a] = int(index - rest * axes[a].outs);
     index = rest;
   }
+  if constexpr (Work::kMoments == Moments::kEach) index = index > 0 ? problem.batch : batch;
   row.batch = index < problem.batch ? int(index) : -1;
   return row;
 }
@@ -589,7 +595,7 @@ MUCC_DEVICE Position<Work::kRank, int64_t> position(Axis const (&axes)[3], Row c
 // Sums of a tile in shared memory.
 struct WholeSums {
   static constexpr int kShares = 1;
-  float const* tile;
+  float* tile;
   MUCC_DEVICE int share() const { return 0; }
   template <int kCount>
   MUCC_DEVICE Pack<float, kCount> read(int at) const {
@@ -615,8 +621,13 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
     }
     return value;
   };
+  auto place_of_sums = [&](int line, int first) -> float* {
+    if constexpr (kShares == 1) return sums.tile + line * Of::kPitch + first;
+    return nullptr;
+  };
   auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
-    work.store(position<Work>(axes, row, at.group * problem.outputs + output), sums_of(line, first));
+    auto const p = position<Work>(axes, row, at.group * problem.outputs + output);
+    write_kept<V>(work, p, work.template results<V>(p, sums_of(line, first)), place_of_sums(line, first));
   };
   if constexpr (Of::kAlongChannels) {
     // A thread stays at its channels where rows are whole numbers of threads' steps, and all positions are there.
@@ -627,7 +638,8 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
       int64_t const channel = at.group * problem.outputs + at.column + first;
       auto place = [&](int i) { return position<Work>(axes, rows[i], channel); };
       auto value = [&](int i) { return sums_of(i, first); };
-      store_lines<V, kLines, kEven ? Of::kThreads / kSteps : 1>(work, int(threadIdx.x) / kSteps, kLines, place, value);
+      auto from = [&](int i) { return place_of_sums(i, first); };
+      store_lines<V, kLines, kEven ? Of::kThreads / kSteps : 1>(work, int(threadIdx.x) / kSteps, kLines, place, value, from);
       return;
     }
     for (int i = int(threadIdx.x) + sums.share() * Of::kThreads; i < kSteps * kLines; i += Of::kThreads * kShares) {
@@ -646,15 +658,41 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
       int const line = int(threadIdx.x) / kTogether + sums.share() * (Of::kThreads / kTogether);
       auto place = [&](int i) { return position<Work>(axes, row, channel + i); };
       auto value = [&](int i) { return sums_of(i, step * V); };
-      store_lines<V, kLines, kStep>(work, line, left, place, value);
+      auto from = [&](int i) { return place_of_sums(i, step * V); };
+      store_lines<V, kLines, kStep>(work, line, left, place, value, from);
     }
   }
 }
 
-// Computes and stores the results of a tile, or reduces the channels of its positions.
-template <int V, class Of, class Work, class Sums>
+// The cell of a tile.
+template <class Of, class Work>
+MUCC_DEVICE Cells cells_at(Problem<typename Work::Element> const& problem, Part const& at) {
+  using W = typename Work::Windows;
+  int64_t const tile = at.row / Of::kM, tiles = problem.row_tiles / problem.batch;
+  int64_t const first = at.group * problem.outputs + at.column, columns = problem.outputs - at.column;
+  int index = 0;
+#pragma unroll
+  for (int a = 0; a < 3; ++a) index = index * (W::kTransposed ? W::stride(a) : 1) + at.residue[a];
+  if (Work::kMoments == Moments::kEach)
+    return {tile / tiles, first, columns, tile % tiles * W::kClasses + index, tiles * W::kClasses};
+  return {0, first, columns, tile * W::kClasses + index, problem.row_tiles * W::kClasses};
+}
+
+// Stores the moments of a tile without positions.
+template <class Of, class Work>
+MUCC_DEVICE void measure_nothing(Problem<typename Work::Element> const& problem, Part const& at) {
+  if constexpr (Work::kMoments != Moments::kNone) {
+    Cells const own = cells_at<Of, Work>(problem, at);
+    for (int column = int(threadIdx.x); column < Of::kN && column < own.columns; column += Of::kThreads)
+      store_moments<Work>(problem, own, column, {0.0f, 0.0f, 0.0f});
+  }
+}
+
+// Computes and stores the results of a tile, or reduces the channels of its positions. `sync` has the threads that do so wait for
+// each other.
+template <int V, class Of, class Work, class Sums, class Sync>
 MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
-                        Part const& at, Row const* rows, Sums const& sums) {
+                        Part const& at, Row const* rows, Sums const& sums, Sync const& sync) {
   if constexpr (Work::kReduces) {
     static_assert(!Of::kAlongChannels && Sums::kShares == 1, "a block has all sums, and neighbours are positions");
     auto find = [&](int place, Position<Work::kRank, int64_t>& p) {
@@ -678,6 +716,12 @@ MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const&
   } else {
     store_tile<V, Of>(work, problem, axes, at, rows, sums);
   }
+  if constexpr (Work::kMoments != Moments::kNone) {
+    static_assert(Sums::kShares == 1, "a block has all sums");
+    Cells const own = cells_at<Of, Work>(problem, at);
+    sync();
+    measure<Of, Of::kM, Of::kPitch, Work>(problem, own, sums.tile, [&](int place) { return rows[place].batch >= 0; }, sync);
+  }
 }
 
 template <bool kVectorX, bool kVectorW, int V, class Work>
@@ -696,14 +740,14 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
   walk.channels = int(problem.channels);
 #pragma unroll
   for (int a = 0; a < 3; ++a) walk.axes[a] = axis<W>(a, at.residue[a], problem.out[a]);
-  if (W::kTransposed && is_empty(walk.axes)) return;
+  if (W::kTransposed && is_empty(walk.axes)) return measure_nothing<Of, Work>(problem, at);
   walk.depth = walk.taps(0) * walk.taps(1) * walk.taps(2) * walk.count();
   for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads) {
     rows[i] = row_at<Work>(problem, walk.axes, at.row + i);
     lines[i] = line_at<Work>(problem, walk.axes, rows[i], at.group);
   }
   __syncthreads();
-  if (rows[0].batch < 0) return;
+  if (rows[0].batch < 0) return measure_nothing<Of, Work>(problem, at);
   Sums<Work> sums;
   sums.clear();
   int const steps = (walk.depth + Of::kK - 1) / Of::kK;
@@ -750,7 +794,7 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
   auto* const tile = reinterpret_cast<float*>(memory);
   sums.spread(tile);
   __syncthreads();
-  finish<V, Of>(work, problem, walk.axes, at, rows, WholeSums{tile});
+  finish<V, Of>(work, problem, walk.axes, at, rows, WholeSums{tile}, [] { __syncthreads(); });
 }
 
 }  // namespace mucc::conv

@@ -272,6 +272,9 @@ MUCC_BOTH constexpr Course course(Axis const& axis) {
   return reach < 0 ? Course{axis.first_in + reach, -reach, axis.in_move} : Course{axis.first_in, 0, axis.in_move};
 }
 
+// Of what blocks store moments: of nothing, of each element of the batch, or of all of them.
+enum class Moments { kNone, kEach, kAcross };
+
 // A convolution of a call. Strides count elements.
 template <class T>
 struct Problem {
@@ -283,6 +286,9 @@ struct Problem {
   int64_t low[3], count[3];           // indices along the axes of x that have elements: `count` from `low` on
   int64_t x_batch, x_channel, x_at[3];
   int64_t w_group, w_output, w_channel, w_at[3];
+  float* moments;                     // [3, N, O, cells], or [3, O, cells], where blocks store some
+  int64_t cells;
+  int64_t batch_rows;                 // rows of an element of the batch, where tiles have positions of one only
   int64_t row_tiles, column_tiles;    // for each group and class of outputs, filled in by the launch
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mucc/conv.cuh>
+#include <mucc/conv_moments.cuh>
 
 namespace mucc::conv {
 
@@ -16,7 +17,7 @@ MUCC_BOTH constexpr int power_within(int count) {
 // first two axes. `At` says how positions lie in shared memory.
 template <int V, class Of, class At, class Work, class Part>
 MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> const& problem, Part const& at,
-                              int const (&residue)[2], float const* tile, Partly const& partly = {nullptr, true, true}) {
+                              int const (&residue)[2], float* tile, Partly const& partly = {nullptr, true, true}) {
   using W = typename Work::Windows;
   static constexpr int kLast = At::kLast, kPlaces = Of::kM * kLast;
   static constexpr int kAlong = Of::kAlongChannels ? Of::kN : kPlaces, kLines = Of::kAlongChannels ? kPlaces : Of::kN;
@@ -62,7 +63,8 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
     int64_t const left = problem.outputs - at.column, channel = at.group * problem.outputs + at.column;
     for (int step = int(threadIdx.x) % kTogether; step < kSteps; step += kTogether) {
       int const line = int(threadIdx.x) / kTogether;
-      auto value = [&](int i) { return sums_at<V>(tile + i * At::kOutPitch + step * V); };
+      auto sums = [&](int i) { return tile + i * At::kOutPitch + step * V; };
+      auto value = [&](int i) { return sums_at<V>(sums(i)); };
       if constexpr (Of::kAlongChannels) {
         if (step * V >= left) continue;
         if (find(kLines - 1)) {  // all positions are there if the last one is
@@ -70,16 +72,37 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
             find(i);
             return place_of<Work>(at.batch, channel + step * V, to);
           };
-          store_lines<V, kLines, Of::kThreads / kTogether>(work, line, kLines, place, value);
+          store_lines<V, kLines, Of::kThreads / kTogether>(work, line, kLines, place, value, sums);
           continue;
         }
-        for (int i = line; i < kLines; i += Of::kThreads / kTogether)
-          if (find(i)) work.store(place_of<Work>(at.batch, channel + step * V, to), value(i));
+        for (int i = line; i < kLines; i += Of::kThreads / kTogether) {
+          if (!find(i)) continue;
+          auto const p = place_of<Work>(at.batch, channel + step * V, to);
+          write_kept<V>(work, p, work.template results<V>(p, value(i)), sums(i));
+        }
       } else if (find(step * V)) {
         auto place = [&](int i) { return place_of<Work>(at.batch, channel + i, to); };
-        store_lines<V, kLines, Of::kThreads / kTogether>(work, line, left, place, value);
+        store_lines<V, kLines, Of::kThreads / kTogether>(work, line, left, place, value, sums);
       }
     }
+  }
+  if constexpr (Work::kMoments != Moments::kNone) {
+    int64_t cell = 0, cells = 1;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+      int64_t const outs = W::kTransposed ? (problem.out[a] + W::stride(a) - 1) / W::stride(a) : problem.out[a];
+      int64_t const tiles = (outs + Of::tile(a) - 1) / Of::tile(a);
+      cell = cell * tiles + at.at[a] / Of::tile(a), cells *= tiles;
+    }
+    if constexpr (W::kTransposed) {
+#pragma unroll
+      for (int a = 0; a < 2; ++a) cell = cell * W::stride(a) + residue[a], cells *= W::stride(a);
+    }
+    if (Work::kMoments == Moments::kAcross) cell += at.batch * cells, cells *= problem.batch;
+    Cells const own{at.batch, at.group * problem.outputs + at.column, problem.outputs - at.column, cell, cells};
+    __syncthreads();
+    measure<Of, kPlaces, At::kOutPitch, Work>(problem, own, tile, [&](int place) { return find(place); },
+                                              [] { __syncthreads(); });
   }
 }
 

@@ -60,6 +60,17 @@ bool vectors_fit(Problem<T> const& p, int v) {
   return fits;
 }
 
+// Counts the tiles of so many rows, which have positions of one element of the batch each where moments are of one.
+template <class Op, int kM>
+void find_row_tiles(Problem<typename Op::Element>& p, int64_t rows) {
+  if (Op::kMoments != Moments::kEach || p.batch == 0) {
+    p.row_tiles = blocks_of(rows, kM);
+    return;
+  }
+  p.batch_rows = blocks_of(rows / p.batch, kM) * kM;
+  p.row_tiles = p.batch_rows / kM * p.batch;
+}
+
 // Launches a block for each tile of each group and class of outputs. `codes` has a kernel that loads and stores single
 // elements, where the tensors allow it one that copies pieces of 16 bytes, and last the best one that stores vectors.
 template <class Op>
@@ -72,7 +83,7 @@ int launch_tiles(Call const& c, char const* stage, Code* codes, Op op, Extents<O
   int64_t rows = problem.batch * Pool::kVolume;
   for (int a = 0; a < 3; ++a)
     rows *= (W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a]) / Pool::size(a);
-  problem.row_tiles = blocks_of(rows, Op::Shape::kM);
+  find_row_tiles<Op, Op::Shape::kM>(problem, rows);
   problem.column_tiles = blocks_of(problem.outputs, Op::Shape::kN);
   int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses;
   if (blocks > INT32_MAX)
@@ -183,7 +194,7 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   if (map_weights<Op, Of::kN>(c, maps.w, problem)) return 1;
   int64_t rows = problem.batch;
   for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
-  problem.row_tiles = blocks_of(rows, Of::kM);
+  find_row_tiles<Op, Of::kM>(problem, rows);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
   int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses * Of::kShares;
   if (blocks > INT32_MAX)

@@ -18,11 +18,34 @@ MUCC_DEVICE Position<Work::kRank, int64_t> place_of(int64_t batch, int64_t outpu
   return p;
 }
 
+// Puts V neighbours that are measured to the place of their sums in shared memory.
+template <int V>
+MUCC_DEVICE void keep(float* to, Lanes<V> const& value) {
+  static constexpr int kLane = V < 4 ? V : 4;
+#pragma unroll
+  for (int v = 0; v < V; v += kLane) {
+    Pack<float, kLane> some;
+#pragma unroll
+    for (int u = 0; u < kLane; ++u) some.of[u] = value.of[v + u];
+    *reinterpret_cast<Pack<float, kLane>*>(to + v) = some;
+  }
+}
+
+// Stores results of V neighbours, and keeps what is measured of them in the place of their sums, which `sums` is.
+template <int V, class Work>
+MUCC_DEVICE void write_kept(Work const& work, Position<Work::kRank, int64_t> const& p,
+                            typename Work::template Results<V> const& results, float* sums) {
+  if constexpr (Work::kMoments != Moments::kNone) keep<V>(sums, results.measured);
+  work.template write<V>(p, results);
+}
+
 // Computes and stores results of every kStep-th of kLines lines, from `line` on, of which there are `count`. Those of several
 // lines are computed before they are stored, so that what they load is under way at the same time: a load is not moved before a
-// store that might write what it reads. `place(line)` and `value<V>(line)` are where results lie, and their sums.
-template <int V, int kLines, int kStep, class Work, class Place, class Value>
-MUCC_DEVICE void store_lines(Work const& work, int line, int64_t count, Place const& place, Value const& value) {
+// store that might write what it reads. `place(line)`, `value<V>(line)` and `sums(line)` are where results lie, their sums, and
+// where these are.
+template <int V, int kLines, int kStep, class Work, class Place, class Value, class Sums>
+MUCC_DEVICE void store_lines(Work const& work, int line, int64_t count, Place const& place, Value const& value,
+                             Sums const& sums) {
   static constexpr int kCount = kLines / kStep, kHeld = kCount % 4 == 0 ? 4 : kCount % 2 == 0 ? 2 : 1;
   if (kLines % kStep == 0 && count >= kLines) {
 #pragma unroll 1
@@ -31,11 +54,13 @@ MUCC_DEVICE void store_lines(Work const& work, int line, int64_t count, Place co
 #pragma unroll
       for (int k = 0; k < kHeld; ++k) held[k] = work.template results<V>(place(line + k * kStep), value(line + k * kStep));
 #pragma unroll
-      for (int k = 0; k < kHeld; ++k) work.template write<V>(place(line + k * kStep), held[k]);
+      for (int k = 0; k < kHeld; ++k)
+        write_kept<V>(work, place(line + k * kStep), held[k], sums(line + k * kStep));
       line += kHeld * kStep;
     }
   } else {
-    for (; line < kLines && line < count; line += kStep) work.store(place(line), value(line));
+    for (; line < kLines && line < count; line += kStep)
+      write_kept<V>(work, place(line), work.template results<V>(place(line), value(line)), sums(line));
   }
 }
 

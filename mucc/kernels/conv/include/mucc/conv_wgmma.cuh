@@ -194,7 +194,8 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
   }
   int const taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
   walk.depth = taps * walk.count();
-  if (W::kTransposed && (is_empty(walk.axes) || row_at<Work>(problem, walk.axes, at.row).batch < 0)) return;
+  if (W::kTransposed && (is_empty(walk.axes) || row_at<Work>(problem, walk.axes, at.row).batch < 0))
+    return measure_nothing<Of, Work>(problem, at);
   if (threadIdx.x == 0) {
     for (int s = 0; s < Of::kStages; ++s) {
       start_barrier(memory.full(s), 1);
@@ -221,11 +222,13 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
     spread<Of>(sums, memory.tile());
     if constexpr (Of::kShares > 1) {
       sync_cluster();
-      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), SharedSums<Of::kShares>{memory.base, own});
+      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), SharedSums<Of::kShares>{memory.base, own},
+                    [] { sync_groups(1); });
       sync_cluster();  // no block ends while others read its sums
     } else {
       sync_groups(1);
-      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), WholeSums{memory.tile()});
+      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), WholeSums{memory.tile()},
+                    [] { sync_groups(1); });
     }
   }
 }

@@ -1,0 +1,313 @@
+"""Norms of a convolution's result whose statistics are combined from moments of the parts that tiles are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from mucc.dialects.mu.ops.base import AnchorOp, is_convolution
+from mucc.dialects.mu.ops.conv import ConvolutionOp, PartialMomentsOp
+from mucc.dialects.mu.ops.conversions import CastOp, RetypeOp
+from mucc.dialects.mu.ops.elementwise import AddOp, ConstantOp, ElementwiseOp, MulOp, SubOp
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.shape import SliceOp
+from mucc.dialects.mu.ops.stage import StageOp, YieldOp
+from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, SqueezeOp
+from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
+from mucc.kernels.conv.cells import cells_of
+from mucc.kernels.conv.channels import channel_axis, is_reduced
+from mucc.kernels.conv.layer import geometry_of, layer_of
+from mucc.kernels.conv.op import Strategy
+from mucc.kernels.conv.strategies import choose
+from mucc.kernels.conv.windows import pooled_sizes
+from mucc.kernels.lowering.access import is_inside
+from mucc.library.extents import multiply
+from mucc.target.facts import Facts
+
+LEAST = 64 << 20
+"""Bytes of a result from which on reading it once less, or without waiting for other blocks, saves more than
+the launch of a kernel for its statistics."""
+
+
+class Norm(NamedTuple):
+    """A stage that normalises a result of a convolution, and what its statistics are made of."""
+
+    stage: StageOp
+    result: SSAValue
+    """What is normalised, a result of the stage before."""
+    first: ReduceOp
+    """The sum."""
+    second: ReduceOp
+    """The sum of squared distances from the mean."""
+    scale: float
+    """What makes the mean of the sum."""
+    across: bool
+    """Whether each channel has its statistics in the whole batch."""
+    cells: int
+    """Channels, or parts of them, that share their statistics."""
+
+
+def _source(value: SSAValue, stage: StageOp) -> tuple[SSAValue, Dims]:
+    """Return the tensor outside of a stage that a value is, and the value's extents."""
+    dims = Shaped.of(value.type).dims
+    while is_inside(value, stage) and isinstance(op := value.owner, RegroupOp | CastOp | RetypeOp):
+        value = op.operand
+    return value, dims
+
+
+def _factor(op: Operation, value: SSAValue) -> float | None:
+    """Return the constant that an operation multiplies a value with."""
+    if not isinstance(op, MulOp):
+        return None
+    others = [operand.owner for operand in op.operands if operand is not value]
+    constants = [other for other in others if isinstance(other, ConstantOp)]
+    return constants[0].value.value.data if len(constants) == len(others) == 1 else None
+
+
+def _mean_of(value: SSAValue, total: SSAValue) -> float | None:
+    """Return the constant by which `value` is the product of a sum; None where it is something else."""
+    factor: float | None = None
+    while value is not total:
+        op = value.owner
+        if isinstance(op, ExpandOp | SqueezeOp):
+            value = op.operand
+        elif isinstance(op, MulOp) and factor is None:
+            inner = next((v for v in op.operands if not isinstance(v.owner, ConstantOp)), None)
+            if inner is None or (factor := _factor(op, inner)) is None:
+                return None
+            value = inner
+        else:
+            return None
+    return factor
+
+
+def _kept(dims: Dims, norm: Dims, gone: Sequence[int], channel: int) -> tuple[bool, int] | None:
+    """Return whether statistics are across the batch, and how many channels share them.
+
+    `dims` are those of the convolution's result, `norm` those by which it is normalised over axes `gone`.
+    None where statistics are of anything else than whole channels.
+    """
+    outputs, kept = dims[channel], [axis for axis in range(len(norm)) if axis not in gone]
+    if not isinstance(outputs, int):
+        return None
+    if norm == dims:
+        shared = {(channel,): (True, 1), (0, channel): (False, 1), (0,): (False, outputs)}
+        return shared.get(tuple(kept))
+    places = dims[2:] if channel == 1 else dims[1:-1]
+    groups = norm[channel] if channel == 1 else norm[-2] if len(norm) > 2 else None
+    if not isinstance(groups, int) or outputs % groups:
+        return None
+    parts = (groups, outputs // groups)
+    split = (dims[0], *parts, *places) if channel == 1 else (dims[0], *places, *parts)
+    merged = (dims[0], groups, multiply([parts[1], *places])) if channel == 1 else None
+    at = 1 if channel == 1 else len(dims) - 1
+    if norm in (split, merged) and kept == [0, at]:
+        return False, parts[1]
+    return None
+
+
+def _norm_of(stage: StageOp) -> Norm | None:
+    """Return what a stage normalises, with one mean and one variance; None where it does anything else."""
+    anchors = [op for op in stage.body.block.ops if isinstance(op, AnchorOp)]
+    if len(anchors) != 2 or stage.pinned is not None:
+        return None
+    first, second = anchors
+    if not isinstance(first, ReduceOp) or not isinstance(second, ReduceOp):
+        return None
+    if any(op.kind.data is not Reduction.SUM for op in (first, second)) or first.axes != second.axes:
+        return None
+    result, dims = _source(first.operand, stage)
+    before = result.owner
+    if not isinstance(before, StageOp) or not is_convolution(anchor := before.anchor):
+        return None
+    square = second.operand.owner
+    if not isinstance(square, MulOp) or square.operands[0] is not square.operands[1]:
+        return None
+    distance = square.operands[0].owner
+    if not isinstance(distance, SubOp) or distance.operands[0] is not first.operand:
+        return None
+    scale = _mean_of(distance.operands[1], first.result)
+    gone = first.axes.get_values()
+    count = multiply([dims[axis] for axis in gone])
+    if scale is None or not isinstance(count, int) or not math.isclose(scale * count, 1.0, rel_tol=1e-6):
+        return None
+    if Shaped.of(result.type).dims != anchor.space:
+        return None
+    kept = _kept(anchor.space, dims, gone, channel_axis(anchor))
+    return None if kept is None else Norm(stage, result, first, second, scale, *kept)
+
+
+def _pays(anchor: ConvolutionOp, result: SSAValue, facts: Facts) -> bool:
+    """Whether statistics of tiles save more than the launch that combines them."""
+    dims = anchor.result_dims
+    if not all(isinstance(dim, int) for dim in dims[1:]):
+        return False
+    size = multiply([*dims, dtype_bytes(Shaped.of(result.type).element_type)])
+    if isinstance(size, int) and size < LEAST:
+        return False
+    return choose(layer_of(anchor, geometry_of(anchor)), facts) is not Strategy.DIRECT
+
+
+def _measure(before: StageOp, norm: Norm, facts: Facts) -> SSAValue:
+    """Have the stage of a convolution store moments, and return them. It becomes another stage."""
+    anchor, last = before.anchor, before.body.block.last_op
+    assert is_convolution(anchor) and isinstance(last, YieldOp)
+    number = list(before.outputs).index(norm.result)
+    batch = anchor.result_dims[0]
+    layer = layer_of(anchor, geometry_of(anchor))._replace(measured=True)
+    cells = multiply([norm.cells, cells_of(layer, batch, facts, across=norm.across)])
+    rows = Shaped.of(norm.first.result.type).dims
+    value = last.values[number]
+    moments = PartialMomentsOp(
+        value, channel_axis(anchor), norm.across, TensorType.of((3, *rows, cells), f32)
+    )
+    moments.location = norm.first.location
+    before.body.block.insert_op_before(moments, last)
+    yielded = YieldOp([*last.values, moments.result])
+    yielded.location = last.location
+    before.body.block.add_op(yielded)
+    last.detach()
+    last.erase()
+    old = list(before.outputs)
+    types = [*(output.type for output in old), moments.result.type]
+    region = before.detach_region(0)
+    new = StageOp(before.stage_name.data, types, region, pinned=before.pinned is not None)
+    new.location = before.location
+    _replace(before, new, old)
+    return new.outputs[-1]
+
+
+def _replace(stage: StageOp, new: StageOp, old: Sequence[SSAValue]) -> None:
+    block = stage.parent_block()
+    assert block is not None
+    block.insert_op_before(new, stage)
+    for one, other in zip(old, new.outputs, strict=False):
+        one.replace_all_uses_with(other)
+    stage.detach()
+    stage.erase()
+
+
+def _combined(block: Block, moments: SSAValue, norm: Norm) -> tuple[SSAValue, SSAValue]:
+    """Append what makes the two sums of a norm of moments of parts.
+
+    The sum of squared distances is that of the distances within parts, and of those of their means.
+    """
+
+    def add(op: Operation) -> SSAValue:
+        op.location = norm.first.location
+        block.add_op(op)
+        return op.results[0]
+
+    means, squares, counts = (
+        add(SqueezeOp(add(SliceOp(moments, 0, part, part + 1)), [0])) for part in range(3)
+    )
+    last = len(Shaped.of(means.type).dims) - 1
+    total = add(ReduceOp("sum", add(MulOp(means, counts)), [last]))
+    mean = add(MulOp(add(ExpandOp(total, [last])), add(ConstantOp(norm.scale))))
+    distance = add(SubOp(means, mean))
+    of_means = add(MulOp(add(MulOp(distance, distance)), counts))
+    return total, add(ReduceOp("sum", add(AddOp(squares, of_means)), [last]))
+
+
+def _of_rows(norm: Norm) -> set[Operation]:
+    """Return the operations of a stage whose results follow from the statistics alone."""
+    known: set[SSAValue] = {norm.first.result, norm.second.result}
+    found: set[Operation] = set()
+    for op in norm.stage.body.block.ops:
+        if not isinstance(op, ElementwiseOp | ExpandOp | SqueezeOp) or isinstance(op, ConstantOp):
+            continue
+        free = [v for v in op.operands if not isinstance(v.owner, ConstantOp)]
+        if free and all(v in known for v in free):
+            known.add(op.results[0])
+            found.add(op)
+    return found
+
+
+def _divide(norm: Norm, moments: SSAValue, name: str) -> None:
+    """Make two stages of one that normalises: statistics of moments, and pointwise work on the result."""
+    stage, rows = norm.stage, _of_rows(norm)
+    last = stage.body.block.last_op
+    kernel = stage.parent_block()
+    assert isinstance(last, YieldOp) and kernel is not None
+    block, new = Block(), dict[SSAValue, SSAValue]()
+    new[norm.first.result], new[norm.second.result] = _combined(block, moments, norm)
+    for op in stage.body.block.ops:
+        if isinstance(op, ConstantOp) or op in rows:
+            block.add_op(copied := op.clone(dict(new)))
+            copied.location = op.location
+            new[op.results[0]] = copied.results[0]
+    dropped: set[Operation] = {*rows, norm.first, norm.second}
+    known = [v for v in new if v.owner in dropped]
+    wanted = [v for v in known if any(use.operation not in dropped for use in v.uses)]
+    block.add_op(yielded := YieldOp([new[v] for v in wanted]))
+    yielded.location = last.location
+    types = [TensorType.of(Shaped.of(v.type).dims, Shaped.of(v.type).element_type) for v in wanted]
+    statistics = StageOp(name, types, Region(block))
+    statistics.location = stage.location
+    kernel.insert_op_before(statistics, stage)
+    _erase_unused(statistics)
+    results = dict(zip(wanted, statistics.outputs, strict=True))
+    kept = [i for i, v in enumerate(last.values) if v not in results]
+    for i, v in enumerate(last.values):
+        if v in results:
+            stage.outputs[i].replace_all_uses_with(results[v])
+    values = [last.values[i] for i in kept]
+    outputs = [stage.outputs[i] for i in kept]
+    last.detach()
+    last.erase()
+    for old, to in results.items():
+        old.replace_uses_with_if(to, lambda use: use.operation not in dropped)
+    for op in reversed(list(stage.body.block.ops)):
+        if op in dropped:
+            op.detach()
+            op.erase()
+    stage.body.block.add_op(YieldOp(values))
+    if not values:
+        stage.detach()
+        stage.erase()
+        return
+    types = [output.type for output in outputs]
+    region = stage.detach_region(0)
+    mapped = StageOp(stage.stage_name.data, types, region)
+    mapped.location = stage.location
+    _replace(stage, mapped, outputs)
+
+
+def _erase_unused(stage: StageOp) -> None:
+    for op in reversed(list(stage.body.block.ops)):
+        if op.results and not any(result.uses for result in op.results):
+            op.detach()
+            op.erase()
+
+
+def _free_name(kernel: KernelOp, name: str) -> str:
+    """Return a name for the stage of statistics, which no stage has."""
+    taken = {op.stage_name.data for op in kernel.body.block.ops if isinstance(op, StageOp)}
+    names = (f"{name}_moments{i or ''}" for i in range(len(taken) + 1))
+    return next(n for n in names if n not in taken)
+
+
+def share(kernel: KernelOp, facts: Facts) -> None:
+    """Divide all stages of a kernel that normalise the result of a convolution, where that pays."""
+    for stage in list(kernel.body.block.ops):
+        if not isinstance(stage, StageOp) or (norm := _norm_of(stage)) is None:
+            continue
+        before = norm.result.owner
+        assert isinstance(before, StageOp)
+        anchor = before.anchor
+        assert is_convolution(anchor)
+        has_moments = any(isinstance(op, PartialMomentsOp) for op in before.body.block.ops)
+        if has_moments or is_reduced(before) or pooled_sizes(before) or not _pays(anchor, norm.result, facts):
+            continue
+        number = list(before.outputs).index(norm.result)
+        last = before.body.block.last_op
+        assert isinstance(last, YieldOp)
+        if Shaped.of(last.values[number].type).dims != anchor.space:
+            continue
+        moments = _measure(before, norm, facts)
+        _divide(norm, moments, _free_name(kernel, stage.stage_name.data))

@@ -1,0 +1,44 @@
+"""Share moments: a norm of a convolution's result takes its statistics from parts that tiles are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from mucc.dialects.mu.ops.base import is_convolution
+from mucc.dialects.mu.ops.kernel import KernelOp
+from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.rewriting import Pass
+from mucc.target import get_target
+
+
+@dataclass(frozen=True)
+class ShareMoments(Pass):
+    """Let kernels of convolutions store moments of their tiles for the norms behind them.
+
+    ```
+    %y = mu.stage "s0" conv { .. }              %y, %p = mu.stage "s0" conv { .. mu.partial_moments }
+    %z = mu.stage "z" reduction {        ->     %m, %r = mu.stage "z_moments" reduction { sums of %p }
+      sum %y, sum of squared distances          %z = mu.stage "z" map { (%y - %m) * %r }
+      (%y - mean) * rsqrt(..) }
+    ```
+
+    The norm's kernel read %y to find its statistics, and held it or read it once more.
+    """
+
+    name = "share-moments"
+
+    target: str = "sm_90a"
+
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        facts = get_target(self.target).facts
+        for kernel in op.body.block.ops:
+            if not isinstance(kernel, KernelOp):
+                continue
+            stages = (stage for stage in kernel.body.block.ops if isinstance(stage, StageOp))
+            if any(is_convolution(stage.anchor) for stage in stages):
+                from mucc.kernels.conv.moments import share
+
+                share(kernel, facts)

@@ -1,0 +1,57 @@
+"""Moments of tiles for the norms behind a convolution: which norms take them, and their C++ on the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from convolutions import convolutions, forced
+from on_host import Program, run
+
+from mucc.compiler.driver import Compilation, compile_text
+from mucc.diagnostics.core import Source
+from mucc.kernels.conv import lower, moments
+from mucc.kernels.conv.op import Strategy
+
+PROGRAM = """
+kernel batch(x: f32[5, 8, 9, 12], w: f32[12, 8, 3, 3], b: f32[12], g: f32[12]) -> f32[5, 12, 7, 10] {
+  return relu(batch_norm(conv(x, w) + b[:, None, None]) * g[:, None, None])
+}
+kernel instance(x: f32[3, 8, 13, 16], w: f32[20, 8, 3, 3]) -> f32[3, 20, 13, 16] {
+  return instance_norm(relu(conv(x, w, pad=1))) / 2
+}
+kernel group[N](x: f32[N, 8, 5, 30, 8], w: f32[12, 8, 3, 3, 3], g: f32[12]) -> f32[N, 12, 3, 28, 6] {
+  return group_norm(sigmoid(conv(x, w)), 4) * g[:, None, None, None]
+}
+kernel spread(x: f32[2, 8, 5, 8], w: f32[8, 6, 3, 3]) -> (y: f32[2, 6, 11, 17], z: f32[2, 6, 11, 17]) {
+  h = conv_transpose(x, w, stride=2)
+  return h, layer_norm(h, axis=(1, 2, 3))
+}
+kernel last(x: f16[3, 9, 7, 8], w: f16[24, 3, 3, 8]) -> f16[3, 9, 7, 24] {
+  h = permute(conv(permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2)), pad=1), (0, 2, 3, 1))
+  d = h - mean(h, axis=(0, 1, 2))
+  return d * rsqrt(mean(d * d, axis=(0, 1, 2)) + 0.001)
+}
+"""
+
+
+def compiled(text: str, monkeypatch: pytest.MonkeyPatch) -> Compilation:
+    monkeypatch.setattr(moments, "LEAST", 0)
+    return compile_text(Source("k.mcu", text))
+
+
+@pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.DIRECT])
+def test_kernels_agree_with_the_interpreter(
+    strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (lower, moments):
+        monkeypatch.setattr(module, "choose", forced(strategy))
+    compilation = compiled(PROGRAM, monkeypatch)
+    found = convolutions(compilation)
+    assert all(op.moments is not None for op in found)
+    assert strategy in {op.strategy.data for op in found}
+    program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(1)
+    for info in program.kernels:
+        for seed, align in ((0, 16), (1, 4)):
+            run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align, within=2e-3)
