@@ -105,19 +105,28 @@ MUCC_DEVICE void measure(Problem<typename Work::Element> const& problem, Cells c
     float const count = is_whole ? float(kPlaces) : all(float(own_count));
     for (int line = thread / kLanes; line < Of::kN; line += Of::kThreads / kLanes) {
       float const* const from = tile + line * kPitch + lane * kWidth;
-      auto add_up = [&](auto const& of) {
+      auto add_up = [&](float mean, bool squared, bool all_there) {
         float sum = 0.0f;
 #pragma unroll 4
         for (int step = 0; step < kSteps; ++step) {
           auto const some = *reinterpret_cast<Pack<float, kWidth> const*>(from + step * kLanes * kWidth);
 #pragma unroll
           for (int i = 0; i < kWidth; ++i)
-            if (has[step / kBits] >> (step % kBits * kWidth + i) & 1) sum += of(some.of[i]);
+            if (all_there || has[step / kBits] >> (step % kBits * kWidth + i) & 1) {
+              float const far = some.of[i] - mean;
+              sum += squared ? far * far : far;
+            }
         }
         return all(sum);
       };
-      float const mean = count > 0.0f ? add_up([](float x) { return x; }) / count : 0.0f;
-      float const squares = add_up([&](float x) { return (x - mean) * (x - mean); });
+      float mean = 0.0f, squares = 0.0f;
+      if (is_whole) {
+        mean = add_up(0.0f, false, true) / count;
+        squares = add_up(mean, true, true);
+      } else if (count > 0.0f) {
+        mean = add_up(0.0f, false, false) / count;
+        squares = add_up(mean, true, false);
+      }
       if (lane == 0 && line < own.columns) store_moments<Work>(problem, own, line, {mean, squares, count});
     }
   }
