@@ -21,12 +21,14 @@ from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.kernels.conv.cells import cells_of
 from mucc.kernels.conv.channels import channel_axis, is_reduced
+from mucc.kernels.conv.join_reader import join_reader
 from mucc.kernels.conv.layer import geometry_of, layer_of
 from mucc.kernels.conv.op import Strategy
 from mucc.kernels.conv.strategies import choose
 from mucc.kernels.conv.windows import pooled_sizes
 from mucc.kernels.lowering.access import is_inside
 from mucc.library.extents import multiply
+from mucc.target import get_target
 from mucc.target.facts import Facts
 
 LEAST = 64 << 20
@@ -228,8 +230,11 @@ def _of_rows(norm: Norm) -> set[Operation]:
     return found
 
 
-def _divide(norm: Norm, moments: SSAValue, name: str) -> None:
-    """Make two stages of one that normalises: statistics of moments, and pointwise work on the result."""
+def _divide(norm: Norm, moments: SSAValue, name: str) -> tuple[StageOp, Sequence[SSAValue]] | None:
+    """Make two stages of one that normalises: statistics of moments, and pointwise work on the result.
+
+    Returns the second one, and the statistics; None where nothing but these is stored.
+    """
     stage, rows = norm.stage, _of_rows(norm)
     last = stage.body.block.last_op
     kernel = stage.parent_block()
@@ -270,12 +275,14 @@ def _divide(norm: Norm, moments: SSAValue, name: str) -> None:
     if not values:
         stage.detach()
         stage.erase()
-        return
+        return None
     types = [output.type for output in outputs]
     region = stage.detach_region(0)
     mapped = StageOp(stage.stage_name.data, types, region)
     mapped.location = stage.location
     _replace(stage, mapped, outputs)
+    _erase_unused(mapped)
+    return mapped, statistics.outputs
 
 
 def _erase_unused(stage: StageOp) -> None:
@@ -286,14 +293,15 @@ def _erase_unused(stage: StageOp) -> None:
 
 
 def _free_name(kernel: KernelOp, name: str) -> str:
-    """Return a name for the stage of statistics, which no stage has."""
+    """Return a name that no stage has."""
     taken = {op.stage_name.data for op in kernel.body.block.ops if isinstance(op, StageOp)}
-    names = (f"{name}_moments{i or ''}" for i in range(len(taken) + 1))
+    names = (f"{name}{i or ''}" for i in range(len(taken) + 1))
     return next(n for n in names if n not in taken)
 
 
-def share(kernel: KernelOp, facts: Facts) -> None:
+def share(kernel: KernelOp, target: str) -> None:
     """Divide all stages of a kernel that normalise the result of a convolution, where that pays."""
+    facts = get_target(target).facts
     for stage in list(kernel.body.block.ops):
         if not isinstance(stage, StageOp) or (norm := _norm_of(stage)) is None:
             continue
@@ -309,5 +317,10 @@ def share(kernel: KernelOp, facts: Facts) -> None:
         assert isinstance(last, YieldOp)
         if Shaped.of(last.values[number].type).dims != anchor.space:
             continue
+        dims, space = anchor.space, Shaped.of(norm.first.operand.type).dims
+        inner = len(dims) - 2 if anchor.channels_last is None else 0
         moments = _measure(before, norm, facts)
-        _divide(norm, moments, _free_name(kernel, stage.stage_name.data))
+        name = stage.stage_name.data
+        if (divided := _divide(norm, moments, _free_name(kernel, f"{name}_moments"))) is not None:
+            channels = _free_name(kernel, f"{name}_channels")
+            join_reader(*divided, dims, space, inner, channels, target)

@@ -11,7 +11,6 @@ from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
-from mucc.target import get_target
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class ShareMoments(Pass):
     target: str = "sm_90a"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        facts = get_target(self.target).facts
         for kernel in op.body.block.ops:
             if not isinstance(kernel, KernelOp):
                 continue
@@ -41,4 +39,4 @@ class ShareMoments(Pass):
             if any(is_convolution(stage.anchor) for stage in stages):
                 from mucc.kernels.conv.moments import share
 
-                share(kernel, facts)
+                share(kernel, self.target)

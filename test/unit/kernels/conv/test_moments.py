@@ -11,7 +11,7 @@ from on_host import Program, run
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, moments
-from mucc.kernels.conv.op import Strategy
+from mucc.kernels.conv.op import ConvKernelOp, Strategy
 
 PROGRAM = """
 kernel batch(x: f32[5, 8, 9, 12], w: f32[12, 8, 3, 3], b: f32[12], g: f32[12]) -> f32[5, 12, 7, 10] {
@@ -55,3 +55,42 @@ def test_kernels_agree_with_the_interpreter(
     for info in program.kernels:
         for seed, align in ((0, 16), (1, 4)):
             run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align, within=2e-3)
+
+
+READERS = """
+kernel pooled[N](x: f32[N, 8, 9, 12], w: f32[12, 8, 3, 3], g: f32[12], s: f32[12]) -> f32[N, 12, 3, 5] {
+  h = group_norm(conv(x, w), 4) * g[:, None, None] + s[:, None, None]
+  return clamp(max_pool(h, 2), 0, 1)
+}
+kernel averaged(x: f32[3, 8, 5, 30, 8], w: f32[12, 8, 3, 3, 3], g: f32[12]) -> f32[3] {
+  return mean(group_norm(conv(x, w), 6) * g[:, None, None, None], axis=(1, 2, 3, 4))
+}
+kernel added(x: f32[3, 8, 9, 12], w: f32[12, 8, 3, 3], g: f32[12]) -> f32[3, 1, 7, 10] {
+  h = conv(x, w)
+  return logsumexp(h + tanh(group_norm(h, 4) * g[:, None, None]), axis=1, keepdims=on)
+}
+kernel largest(x: f32[3, 8, 9, 12], w: f32[12, 8, 3, 3], s: f32[12, 1, 1]) -> f32[3, 7, 10] {
+  return max(clamp(instance_norm(conv(x, w) * s), -1, 1) * s, axis=1)
+}
+kernel means(x: bf16[4, 8, 9, 12], w: bf16[12, 8, 3, 3], g: f32[12, 1, 1]) -> f32[4, 12, 7, 10] {
+  h = batch_norm(conv(x, w)) * g
+  return h - mean(h, axis=(2, 3), keepdims=on)
+}
+"""
+
+
+def test_kernels_that_read_a_norm_compute_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (lower, moments):
+        monkeypatch.setattr(module, "choose", forced(Strategy.PATCHES))
+    compilation = compiled(READERS, monkeypatch)
+    for program in compilation.programs:
+        (found,) = (op for op in program.kernels if isinstance(op, ConvKernelOp))
+        (*_, last) = program.kernels
+        others = [op for op in program.kernels if op not in (found, last)]
+        assert found.moments is not None
+        # No kernel before the last one stores as much as the convolution does.
+        assert all(op.name == "cutlass.normalize" or len(op.stores) == 2 for op in others)
+    program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(1)
+    for info in program.kernels:
+        run(program, info, dict.fromkeys(info.dims, 2), 0, align=16, within=1e-2)
