@@ -62,6 +62,7 @@ class ConvWork(AcrossWork):
         """
         kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
         after pooled sum kPooledBytes Filled filled at next held one q k c kMoments measured
+        kStrips Strips
         """
     )
 
@@ -365,7 +366,8 @@ class ConvWork(AcrossWork):
         found = quotient(multiply(dims[1:]), multiply(rows))
         if found is not None:
             return Product(found)
-        assert isinstance(batch := self.conv.extents[0], str)
+        batch = self.conv.extents[0]
+        assert isinstance(batch, str)
         found = quotient(multiply(dims[1:]), multiply([batch, *rows]))
         assert found is not None
         return self.places.extent(multiply([batch, found]))

@@ -67,7 +67,7 @@ class _Spread:
         return (*dims[: part - 1], groups * channels, *dims[part + 1 :])
 
     def build(self, block: Block, known: dict[SSAValue, SSAValue]) -> SSAValue | None:
-        """Append the work to a block, and return the value that the map yields; None where it has another form.
+        """Append the work to a block, and return what the map yields; None where it has another form.
 
         `known` are values with an element a channel, by those of a group.
         """
@@ -116,7 +116,7 @@ class _Spread:
 def _channels(
     stage: StageOp, rows: Sequence[SSAValue], channels: int, result: Dims, inner: int, name: str
 ) -> dict[SSAValue, SSAValue]:
-    """Insert a stage before `stage` that repeats values of groups for each channel, and return its results."""
+    """Insert a stage before another that repeats values of groups for each channel; its results."""
     block, values = Block(), list[SSAValue]()
     for row in rows:
         dims = Shaped.of(row.type).dims

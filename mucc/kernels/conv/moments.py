@@ -40,8 +40,10 @@ class Norm(NamedTuple):
     """A stage that normalises a result of a convolution, and what its statistics are made of."""
 
     stage: StageOp
-    result: SSAValue
-    """What is normalised, a result of the stage before."""
+    before: StageOp
+    """The stage of the convolution."""
+    number: int
+    """Which of its results is normalised."""
     first: ReduceOp
     """The sum."""
     second: ReduceOp
@@ -98,6 +100,7 @@ def _kept(dims: Dims, norm: Dims, gone: Sequence[int], channel: int) -> tuple[bo
     if not isinstance(outputs, int):
         return None
     if norm == dims:
+        shared: dict[tuple[int, ...], tuple[bool, int]]
         shared = {(channel,): (True, 1), (0, channel): (False, 1), (0,): (False, outputs)}
         return shared.get(tuple(kept))
     places = dims[2:] if channel == 1 else dims[1:-1]
@@ -141,30 +144,31 @@ def _norm_of(stage: StageOp) -> Norm | None:
     if Shaped.of(result.type).dims != anchor.space:
         return None
     kept = _kept(anchor.space, dims, gone, channel_axis(anchor))
-    return None if kept is None else Norm(stage, result, first, second, scale, *kept)
+    number = next(i for i, output in enumerate(before.outputs) if output is result)
+    return None if kept is None else Norm(stage, before, number, first, second, scale, *kept)
 
 
-def _pays(anchor: ConvolutionOp, result: SSAValue, facts: Facts) -> bool:
+def _pays(anchor: ConvolutionOp, norm: Norm, facts: Facts) -> bool:
     """Whether statistics of tiles save more than the launch that combines them."""
     dims = anchor.result_dims
     if not all(isinstance(dim, int) for dim in dims[1:]):
         return False
-    size = multiply([*dims, dtype_bytes(Shaped.of(result.type).element_type)])
+    size = multiply([*dims, dtype_bytes(norm.before.outputs[norm.number].type.element_type)])
     if isinstance(size, int) and size < LEAST:
         return False
     return choose(layer_of(anchor, geometry_of(anchor)), facts) is not Strategy.DIRECT
 
 
-def _measure(before: StageOp, norm: Norm, facts: Facts) -> SSAValue:
+def _measure(norm: Norm, facts: Facts) -> SSAValue:
     """Have the stage of a convolution store moments, and return them. It becomes another stage."""
+    before = norm.before
     anchor, last = before.anchor, before.body.block.last_op
     assert is_convolution(anchor) and isinstance(last, YieldOp)
-    number = list(before.outputs).index(norm.result)
     batch = anchor.result_dims[0]
     layer = layer_of(anchor, geometry_of(anchor))._replace(measured=True)
     cells = multiply([norm.cells, cells_of(layer, batch, facts, across=norm.across)])
     rows = Shaped.of(norm.first.result.type).dims
-    value = last.values[number]
+    value = last.values[norm.number]
     moments = PartialMomentsOp(
         value, channel_axis(anchor), norm.across, TensorType.of((3, *rows, cells), f32)
     )
@@ -305,21 +309,18 @@ def share(kernel: KernelOp, target: str) -> None:
     for stage in list(kernel.body.block.ops):
         if not isinstance(stage, StageOp) or (norm := _norm_of(stage)) is None:
             continue
-        before = norm.result.owner
-        assert isinstance(before, StageOp)
-        anchor = before.anchor
+        before, anchor = norm.before, norm.before.anchor
         assert is_convolution(anchor)
         has_moments = any(isinstance(op, PartialMomentsOp) for op in before.body.block.ops)
-        if has_moments or is_reduced(before) or pooled_sizes(before) or not _pays(anchor, norm.result, facts):
+        if has_moments or is_reduced(before) or pooled_sizes(before) or not _pays(anchor, norm, facts):
             continue
-        number = list(before.outputs).index(norm.result)
         last = before.body.block.last_op
         assert isinstance(last, YieldOp)
-        if Shaped.of(last.values[number].type).dims != anchor.space:
+        if Shaped.of(last.values[norm.number].type).dims != anchor.space:
             continue
         dims, space = anchor.space, Shaped.of(norm.first.operand.type).dims
         inner = len(dims) - 2 if anchor.channels_last is None else 0
-        moments = _measure(before, norm, facts)
+        moments = _measure(norm, facts)
         name = stage.stage_name.data
         if (divided := _divide(norm, moments, _free_name(kernel, f"{name}_moments"))) is not None:
             channels = _free_name(kernel, f"{name}_channels")

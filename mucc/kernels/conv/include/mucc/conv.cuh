@@ -8,6 +8,7 @@
 // `store<V>(position, convolved)` computes and stores V neighbouring elements of the results.
 #pragma once
 
+#include <mucc/conv_copy.cuh>
 #include <mucc/conv_moments.cuh>
 
 namespace mucc::conv {
@@ -54,29 +55,6 @@ MUCC_DEVICE void load_matrices(uint32_t (&to)[4], char const* row) {
                : "r"(uint32_t(__cvta_generic_to_shared(row))));
 }
 #endif
-
-// Copies 16 bytes to shared memory, or zeros. `commit` ends a group of copies; `wait` returns when all but the last
-// kPending groups have arrived.
-MUCC_DEVICE void copy_piece(char* to, void const* from, bool present) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(uint32_t(__cvta_generic_to_shared(to))), "l"(from),
-               "r"(present ? 16 : 0)
-               : "memory");
-#else
-  for (int i = 0; i < 16; ++i) to[i] = present ? static_cast<char const*>(from)[i] : 0;
-#endif
-}
-MUCC_DEVICE void commit() {
-#if defined(__CUDA_ARCH__)
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int kPending>
-MUCC_DEVICE void wait() {
-#if defined(__CUDA_ARCH__)
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-#endif
-}
 
 // ---- a tile ---------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 // `store<V>(position, convolved)` computes and stores V neighbouring elements of the results.
 #pragma once
 
-#include <mucc/conv_place.cuh>
+#include <mucc/conv_strips.cuh>
 
 namespace mucc::conv {
 

@@ -307,7 +307,8 @@ int launch_patches(Call const& c, char const* stage, Code* codes, Op op, Extents
 }
 
 // Launches a thread for each run of outputs. `codes` has a kernel of single elements, and where results and x are adjacent
-// along channels one of vectors; with kLines two that read x by vectors along the last axis, and store elements and vectors.
+// along channels one of vectors, and with kStrips one of strips; with kLines two that read x by vectors along the last axis, and
+// store elements and vectors.
 template <class Op>
 int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                   Problem<typename Op::Element> problem) {
@@ -325,6 +326,19 @@ int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<
     void* parameters[] = {&op, &problem};
     Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
     return start(c, stage, codes[1 + (vector && problem.out[2] % Op::kVector == 0)], geometry, parameters);
+  }
+  if constexpr (Op::kStrips) {
+    using Of = typename Op::Strips;
+    if (wide && x_fits(problem) && problem.groups % 8 == 0) {
+      int64_t const strips = problem.batch * blocks_of(problem.groups, Of::kChannels) *
+                             blocks_of(problem.out[1], Of::tile(1)) * blocks_of(problem.out[2], Of::tile(2));
+      if (strips > INT32_MAX)
+        return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+      void* parameters[] = {&op, &problem};
+      Geometry geometry{{unsigned(strips), 1, 1}, unsigned(Of::kThreads)};
+      geometry.shared = unsigned(StripShape<W, Of>::kShared);
+      return start(c, stage, codes[2], geometry, parameters);
+    }
   }
   items = problem.batch * along * problem.out[0] * blocks_of(problem.out[1], Op::kRun) * problem.out[2];
   int64_t const blocks = blocks_of(items, Op::kThreads);
