@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
+from mucc.kernels.conv.strips import STRIP_ROWS, StripTile, best_strip
 
 LINE = 4
 """Outputs of a thread along the last axis, where x is read by vectors: `kWide` of mucc/conv_direct.cuh."""
@@ -24,37 +23,6 @@ HELD = 104
 
 RUN = 4
 """Outputs of a thread along the second spatial axis."""
-
-
-STRIP_ROWS = 4
-"""Rows of a thread of mucc/conv_strips.cuh."""
-STRIP_RUNS = (7, 5, 8, 4)
-"""Outputs of a strip. Halves of a warp whose strips are an odd number of positions apart do not meet in the
-banks of shared memory."""
-STRIP_WARPS = (8, 4, 2)
-STRIPS, STRIP_CHANNELS = 2, 32
-STRIP_SHARED = 110 * 1024
-"""The most bytes of a block: two of them share a multiprocessor."""
-STRIP_RESIDENT, STRIP_REGISTERS = 16, 640
-"""Warps of a multiprocessor that hide each other's waits, and what it has registers for, in threads."""
-STRIP_SUMS = 64
-"""The most sums of a thread."""
-STRIP_COPIED, STRIP_TAP, STRIP_STORED = 6.0, 2.4, 20.0
-"""Instructions of a thread for a position that is copied, a tap of an output, and an output, of two channels."""
-STRIP_MEETING = 1.15
-"""How much longer the products of strips take that meet in the banks."""
-
-
-class StripTile(NamedTuple):
-    """The warps of a block below and beside each other, and the outputs of a strip."""
-
-    below: int
-    beside: int
-    run: int
-
-    @property
-    def places(self) -> tuple[int, int]:
-        return self.below * STRIP_ROWS, self.beside * STRIPS * self.run
 
 
 class DirectWork(ConvWork):
@@ -114,42 +82,15 @@ class DirectWork(ConvWork):
     @cached_property
     def strip(self) -> StripTile | None:
         """The tile of blocks that have strips of outputs; None where there are none."""
-        places, windows = self.conv.places, self.windows
-        if not self.has_vectors or self.geometry.transposed or len(places) != 2 or self.piece != 8:
-            return None
-        if self.widest < 2:
-            return None
-        channels, results = self.conv.outputs, [int(p) for p in places if isinstance(p, int)]
-        if len(results) < len(places) or not isinstance(channels, int) or channels % 8:
+        adjacent = self.x.strides[1].is_one and self.along_channels
+        if not adjacent or self.widest < 2 or self.geometry.transposed:
             return None
         if any(output.memory.type.dtype not in ("bf16", "f16", "f32") for output in self.outputs):
             return None
-        tiles = [
-            StripTile(below, warps // below, run)
-            for run, warps in itertools.product(STRIP_RUNS, STRIP_WARPS)
-            for below in (1, 2, 4, 8)
-            if below <= warps
-        ]
-        best: tuple[float, StripTile] | None = None
-        for tile in tiles:
-            copied = math.prod(
-                (t - 1) * w.stride + (w.size - 1) * w.dilation + 1
-                for t, w in zip(tile.places, windows[1:], strict=True)
-            )
-            taps = math.prod(w.size for w in windows)
-            shared = copied * STRIP_CHANNELS * 2 + taps * STRIP_CHANNELS * 4
-            if shared > STRIP_SHARED or STRIP_ROWS * tile.run * 2 > STRIP_SUMS:
-                continue
-            blocks = math.prod(math.ceil(o / t) for o, t in zip(results, tile.places, strict=True))
-            meets = tile.run * windows[2].stride % 2 == 0
-            products = STRIP_TAP * taps * (STRIP_MEETING if meets else 1.0) + STRIP_STORED
-            warps = tile.below * tile.beside
-            room = min(2 * STRIP_SHARED // shared, STRIP_REGISTERS // (32 * warps))
-            few = max(1.0, math.sqrt(STRIP_RESIDENT / (room * warps)))
-            cost = blocks * (math.prod(tile.places) * products + STRIP_COPIED * copied) * few
-            if best is None or cost < best[0]:
-                best = cost, tile
-        return None if best is None else best[1]
+        channels, groups, outputs = self.conv.x_dims[1], self.geometry.groups, self.conv.outputs
+        if not channels == outputs == groups or self.piece != 8:
+            return None
+        return best_strip(groups, self.conv.places, self.conv.windows)
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""

@@ -25,6 +25,7 @@ from mucc.kernels.conv.op import (
     Strategy,
 )
 from mucc.kernels.conv.strategies import choose
+from mucc.kernels.conv.strips import best_strip
 from mucc.kernels.conv.windows import pooled_sizes
 from mucc.kernels.lowering.access import Access, Axes, identity, through_views
 from mucc.kernels.lowering.bodies import Body
@@ -183,9 +184,13 @@ def _has_vectors(op: ConvolutionOp, geometry: Geometry) -> bool:
 
 
 def _has_lone_channels(op: ConvolutionOp, geometry: Geometry) -> bool:
-    """Whether each channel is a group of its own."""
-    channels, outputs = Shaped.of(op.operand.type).dims[1], op.result_dims[1]
-    return channels == outputs == geometry.groups
+    """Whether each channel is a group of its own, and weights are read by vectors of channels."""
+    x = Shaped.of(op.operand.type)
+    channels, outputs = x.dims[1], op.result_dims[1]
+    if not channels == outputs == geometry.groups:
+        return False
+    is_narrow = dtype_bytes(x.element_type) == 2 and not geometry.transposed and geometry.channels_last
+    return not is_narrow or best_strip(geometry.groups, op.result_dims[2:], op.windows) is None
 
 
 def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Dims, axis: int) -> Access:

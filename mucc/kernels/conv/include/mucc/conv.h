@@ -219,8 +219,9 @@ struct StripShape {
     return (Of::tile(a) - 1) * W::stride(a) + (W::size(a) - 1) * W::dilation(a) + 1;
   }
   static constexpr int kPieces = 4, kPosition = 16 * kPieces;  // bytes
+  static constexpr int kWeightPitch = Of::kChannels + 2;       // of taps: those of a channel lie in different banks
   static constexpr int kX = extent(1) * extent(2) * kPosition;
-  static constexpr int kShared = kX + W::kTaps * Of::kChannels * 4;
+  static constexpr int kShared = kX + W::kTaps * kWeightPitch * 4;
 };
 
 // Channels of x that kernels of conv_planes.cuh stage at a time: those of a row of weights.

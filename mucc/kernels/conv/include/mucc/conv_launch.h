@@ -329,7 +329,7 @@ int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<
   }
   if constexpr (Op::kStrips) {
     using Of = typename Op::Strips;
-    if (wide && x_fits(problem) && problem.groups % 8 == 0) {
+    if (vector && x_fits(problem) && problem.groups % 8 == 0) {
       int64_t const strips = problem.batch * blocks_of(problem.groups, Of::kChannels) *
                              blocks_of(problem.out[1], Of::tile(1)) * blocks_of(problem.out[2], Of::tile(2));
       if (strips > INT32_MAX)
@@ -337,7 +337,7 @@ int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<
       void* parameters[] = {&op, &problem};
       Geometry geometry{{unsigned(strips), 1, 1}, unsigned(Of::kThreads)};
       geometry.shared = unsigned(StripShape<W, Of>::kShared);
-      return start(c, stage, codes[2], geometry, parameters);
+      return start(c, stage, codes[1 + Op::kVectors], geometry, parameters);
     }
   }
   items = problem.batch * along * problem.out[0] * blocks_of(problem.out[1], Op::kRun) * problem.out[2];

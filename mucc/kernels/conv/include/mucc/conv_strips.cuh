@@ -61,10 +61,11 @@ MUCC_DEVICE void strips(Work const& work, Problem<typename Work::Element> const&
     copy_piece(memory + e * 16, present ? x + h * problem.x_at[1] + w * problem.x_at[2] + piece * 8 : problem.x, present);
   }
   commit();
+  bool const beside = problem.w_group == 1;  // neighbours in memory are channels, else taps
   for (int e = int(threadIdx.x); e < W::kTaps * Of::kChannels; e += Of::kThreads) {
-    int const c = e % Of::kChannels, tap = e / Of::kChannels;
+    int const c = beside ? e % Of::kChannels : e / W::kTaps, tap = beside ? e / Of::kChannels : e % W::kTaps;
     int64_t const from = (channel + c) * problem.w_group + tap / W::size(2) * problem.w_at[1] + tap % W::size(2) * problem.w_at[2];
-    weights[e] = channel + c < channels ? widen(problem.w[from]) : 0.0f;
+    weights[tap * At::kWeightPitch + c] = channel + c < channels ? widen(problem.w[from]) : 0.0f;
   }
   wait<0>();
   __syncthreads();
@@ -77,7 +78,7 @@ MUCC_DEVICE void strips(Work const& work, Problem<typename Work::Element> const&
     Pack<float, 2> by[W::size(2)];
 #pragma unroll
     for (int s = 0; s < W::size(2); ++s)
-      by[s] = *reinterpret_cast<Pack<float, 2> const*>(weights + (r * W::size(2) + s) * Of::kChannels + own);
+      by[s] = *reinterpret_cast<Pack<float, 2> const*>(weights + (r * W::size(2) + s) * At::kWeightPitch + own);
 #pragma unroll
     for (int t = 0; t < kRows; ++t) {
       int const line = (row + t) * W::stride(1) + r * W::dilation(1);
