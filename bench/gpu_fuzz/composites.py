@@ -188,15 +188,16 @@ def floating(y: Expr) -> str:
     return y.dtype if y.dtype in ("bf16", "f16") else "f32"
 
 
-def norm(d: Draft, y: Expr, kind: str) -> Expr:
-    """layer_norm or rms_norm over the last axis."""
+def norm(d: Draft, y: Expr, kind: str, axes: tuple[int, ...] = (-1,)) -> Expr:
+    """layer_norm or rms_norm over some axes, by default the last one."""
 
     def compute(env: Env) -> Bounded:
         x = env.passed(y.value(env), y.dtype)
         if kind == "layer_norm":
-            x = ref.apply(torch.sub, x, ref.reduce("mean", x, (-1,), True), absolute=1e-6)
-        squares = ref.reduce("mean", ref.apply(torch.square, x), (-1,), True)
+            x = ref.apply(torch.sub, x, ref.reduce("mean", x, axes, True), absolute=1e-6)
+        squares = ref.reduce("mean", ref.apply(torch.square, x), axes, True)
         result = ref.apply(_over_root, x, squares, relative=RELATIVE)
         return env.passed(result, floating(y))
 
-    return Expr(f"{kind}({y.text})", floating(y), y.dims, compute)
+    over = "" if axes == (-1,) else f", axis={axes}"
+    return Expr(f"{kind}({y.text}{over})", floating(y), y.dims, compute)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.gpu_fuzz import reference as ref
-from bench.gpu_fuzz.composites import FLOATS, kept_over, softmax
+from bench.gpu_fuzz.composites import FLOATS, kept_over, norm, softmax
 from bench.gpu_fuzz.drafts import FEW, Draft, Env, Expr, root
 from bench.gpu_fuzz.pointwise import REDUCTIONS, chain, results
 from bench.gpu_fuzz.reference import Bounded
@@ -136,6 +136,11 @@ def convolutions(d: Draft) -> None:
 
         y = Expr(f"permute({y.text}, {back})", dtype, (batch, *places, groups * outputs), reordered)
     y = chain(d, y)
+    if d.c.chance(1, 4):
+        spatial = tuple(range(1, axes + 1)) if last[2] else tuple(range(2, axes + 2))
+        whole_elements = tuple(range(1, axes + 2))
+        y = norm(d, y, "layer_norm", whole_elements if axes == 1 or d.c.chance(1, 3) else spatial)
+        y = chain(d, y, 2)
     if d.c.chance(1, 3):
         y, axis = d.named(y), axes + 1 if last[2] else 1
         kind = d.c.pick(("softmax", *REDUCTIONS, "mean"))

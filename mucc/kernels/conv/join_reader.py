@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.conversions import CastOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp, YieldOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
@@ -16,18 +17,20 @@ from mucc.kernels.lowering.access import is_inside
 from mucc.kernels.registry import kind_of_stage
 
 
-def _reader(stage: StageOp, result: Dims, target: str) -> StageOp | None:
-    """Return the one stage that reads a map's only result and can compute it instead; None without one.
+def reader_of(stage: StageOp, result: Dims, target: str) -> StageOp | None:
+    """Return the one stage that reads a stage's only result and can compute it instead; None without one.
 
-    It reads elements in the extents of `result`, or has a view of these.
+    It reads elements in the extents of `result`, or has a view of these, and reads each of them once.
     """
     if len(stage.outputs) != 1 or stage.pinned is not None:
         return None
     readers = {use.operation.parent_op() for use in stage.outputs[0].uses}
     if len(readers) != 1 or not isinstance(reader := readers.pop(), StageOp):
         return None
-    anchor = reader.anchor
-    in_memory = () if anchor is None else kind_of_stage(reader, target).memory_operands(anchor)
+    anchor, kind = reader.anchor, kind_of_stage(reader, target)
+    in_memory = () if anchor is None else kind.memory_operands(anchor)
+    if isinstance(anchor, ReduceOp) and kind.name == "normalize" and not _has_rows(anchor):
+        return None
     for read in _read(stage):
         uses = [use.operation for use in read.uses]
         if Shaped.of(read.type).dims != result or read in in_memory:
@@ -35,6 +38,13 @@ def _reader(stage: StageOp, result: Dims, target: str) -> StageOp | None:
         if not all(isinstance(op, ElementwiseOp | AnchorOp) for op in uses):
             return None
     return reader
+
+
+def _has_rows(op: ReduceOp) -> bool:
+    """Whether neighbours in memory are reduced: a kernel holds them from one reduction to the next."""
+    dims = Shaped.of(op.operand.type).dims
+    long = [axis for axis, dim in enumerate(dims) if dim != 1]
+    return not long or long[-1] in op.axes.get_values()
 
 
 def _read(stage: StageOp) -> list[SSAValue]:
@@ -150,7 +160,7 @@ def join_reader(
     convolution, whose channels are groups of channels in `space` where the two differ; `inner` axes of it lie
     behind them. `name` is free for a stage that repeats statistics for each channel.
     """
-    if (reader := _reader(stage, result, target)) is None:
+    if (reader := reader_of(stage, result, target)) is None:
         return
     block = Block()
     if space == result:

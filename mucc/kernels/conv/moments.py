@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import f32
@@ -21,19 +22,23 @@ from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
 from mucc.kernels.conv.cells import cells_of
 from mucc.kernels.conv.channels import channel_axis, is_reduced
-from mucc.kernels.conv.join_reader import join_reader
+from mucc.kernels.conv.join_reader import join_reader, reader_of
 from mucc.kernels.conv.layer import geometry_of, layer_of
 from mucc.kernels.conv.op import Strategy
 from mucc.kernels.conv.strategies import choose
 from mucc.kernels.conv.windows import pooled_sizes
 from mucc.kernels.lowering.access import is_inside
+from mucc.kernels.traffic import LARGE
 from mucc.library.extents import multiply
 from mucc.target import get_target
 from mucc.target.facts import Facts
 
-LEAST = 64 << 20
-"""Bytes of a result from which on reading it once less, or without waiting for other blocks, saves more than
-the launch of a kernel for its statistics."""
+LEAST = 32 << 20
+"""Bytes of memory traffic that statistics of tiles have to save, as much as a launch or two take."""
+
+MEASURED: Mapping[Strategy, float] = MappingProxyType({Strategy.PLANES: 3.4, Strategy.WARPGROUPS: 6.0})
+"""What it costs to measure an element, in bytes of memory traffic, by strategies that may do so: measured
+on an H100 for results with channels first."""
 
 
 class Norm(NamedTuple):
@@ -148,15 +153,23 @@ def _norm_of(stage: StageOp) -> Norm | None:
     return None if kept is None else Norm(stage, before, number, first, second, scale, *kept)
 
 
-def _pays(anchor: ConvolutionOp, norm: Norm, facts: Facts) -> bool:
-    """Whether statistics of tiles save more than the launch that combines them."""
-    dims = anchor.result_dims
+def _pays(anchor: ConvolutionOp, norm: Norm, target: str) -> bool:
+    """Whether statistics of tiles save more than it costs to find and to combine them.
+
+    The kernel of a norm holds rows from one reduction to the next, and reads long columns twice. Where
+    another kernel computes what is left of the norm, its result is neither stored nor read.
+    """
+    dims, facts = anchor.result_dims, get_target(target).facts
     if not all(isinstance(dim, int) for dim in dims[1:]):
         return False
-    size = multiply([*dims, dtype_bytes(norm.before.outputs[norm.number].type.element_type)])
-    if isinstance(size, int) and size < LEAST:
+    strategy = choose(layer_of(anchor, geometry_of(anchor)), facts)
+    if (cost := MEASURED.get(strategy)) is None:
         return False
-    return choose(layer_of(anchor, geometry_of(anchor)), facts) is not Strategy.DIRECT
+    element = dtype_bytes(norm.before.outputs[norm.number].type.element_type)
+    saved = 2 * element if reader_of(norm.stage, anchor.space, target) is not None else 0
+    saved += element if anchor.channels_last is not None else 0
+    elements = multiply([dim if isinstance(dim, int) else LARGE for dim in dims])
+    return isinstance(elements, int) and (saved - cost) * elements >= LEAST
 
 
 def _measure(norm: Norm, facts: Facts) -> SSAValue:
@@ -312,7 +325,7 @@ def share(kernel: KernelOp, target: str) -> None:
         before, anchor = norm.before, norm.before.anchor
         assert is_convolution(anchor)
         has_moments = any(isinstance(op, PartialMomentsOp) for op in before.body.block.ops)
-        if has_moments or is_reduced(before) or pooled_sizes(before) or not _pays(anchor, norm, facts):
+        if has_moments or is_reduced(before) or pooled_sizes(before) or not _pays(anchor, norm, target):
             continue
         last = before.body.block.last_op
         assert isinstance(last, YieldOp)

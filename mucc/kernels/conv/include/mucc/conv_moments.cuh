@@ -103,31 +103,35 @@ MUCC_DEVICE void measure(Problem<typename Work::Element> const& problem, Cells c
       return x;
     };
     float const count = is_whole ? float(kPlaces) : all(float(own_count));
+    bool const begins = is_whole || present(0);
     for (int line = thread / kLanes; line < Of::kN; line += Of::kThreads / kLanes) {
       float const* const from = tile + line * kPitch + lane * kWidth;
-      auto add_up = [&](float mean, bool squared, bool all_there) {
-        float sum = 0.0f;
-#pragma unroll 4
+      // Distances are from one of the elements: its square is no more than `count` times the mean square from the mean.
+      float const shift = begins ? tile[line * kPitch] : 0.0f;
+      float sum = 0.0f, squares = 0.0f;
+      auto add_up = [&](bool all_there) {
+#pragma unroll
         for (int step = 0; step < kSteps; ++step) {
           auto const some = *reinterpret_cast<Pack<float, kWidth> const*>(from + step * kLanes * kWidth);
 #pragma unroll
           for (int i = 0; i < kWidth; ++i)
             if (all_there || has[step / kBits] >> (step % kBits * kWidth + i) & 1) {
-              float const far = some.of[i] - mean;
-              sum += squared ? far * far : far;
+              float const far = some.of[i] - shift;
+              sum += far;
+              squares += far * far;
             }
         }
-        return all(sum);
       };
-      float mean = 0.0f, squares = 0.0f;
       if (is_whole) {
-        mean = add_up(0.0f, false, true) / count;
-        squares = add_up(mean, true, true);
-      } else if (count > 0.0f) {
-        mean = add_up(0.0f, false, false) / count;
-        squares = add_up(mean, true, false);
+        add_up(true);
+      } else {
+        add_up(false);
       }
-      if (lane == 0 && line < own.columns) store_moments<Work>(problem, own, line, {mean, squares, count});
+      sum = all(sum), squares = all(squares);
+      if (lane != 0 || line >= own.columns) continue;
+      float const mean = count > 0.0f ? sum / count : 0.0f;
+      float const around = squares - sum * mean;  // NaN stays
+      store_moments<Work>(problem, own, line, {count > 0.0f ? mean + shift : 0.0f, around < 0.0f ? 0.0f : around, count});
     }
   }
 }
