@@ -69,3 +69,9 @@
 // CHECK: mu.normalize: axes must be sorted and counted from the front
 %x = "test.op"() : () -> !mu.tensor<[M, 4], bf16>
 %0 = mu.normalize standard %x axes [1, 0] eps 0.1 : f64 : (!mu.tensor<[M, 4], bf16>) -> !mu.tensor<[M, 4], bf16>
+
+// -----
+
+// CHECK: mu.partial_moments: the result is three f32 tensors of rows and cells
+%x = "test.op"() : () -> !mu.tensor<[N, 12, 5, 4], bf16>
+%0 = mu.partial_moments %x channel 1 : i64 : (!mu.tensor<[N, 12, 5, 4], bf16>) -> !mu.tensor<[2, N, 12, 2], f32>

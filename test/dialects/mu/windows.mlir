@@ -34,3 +34,14 @@ mu.kernel @means(%x: !mu.tensor<[N, 8, 16], f16>) -> !mu.tensor<[N, 8, 8], f16>
   %0 = mu.pool avg %x size [2] stride [2] pad [0] dilation [1] ceil count_pad : (!mu.tensor<[N, 8, 16], f16>) -> !mu.tensor<[N, 8, 8], f16>
   mu.return %0 : !mu.tensor<[N, 8, 8], f16>
 }
+
+// CHECK-LABEL: mu.kernel @moments(
+mu.kernel @moments(%x: !mu.tensor<[N, 8, 5, 4], bf16>, %w: !mu.tensor<[12, 8, 1, 1], bf16>) -> (!mu.tensor<[3, N, 12, 2], f32>, !mu.tensor<[3, 12, 8], f32>)
+    attributes {arg_names = ["x", "w"], result_names = ["each", "all"], dims = ["N"]} {
+  %0 = mu.conv bf16 %x, %w stride [1, 1] pad [0, 0] dilation [1, 1] groups 1 : i64 : (!mu.tensor<[N, 8, 5, 4], bf16>, !mu.tensor<[12, 8, 1, 1], bf16>) -> !mu.tensor<[N, 12, 5, 4], bf16>
+  // CHECK: mu.partial_moments %{{.*}} channel 1 : i64 : (!mu.tensor<[N, 12, 5, 4], bf16>) -> !mu.tensor<[3, N, 12, 2], f32>
+  %1 = mu.partial_moments %0 channel 1 : i64 : (!mu.tensor<[N, 12, 5, 4], bf16>) -> !mu.tensor<[3, N, 12, 2], f32>
+  // CHECK-NEXT: mu.partial_moments %{{.*}} channel 1 : i64 across : (!mu.tensor<[N, 12, 5, 4], bf16>) -> !mu.tensor<[3, 12, 8], f32>
+  %2 = mu.partial_moments %0 channel 1 : i64 across : (!mu.tensor<[N, 12, 5, 4], bf16>) -> !mu.tensor<[3, 12, 8], f32>
+  mu.return %1, %2 : !mu.tensor<[3, N, 12, 2], f32>, !mu.tensor<[3, 12, 8], f32>
+}
