@@ -11,7 +11,7 @@ from on_host import Program, run
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, moments
-from mucc.kernels.conv.op import ConvKernelOp, Strategy
+from mucc.kernels.conv.op import Strategy
 
 PROGRAM = """
 kernel batch(x: f32[5, 8, 9, 12], w: f32[12, 8, 3, 3], b: f32[12], g: f32[12]) -> f32[5, 12, 7, 10] {
@@ -41,7 +41,8 @@ def compiled(text: str, monkeypatch: pytest.MonkeyPatch) -> Compilation:
     return compile_text(Source("k.mcu", text))
 
 
-@pytest.mark.parametrize("strategy", [s for s in Strategy if s is not Strategy.DIRECT])
+# `tiles` computes the calls that the first two cannot map.
+@pytest.mark.parametrize("strategy", [Strategy.WARPGROUPS, Strategy.PLANES, Strategy.PATCHES])
 def test_kernels_agree_with_the_interpreter(
     strategy: Strategy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,9 +71,6 @@ kernel added(x: f32[3, 8, 9, 12], w: f32[12, 8, 3, 3], g: f32[12]) -> f32[3, 1, 
   h = conv(x, w)
   return logsumexp(h + tanh(group_norm(h, 4) * g[:, None, None]), axis=1, keepdims=on)
 }
-kernel largest(x: f32[3, 8, 9, 12], w: f32[12, 8, 3, 3], s: f32[12, 1, 1]) -> f32[3, 7, 10] {
-  return max(clamp(instance_norm(conv(x, w) * s), -1, 1) * s, axis=1)
-}
 kernel means(x: bf16[4, 8, 9, 12], w: bf16[12, 8, 3, 3], g: f32[12, 1, 1]) -> f32[4, 12, 7, 10] {
   h = batch_norm(conv(x, w)) * g
   return h - mean(h, axis=(2, 3), keepdims=on)
@@ -84,13 +82,13 @@ def test_kernels_that_read_a_norm_compute_it(tmp_path: Path, monkeypatch: pytest
     for module in (lower, moments):
         monkeypatch.setattr(module, "choose", forced(Strategy.PATCHES))
     compilation = compiled(READERS, monkeypatch)
-    for program in compilation.programs:
-        (found,) = (op for op in program.kernels if isinstance(op, ConvKernelOp))
-        (*_, last) = program.kernels
-        others = [op for op in program.kernels if op not in (found, last)]
-        assert found.moments is not None
-        # No kernel before the last one stores as much as the convolution does.
-        assert all(op.name == "cutlass.normalize" or len(op.stores) == 2 for op in others)
+    kernels = {p.sym_name.data: [op.stage.data for op in p.kernels] for p in compilation.programs}
+    assert kernels == {
+        "pooled": ["s0", "s1_moments", "s1_channels", "out"],
+        "averaged": ["s0", "s1_moments", "s1_channels", "out"],
+        "added": ["s0", "s1_moments", "s1", "out"],  # goes over channels twice
+        "means": ["s0", "s1_moments", "out"],
+    }
     program = Program.of(compilation, tmp_path)
     program.library.on_host_sm_count(1)
     for info in program.kernels:
