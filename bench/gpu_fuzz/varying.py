@@ -17,9 +17,14 @@ def drawn(layer: Layer, facts: Facts) -> Strategy:
     return legal[int(digest(repr(layer))[:8], 16) % len(legal)]
 
 
+def _drawn_for_moments(layer: Layer, facts: Facts) -> Strategy:
+    """Return what `drawn` is for a layer whose tiles store moments."""
+    return drawn(layer._replace(measured=True), facts)
+
+
 def vary_strategies() -> None:
     """Draw strategies from now on in this process, and let tiles store moments wherever they can."""
     lower.choose = drawn
     moments.LEAST = -(1 << 60)
     moments.MEASURED = dict.fromkeys(Strategy, 0.0)
-    moments.choose = lambda layer, facts: drawn(layer._replace(measured=True), facts)
+    moments.choose = _drawn_for_moments
