@@ -66,21 +66,6 @@ def operand_bytes(compute: str) -> int:
     return {"bf16": 2, "f16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}.get(compute, 4)
 
 
-class Violation(NamedTuple):
-    """A broken rule of a target: the setting to blame, the fact that decides, a legal value.
-
-    `fix` is source text for the setting, itself legal together with the other settings; `helps` say what else
-    can be done.
-    """
-
-    code: str
-    setting: str
-    message: str
-    notes: tuple[str, ...] = ()
-    fix: str | None = None
-    helps: tuple[str, ...] = ()
-
-
 class Problem(NamedTuple):
     """A contraction before its schedule is chosen.
 

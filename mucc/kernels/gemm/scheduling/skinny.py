@@ -16,16 +16,10 @@ from typing import Any, NamedTuple
 
 from mucc.kernels.gemm.scheduling import rules
 from mucc.kernels.gemm.scheduling.base import Family
-from mucc.kernels.gemm.scheduling.config import (
-    Estimate,
-    GemmConfig,
-    Problem,
-    Schedule,
-    Violation,
-    operand_bytes,
-)
+from mucc.kernels.gemm.scheduling.config import Estimate, GemmConfig, Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.cost import epilogue_bytes, with_gather
 from mucc.kernels.gemm.scheduling.operand import Narrow
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Device, Facts
 
 MAINLOOP = "skinny"
