@@ -73,7 +73,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the files first that took longest in the last run of all tests, as `lit` does with its own.
 
-    Processes take one file after another, and one that begins a long file last would end alone. Files without a time come before others: those with builds by nvcc, then those about PyTorch.
+    Processes take one file after another, and one that begins a long file last would end alone. Files
+    without a time come before others: those with builds by nvcc, then those about PyTorch.
     """
     seconds = getattr(config, "workerinput", {}).get(TIMES.name) or _recorded_seconds()
     builds = {item.path for item in items if item.get_closest_marker("nvcc")}
