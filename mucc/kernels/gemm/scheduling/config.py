@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from mucc.kernels.gemm.scheduling.operand import Narrow, Operand
 from mucc.kernels.workload import Estimate
@@ -197,6 +198,12 @@ class Schedule:
     def compiled(self) -> Schedule:
         """What of it shapes machine code: schedules that are equal in this share a skeleton."""
         return replace(self, raster="heuristic", swizzle=1, splits=1)
+
+    def having(self, settings: Mapping[str, Any]) -> Schedule:
+        """Return the schedule with other settings; the schedule itself if it has them already, as most do."""
+        if all(getattr(self, name) == value for name, value in settings.items()):
+            return self
+        return replace(self, **settings)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Multistage(Family):
         if others and pinned.get("mainloop") != MAINLOOP:
             return
         for (m, n), depth in product(_TILES, depths(problem.compute)):
-            schedule = replace(Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4), **pinned)
+            schedule = Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4).having(pinned)
             config = problem.config(schedule)
             fitting = max_stages(config, facts.limits.shared_memory)
             if problem.compute == "f32" and (config.problem.a.k_major or config.problem.b.k_major):
