@@ -39,7 +39,7 @@ OPERANDS = tuple(d for d in DTYPES if d != "s32")
 """The dtypes that a contraction takes."""
 
 
-# Strategies are made once: one that is made for each draw is validated each time, longer than most tests take.
+# Strategies are made once: one that is made for each draw is validated each time, which takes long.
 
 _COIN = st.booleans()
 _SIZE = st.one_of(st.none(), st.sampled_from(SIZES))
