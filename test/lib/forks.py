@@ -196,6 +196,8 @@ def _serve(session: pytest.Session, link: Connection, given: deque[int], base: A
             if session.shouldfail or session.shouldstop:
                 break
         status = 0
+    except KeyboardInterrupt:
+        pass
     except BaseException:
         capture.stop_global_capturing()
         traceback.print_exc()
