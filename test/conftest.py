@@ -28,30 +28,8 @@ _seconds: Counter[str] = Counter()
 
 os.environ["MUCC_TUNING_DB"] = os.path.join(tempfile.gettempdir(), "mucc-tests-have-none", "tuning.db")
 
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare how many processes run tests."""
-    said = "run tests in so many forks of the process that collects them, instead of xdist's workers (-n)"
-    parser.addoption("--forks", type=int, default=0, metavar="N", help=said)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Leave one core to each process of several."""
-    if config.getoption("forks") or "PYTEST_XDIST_WORKER" in os.environ:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run tests in forks where `--forks` says so."""
-    count = session.config.getoption("forks")
-    if not count or session.testsfailed or session.config.getoption("collectonly"):
-        return None
-    from forks import run
-
-    run(session, count)
-    return True
-
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -73,8 +51,8 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the files first that took longest in the last run of all tests, as `lit` does with its own.
 
-    Processes take one file after another, and one that begins a long file last would end alone. Files
-    without a time come before others: those with builds by nvcc, then those about PyTorch.
+    Workers take one file after another (`--dist loadscope`), and one that begins a long file last would end
+    alone. Files without a time come before others: those with builds by nvcc, then those about PyTorch.
     """
     seconds = getattr(config, "workerinput", {}).get(TIMES.name) or _recorded_seconds()
     builds = {item.path for item in items if item.get_closest_marker("nvcc")}
@@ -102,8 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Record the times of a run of all tests by several workers."""
     config = session.config
     is_whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS and not config.getoption("keyword")
-    several = config.getoption("numprocesses", None) or config.getoption("forks")
-    if is_whole and several and not hasattr(config, "workerinput"):
+    if is_whole and config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         TIMES.parent.mkdir(exist_ok=True)
         replace_file(str(TIMES), json.dumps({f: round(t, 2) for f, t in _seconds.items()}, indent=1).encode())
 

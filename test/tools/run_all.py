@@ -21,10 +21,10 @@ INSTALL = [sys.executable, "test/tools/install_matrix.py", "--share"]
 WORKERS = len(os.sched_getaffinity(0)) + 1
 """One more than cores: some tests wait for processes and times."""
 
-FORKS = ["--forks", str(WORKERS)]
-XDIST = ["-n", str(WORKERS), "--dist", "loadscope", "--no-loadscope-reorder"]
-"""Workers that are new processes, where there is a GPU: forks of a process that has used CUDA cannot."""
-PYTEST = [sys.executable, "-m", "pytest", *(XDIST if os.path.exists("/dev/nvidiactl") else FORKS)]
+PYTEST = [
+    *(sys.executable, "-m", "pytest", "-n", str(WORKERS)),
+    *("--dist", "loadscope", "--no-loadscope-reorder"),
+]
 SHARE = ["-m", "not long"]
 
 BESIDE = {
