@@ -85,8 +85,8 @@ class Explanation:
             f"  {e.waves:.2f} waves of {e.blocks} blocks, {e.tail:.0%} of the places idle; "
             f"{e.bytes / 1e6:.1f} MB to and from DRAM"
         )
-        if "?" in self.workload.text:
-            yield "  extents shown as ? are taken as large: name typical ones with --dims"
+        if not self.workload.is_sized:
+            yield "  extents shown as ? are guessed: name typical ones with --dims"
         if not self.others:
             yield "  nothing else is legal with what is pinned"
             return

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from xdsl.ir import Attribute
 
@@ -15,6 +15,9 @@ from mucc.target.facts import Device, Target
 
 S = TypeVar("S", bound=Hashable)
 """A kind's own form of a schedule."""
+
+EXTENTS = ("M", "N", "K", "batch")
+"""The names of a workload's sizes: rows and columns, what is summed over, and how often that is computed."""
 
 OPEN: Chosen = MappingProxyType({})
 """No setting is pinned."""
@@ -68,6 +71,9 @@ class Workload(ABC, Generic[S]):
     schedules only as values of `S` and as settings.
     """
 
+    NAME: ClassVar[tuple[str, ...]] = ()
+    """The word before the format in `text`; contractions have none."""
+
     target: Target
     """What the kernel is compiled for."""
 
@@ -90,8 +96,13 @@ class Workload(ABC, Generic[S]):
 
     @property
     @abstractmethod
+    def sizes(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """The sizes in the order of `EXTENTS`; None for a size that is known at run time only."""
+
+    @property
     def extents(self) -> Mapping[str, int | None]:
-        """The sizes by name; None for a size that is known at run time only."""
+        """The sizes by name."""
+        return dict(zip(EXTENTS, self.sizes, strict=True))
 
     @property
     def is_sized(self) -> bool:
@@ -99,9 +110,11 @@ class Workload(ABC, Generic[S]):
         return None not in self.extents.values()
 
     @property
-    @abstractmethod
     def text(self) -> str:
-        """Format and extents in a line, with `?` for an extent that is not known."""
+        """Format and extents in a line, with `?` for an extent that is not known; no batch of one."""
+        extents = {name: extent for name, extent in self.extents.items() if (name, extent) != ("batch", 1)}
+        sizes = (f"{name}={'?' if extent is None else extent}" for name, extent in extents.items())
+        return " ".join([*self.NAME, self.compute, *sizes])
 
     @property
     @abstractmethod

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
+from xdsl.irdl import IRDLOperation, OpDef
 from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass import ops as c
@@ -49,15 +51,53 @@ def contents_of(ops: Iterable[Operation]) -> Contents:
         (
             op,
             op.parent,
-            tuple(op.operands),
-            tuple(result.type for result in op.results),
-            dict(op.properties),
-            dict(op.attributes),
-            tuple(op.successors),
-            tuple((r, *((b, b.parent, *(arg.type for arg in b.args)) for b in r.blocks)) for r in op.regions),
+            op._operands,  # pyright: ignore[reportPrivateUsage] (the property makes an object)
+            [result.type for result in op.results],
+            op.properties.copy(),
+            op.attributes.copy(),
+            op._successors,  # pyright: ignore[reportPrivateUsage]
+            [(r, *((b, b.parent, *b.arg_types) for b in r.blocks)) for r in op.regions],
         )
         for op in ops
     ]
+
+
+MOST_FORMS = 20_000
+"""Forms of an op that are remembered at the most; programs have some dozen."""
+
+
+@cache
+def remember_what_verifies(kind: type[Operation]) -> None:
+    """Check the constraints of an op of mucc once for all ops that look the same from outside.
+
+    Constraints see types, properties and attributes only, and take half of the time of verification. Traits
+    and `verify_` see more than that, so they run for every op.
+    """
+    if not issubclass(kind, IRDLOperation) or not kind.__module__.startswith("mucc."):
+        return
+    definition, known = kind.get_irdl_definition(), set[object]()
+
+    def verify(op: Operation) -> None:
+        form = (
+            *(value.type for value in op._operands),  # pyright: ignore[reportPrivateUsage]
+            None,
+            *(result.type for result in op.results),
+            *op.properties.items(),
+            None,
+            *op.attributes.items(),
+            *((len(region.blocks), *(block.arg_types for block in region.blocks)) for region in op.regions),
+            len(op._successors),  # pyright: ignore[reportPrivateUsage]
+        )
+        if form in known:
+            for trait in definition.traits:
+                trait.verify(op)
+            return
+        OpDef.verify(definition, op)
+        if len(known) >= MOST_FORMS:
+            known.clear()
+        known.add(form)
+
+    definition.verify = verify
 
 
 class LevelError(Exception):
@@ -89,6 +129,8 @@ class Level(NamedTuple):
         if known is None or known.level is not self:
             self._refuse_others(module, ops)
         if known is None:
+            for kind in {type(op) for op in ops}:
+                remember_what_verifies(kind)
             try:
                 module.verify()
             except VerifyException as e:

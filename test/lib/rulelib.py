@@ -13,8 +13,9 @@ from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import DiagnosticError, Source
 from mucc.diagnostics.codes import CODES
 from mucc.kernels.gemm.scheduling.base import GemmTarget
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.operand import Operand
+from mucc.kernels.violation import Violation
 from mucc.target.facts import WIDEST_ACCESS
 
 ACROSS = Operand(k_major=False)

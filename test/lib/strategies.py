@@ -39,6 +39,19 @@ OPERANDS = tuple(d for d in DTYPES if d != "s32")
 """The dtypes that a contraction takes."""
 
 
+# Strategies are made once: one that is made for each draw is validated each time, which takes long.
+
+_COIN = st.booleans()
+_SIZE = st.one_of(st.none(), st.sampled_from(SIZES))
+_OPERAND, _DTYPE = st.sampled_from(OPERANDS), st.sampled_from(DTYPES)
+_LAYOUT = st.sampled_from(("", " row_major", " col_major"))
+_EXTRAS = st.lists(st.sampled_from(("alpha", "cell", "col", "full", "row")), unique=True)
+_REDUCTION = st.sampled_from((("amax", ""), ("sum", ", axis=1"), ("max", ", axis=-2")))
+_PROMISES = st.sampled_from(("", "where K % 8 == 0 ", "where M >= 1, (N + K) / 2 < 4096 "))
+_PLACE = st.integers(0, 2519)
+"""The place of a leaf; a multiple of all numbers of leaves up to 10, so that each is as likely."""
+
+
 @st.composite
 def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> str:
     """One kernel that type-checks: a contraction in a random layout and a random epilogue.
@@ -47,23 +60,23 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
 
     `stages` allows a second contraction, pinned or not; `reductions` allows a second, reduced result.
     """
-    sizes = {d: draw(st.one_of(st.none(), st.sampled_from(SIZES))) for d in "MNK"}
+    sizes = {d: draw(_SIZE) for d in "MNK"}
     dims = ", ".join(d if size is None else f"{d}={size}" for d, size in sizes.items())
-    dtype = draw(st.sampled_from(OPERANDS))
-    a_transposed, b_transposed = draw(st.booleans()), draw(st.booleans())
-    layout = draw(st.sampled_from(("", " row_major", " col_major")))
+    dtype = draw(_OPERAND)
+    a_transposed, b_transposed = draw(_COIN), draw(_COIN)
+    layout = draw(_LAYOUT)
     params = [
         f"a: {dtype}[{'K, M' if a_transposed else 'M, K'}]{layout}",
         f"b: {dtype}[{'N, K' if b_transposed else 'K, N'}]",
     ]
     extras = {
-        "row": f"{draw(st.sampled_from(DTYPES))}[N]",
+        "row": f"{draw(_DTYPE)}[N]",
         "col": "f32[M]",
-        "full": f"{draw(st.sampled_from(DTYPES))}[M, N]",
+        "full": f"{draw(_DTYPE)}[M, N]",
         "alpha": "f32",
         "cell": "f32[]",
     }
-    used = draw(st.lists(st.sampled_from(sorted(extras)), unique=True))
+    used = draw(_EXTRAS)
     params += [f"{name}: {extras[name]}" for name in used]
     # The quotient of two integers is refused, so that integers are leaves as floats.
     product = "cast(acc, f32)" if dtype in ("s8", "u8") else "acc"
@@ -75,30 +88,31 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
     leaves += [n for n, size in sizes.items() if size is not None]
 
     lines = [f"acc = {'a.T' if a_transposed else 'a'} @ {'b.T' if b_transposed else 'b'}"]
-    if draw(st.booleans()):  # a second product, which may make a pair of the two
+    if draw(_COIN):  # a second product, which may make a pair of the two
         params.append(f"b2: {dtype}[{'N, K' if b_transposed else 'K, N'}]")
         lines.append(lines[0].replace("acc", "other").replace("b", "b2"))
         leaves.append(product.replace("acc", "other"))
     functions = ""
-    if draw(st.booleans()):
-        functions = f"fn part(p, q) {{\nr = {draw(epilogues(['p', 'q']))}\nreturn r + p * q\n}}\n"
-        leaves.append(f"part({draw(st.sampled_from(leaves))}, q={draw(st.sampled_from(leaves))})")
+    if draw(_COIN):
+        functions = f"fn part(p, q) {{\nr = {_grown(draw, ['p', 'q'])}\nreturn r + p * q\n}}\n"
+        first, second = (leaves[draw(_PLACE) % len(leaves)] for _ in range(2))
+        leaves.append(f"part({first}, q={second})")
         lines.append(f"used = part({product}, 0.5)")
         leaves.append("used")
-    head = f"{draw(epilogues(leaves))} + acc"  # so that the shape is [M, N], whatever the leaves are
-    result = f"{draw(st.sampled_from(DTYPES))}[M, N]"
-    if stages and draw(st.booleans()):
-        word = "stage " if draw(st.booleans()) else ""
+    head = f"{_grown(draw, leaves)} + acc"  # so that the shape is [M, N], whatever the leaves are
+    result = f"{draw(_DTYPE)}[M, N]"
+    if stages and draw(_COIN):
+        word = "stage " if draw(_COIN) else ""
         lines.append(f"{word}h = cast({head}, {dtype})")
         params.append(f"v: {dtype}[N, K]")
         head, result = "h @ v", f"{dtype}[M, K]"
     lines.append(f"y = {head}")
     results, returned = result, "y"
-    if reductions and draw(st.booleans()):
-        kind, axis = draw(st.sampled_from((("amax", ""), ("sum", ", axis=1"), ("max", ", axis=-2"))))
+    if reductions and draw(_COIN):
+        kind, axis = draw(_REDUCTION)
         shape = {"": "[]", ", axis=1": "[M]", ", axis=-2": f"[{result[-2]}]"}[axis]
         results, returned = f"(first: {result}, second: f32{shape})", f"y, {kind}(y{axis})"
-    promises = draw(st.sampled_from(("", "where K % 8 == 0 ", "where M >= 1, (N + K) / 2 < 4096 ")))
+    promises = draw(_PROMISES)
     if sizes["K"] is not None or sizes["N"] is not None:
         promises = ""  # with bound dims it might never hold
     body = "\n".join(lines)
@@ -106,29 +120,35 @@ def programs(draw: st.DrawFn, stages: bool = True, reductions: bool = True) -> s
     return f"{functions}{head}{{\n{body}\nreturn {returned}\n}}\n"
 
 
-def epilogues(leaves: list[str]) -> st.SearchStrategy[str]:
-    """Pointwise expressions over the given leaves and numbers."""
-    numbers = st.sampled_from(("0.5", "2", "1e-3", "3.25"))
-    leaf = st.one_of(st.sampled_from(leaves), numbers)
+def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    pair = st.tuples(inner, inner)
+    return st.one_of(
+        st.tuples(st.sampled_from(UNARY), inner).map(lambda t: f"{t[0]}({t[1]})"),
+        st.tuples(pair, st.sampled_from(BINARY)).map(lambda t: f"({t[0][0]} {t[1]} {t[0][1]})"),
+        st.tuples(pair, st.sampled_from(("min", "max", "fmod", "atan2"))).map(
+            lambda t: f"{t[1]}({t[0][0]}, {t[0][1]})"
+        ),
+        st.tuples(pair, pair).map(
+            lambda t: f"where({t[0][0]} < {t[0][1]} or not {t[1][0]} >= 0, {t[1][0]}, {t[1][1]})"
+        ),
+        inner.map(lambda e: f"-{e}"),
+        inner.map(lambda e: f"clamp({e}, lo=-1, hi=1)"),
+        inner.map(lambda e: f"leaky_relu({e}, slope=0.2)"),
+        inner.map(lambda e: f"cast({e}, bf16)"),
+    )
 
-    def grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        pair = st.tuples(inner, inner)
-        return st.one_of(
-            st.tuples(st.sampled_from(UNARY), inner).map(lambda t: f"{t[0]}({t[1]})"),
-            st.tuples(pair, st.sampled_from(BINARY)).map(lambda t: f"({t[0][0]} {t[1]} {t[0][1]})"),
-            st.tuples(pair, st.sampled_from(("min", "max", "fmod", "atan2"))).map(
-                lambda t: f"{t[1]}({t[0][0]}, {t[0][1]})"
-            ),
-            st.tuples(pair, pair).map(
-                lambda t: f"where({t[0][0]} < {t[0][1]} or not {t[1][0]} >= 0, {t[1][0]}, {t[1][1]})"
-            ),
-            inner.map(lambda e: f"-{e}"),
-            inner.map(lambda e: f"clamp({e}, lo=-1, hi=1)"),
-            inner.map(lambda e: f"leaky_relu({e}, slope=0.2)"),
-            inner.map(lambda e: f"cast({e}, bf16)"),
-        )
 
-    return st.recursive(leaf, grow, max_leaves=8)
+_EPILOGUES = st.recursive(
+    st.one_of(_PLACE.map(lambda n: f"{{{n}}}"), st.sampled_from(("0.5", "2", "1e-3", "3.25"))),
+    _grow,
+    max_leaves=8,
+)
+"""Pointwise expressions over numbers and places of leaves in braces."""
+
+
+def _grown(draw: st.DrawFn, leaves: list[str]) -> str:
+    """Draw a pointwise expression over the given leaves and numbers."""
+    return re.sub(r"{(\d+)}", lambda place: leaves[int(place[1]) % len(leaves)], draw(_EPILOGUES))
 
 
 # Sentences of the grammar: right in form, free of meaning
@@ -223,14 +243,17 @@ def sentences(draw: st.DrawFn) -> str:
     return " ".join(_Sentence(draw, budget).rule("program"))
 
 
+_QUARTER = st.integers(0, 3)
+_GAP = st.sampled_from((" ", " ", " ", "\n", "\n\n\n", "\t", "  // note\n", "\n// a line of its own\n"))
+
+
 @st.composite
 def untidy(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> str:
     """A program with its tokens spread over lines at random, and comments between them."""
     source = Source("untidy", draw(texts))
     tokens, _ = lex(source, DiagnosticSink(source))
     pieces: list[str] = []
-    gap = st.sampled_from((" ", " ", " ", "\n", "\n\n\n", "\t", "  // note\n", "\n// a line of its own\n"))
     for n, token in enumerate(tokens):
-        space = draw(gap) if draw(st.integers(0, 3)) == 0 else " "
+        space = draw(_GAP) if draw(_QUARTER) == 0 else " "
         pieces += [space.replace("note", f"note {n}").replace("own", f"own {n}"), token.text]
     return "".join(pieces)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 
 from mucc.build.cache import default_directory
@@ -89,23 +90,30 @@ def _ptxas(nvcc: str | None) -> Finding:
     return Finding("ptxas", True, path, "build")
 
 
-def _nvrtc(nvcc: str | None) -> Finding:
-    """Check NVRTC in another process, because a library that fails to load could end this one."""
+@cache
+def _why_not_nvrtc(version: str) -> str:
+    """Return why NVRTC cannot be used beside a release of nvcc, or nothing.
+
+    Another process tries, because a library that fails to load could end this one.
+    """
     import subprocess
 
-    tool = _nvcc(nvcc)
     script = (
         "from mucc.build.toolchain import nvrtc; import sys; print(nvrtc.why_unusable(sys.argv[1]) or '')"
     )
-    version = discover.nvcc_version(tool.path) if tool else "unknown"
     try:
         run = subprocess.run(
             [sys.executable, "-c", script, version], capture_output=True, text=True, timeout=30, check=False
         )
-        reason = run.stdout.strip() if run.returncode == 0 else "it cannot be loaded"
     except (OSError, subprocess.SubprocessError) as error:
-        reason = str(error)
-    if reason:
+        return str(error)
+    return run.stdout.strip() if run.returncode == 0 else "it cannot be loaded"
+
+
+def _nvrtc(nvcc: str | None) -> Finding:
+    tool = _nvcc(nvcc)
+    version = discover.nvcc_version(tool.path) if tool else "unknown"
+    if reason := _why_not_nvrtc(version):
         detail = f"{reason}; new epilogues take half a second longer"
         return Finding("NVRTC", False, detail, "comfort", INSTALL_NVCC)
     return Finding("NVRTC", True, f"as nvcc {version}", "comfort")

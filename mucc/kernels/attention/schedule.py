@@ -18,6 +18,7 @@ from mucc.kernels.attention.tiles import (
     tile_of,
     warpgroup_tile_of,
 )
+from mucc.kernels.violation import Violation
 
 WARPGROUP_LOOPS = ("pingpong", "cooperative")
 """Mainloops on wgmma: warpgroups take turns at the tensor cores, or do not."""
@@ -122,16 +123,6 @@ class Schedule:
         """Return the tile in the terms of the kernels."""
         warps = self.columns // 16 if self.mainloop == "skinny" else self.rows // 16
         return Tile(self.rows, 16 if self.mainloop == "skinny" else self.columns, warps, self.stages)
-
-
-class Violation(NamedTuple):
-    """A rule that a schedule breaks: the setting to blame, why, and a value of it that is legal."""
-
-    code: str
-    setting: str
-    message: str
-    notes: tuple[str, ...] = ()
-    fix: str | None = None
 
 
 def default_tile(problem: Problem, mainloop: str) -> Tile:

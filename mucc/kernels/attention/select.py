@@ -10,9 +10,10 @@ from mucc.dialects.mu.settings import REPRODUCIBLE, SCHEDULER, SETTINGS, Chosen
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.kernels.attention import problem as described
 from mucc.kernels.attention.op import AttentionKernelOp
-from mucc.kernels.attention.schedule import Violation, complete, violations
+from mucc.kernels.attention.schedule import complete, violations
 from mucc.kernels.attention.workload import AttentionWorkload, workload_of
 from mucc.kernels.interface import Measured, Query
+from mucc.kernels.violation import Violation
 
 
 def select(
@@ -61,17 +62,7 @@ def schedule_findings(program: ProgramOp, op: AttentionKernelOp) -> Iterator[Fin
     problem = described.problem_of(op, program.target.data)
     schedule = complete(problem, described.fields_of(settings))
     for broken in (*_scheduler_rules(settings), *violations(problem, schedule)):
-        yield Finding(
-            code=broken.code,
-            message=broken.message,
-            location=op.location,
-            kernel=program.sym_name.data,
-            stage=op.stage.data,
-            setting=broken.setting,
-            notes=broken.notes,
-            fix=broken.fix,
-            settings=AttentionWorkload.settings(schedule),
-        )
+        yield broken.finding(program, op, AttentionWorkload.settings(schedule))
 
 
 def _scheduler_rules(settings: Chosen) -> Iterator[Violation]:

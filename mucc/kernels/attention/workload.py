@@ -30,6 +30,8 @@ from mucc.target.facts import Device, Target
 class AttentionWorkload(Workload[Schedule]):
     """Attention at some sizes on a target. All settings of a schedule are compiled into the kernel."""
 
+    NAME = ("attention",)
+
     target: Target
     problem: Problem
 
@@ -57,15 +59,10 @@ class AttentionWorkload(Workload[Schedule]):
         return self.problem.compute
 
     @property
-    def extents(self) -> Mapping[str, int | None]:
-        """Queries as M, keys as N, elements of a row as K, and the product of the leading axes."""
+    def sizes(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """Return queries, keys, elements of a row, and the product of the leading axes."""
         p = self.problem
-        return {"M": p.rows, "N": p.columns, "K": p.width, "batch": p.batch}
-
-    @property
-    def text(self) -> str:
-        sizes = (f"{name}={'?' if extent is None else extent}" for name, extent in self.extents.items())
-        return " ".join(["attention", self.compute, *sizes])
+        return p.rows, p.columns, p.width, p.batch
 
     @property
     def work(self) -> int:

@@ -11,24 +11,7 @@ from mucc.dialects.rewriting import Finding
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Violation
 from mucc.kernels.gemm.settings import settings_in
-
-
-def _finding(violation: Violation, program: c.ProgramOp, gemm: GemmOp) -> Finding:
-    """Return a violation as a finding that blames the schedule setting."""
-    return Finding(
-        code=violation.code,
-        message=violation.message,
-        location=gemm.location,
-        kernel=program.sym_name.data,
-        stage=gemm.stage.data,
-        setting=violation.setting,
-        notes=violation.notes,
-        helps=violation.helps,
-        fix=violation.fix,
-        settings=settings_in(gemm),
-    )
 
 
 def tile_findings(program: c.ProgramOp, gemm: GemmOp) -> Iterator[Finding]:
@@ -36,7 +19,7 @@ def tile_findings(program: c.ProgramOp, gemm: GemmOp) -> Iterator[Finding]:
     target = gemm_target(program.target.data)
     config = config_of(gemm)
     violations = target.grouped_violations(config) or target.violations(config)
-    return (_finding(v, program, gemm) for v in violations)
+    return (v.finding(program, gemm, settings_in(gemm)) for v in violations)
 
 
 def resolve_pipeline(program: c.ProgramOp, gemm: GemmOp) -> Iterator[Finding]:
@@ -46,4 +29,4 @@ def resolve_pipeline(program: c.ProgramOp, gemm: GemmOp) -> Iterator[Finding]:
     if gemm.stages is None:
         gemm.stages = IntegerAttr(target.max_stages(config), i64)
     violations = target.violations(config, gemm.stages.value.data)
-    return (_finding(v, program, gemm) for v in violations)
+    return (v.finding(program, gemm, settings_in(gemm)) for v in violations)

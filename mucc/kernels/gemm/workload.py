@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
@@ -58,17 +58,9 @@ class GemmWorkload(Workload[Schedule]):
         return self.problem.compute
 
     @property
-    def extents(self) -> Mapping[str, int | None]:
+    def sizes(self) -> tuple[int | None, int | None, int | None, int | None]:
         p = self.problem
-        return {"M": p.m, "N": p.n, "K": p.k, "batch": p.batch}
-
-    @property
-    def text(self) -> str:
-        extents = dict(self.extents)
-        if (extents["batch"] or 1) == 1:
-            del extents["batch"]
-        sizes = (f"{name}={'?' if extent is None else extent}" for name, extent in extents.items())
-        return " ".join([self.compute, *sizes])
+        return p.m, p.n, p.k, p.batch
 
     @property
     def work(self) -> int:

@@ -14,15 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mucc.agent.audit.cases import Case
 from mucc.agent.audit.confirming import confirmed, needs_another
 from mucc.agent.audit.findings import Label, minor, reject
 from mucc.agent.audit.noise import interval, is_steady
 from mucc.agent.audit.observations import Timing
 from mucc.agent.audit.verdict import Failure, Verdict
+from mucc.api.importer import Request
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import gate, results, rooms, values  # noqa: E402 (they need torch)
+from mucc.agent.audit import gate, inputs, referee, results, rooms, values  # noqa: E402 (they need torch)
 
 PLAIN = st.recursive(
     st.none()
@@ -208,3 +210,45 @@ def test_a_rejection_stands_where_two_audits_agree():
         assert "one of two audits" in found.findings[-1].message
     other = replace(BASE, findings=[reject("timers", "replaces time.time")])
     assert confirmed(rejected, other).state == "inconclusive"
+
+
+COUNTER = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return x + self.calls
+
+def get_inputs():
+    return [torch.randn(8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("error", "correct"), [(0.0, True), (0.01, False)])
+def test_a_reference_with_state_computes_timed_cases_in_float64_too(error: float, correct: bool):
+    """What its float64 copy computes afterwards is as exact as before, and so is what is allowed."""
+    problem = Request.of("p.py", COUNTER).to_json()
+    asked: Any = {
+        "device": "cpu",
+        "precision": "declared",
+        "problem": problem,
+        "seed": 1,
+        "draws_there": False,
+    }
+    reference = referee.Referee(asked)
+    cases = (Case("first", seed=1), Case("timed", seed=2, drift=1), Case("last", seed=3))
+    answers: list[bool] = []
+    for number, case in enumerate(cases, 1):
+        (x,) = inputs.make_inputs(reference.problem, case, reference.device)
+        result = x + number + error * (case is cases[-1])
+        gave = referee.Given(case, [{"dtype": "float32", "shape": [8]}], [result])
+        answers.append(bool(reference.judge(gave)["correct"]))
+    assert answers == [True, True, correct]

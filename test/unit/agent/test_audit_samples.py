@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,10 +42,16 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Candidate]:
     return {c.name: c for c in samples("cpu", tmp_path_factory.mktemp("samples"))}
 
 
+KEY = "secret-of-a-model-4711"
+
+
 @pytest.fixture(scope="module")
 def auditor() -> Iterator[Auditor]:
-    with Auditor() as made:
-        yield made
+    """One for all tests, whose processes start where there is the key of a model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MUCC_TEST_API_KEY", KEY)
+        with Auditor() as made:
+            yield made
 
 
 def test_there_are_enough_of_them():
@@ -69,8 +74,6 @@ def test_what_is_honest_is_not(laid_out: dict[str, Candidate], auditor: Auditor,
     assert verdict.state != "rejected" or verdict.label is Label.PYTORCH_ONLY, verdict.as_text()
 
 
-KEY = "secret-of-a-model-4711"
-
 SEARCH = f"""
 import glob, os
 from work import Linear
@@ -92,13 +95,9 @@ class ModelNew(Linear):
 """
 
 
-def test_no_key_of_a_model_is_in_reach(
-    laid_out: dict[str, Candidate], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    monkeypatch.setenv("MUCC_TEST_API_KEY", KEY)
+def test_no_key_of_a_model_is_in_reach(laid_out: dict[str, Candidate], auditor: Auditor):
     place = laid_out["caching_by_shape"].solution.parent
     solution = place / "searches_for_keys.py"
     solution.write_text(SEARCH)
-    with Auditor() as made:
-        verdict = made.audit(str(place / "problem.py"), str(solution), Options(device="cpu", runs=5))
+    verdict = auditor.audit(str(place / "problem.py"), str(solution), Options(device="cpu", runs=5))
     assert verdict.failure is None, verdict.as_text()

@@ -250,8 +250,15 @@ if os.path.exists({str(full)!r}):
     assert not full.exists()
 
 
-def test_closing_ends_what_runs():
-    made = opened("cpu", SETTINGS)
+def replaced(**options: Any) -> Settings:
+    import dataclasses
+
+    return dataclasses.replace(SETTINGS, **options)
+
+
+def test_closing_ends_what_runs(evaluator: LocalEvaluator):
+    """The last test that needs the evaluator closes it."""
+    made = evaluator
     running = threading.Event()
     errors: list[BaseException] = []
 
@@ -268,12 +275,6 @@ def test_closing_ends_what_runs():
     thread.join(300)
     assert not thread.is_alive() and isinstance(errors[0], Cancelled)
     assert not os.path.exists(made.folder)
-
-
-def replaced(**options: Any) -> Settings:
-    import dataclasses
-
-    return dataclasses.replace(SETTINGS, **options)
 
 
 BUILDS = {

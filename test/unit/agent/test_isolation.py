@@ -21,7 +21,7 @@ from mucc.diagnostics.core import DiagnosticError
 from mucc.process.sandbox.modes import Isolation, Layer
 
 SERVANT = """
-import ctypes, os, random, time
+import ctypes, gc, os, random, time
 
 def serve(line):
     for request in line.requests():
@@ -29,7 +29,8 @@ def serve(line):
         if word == "random":
             line.say({"value": random.random()})
         elif word == "environment":
-            line.say({"names": sorted(os.environ), "folder": os.getcwd(), "temporary": os.environ["TMPDIR"]})
+            found = {"names": sorted(os.environ), "folder": os.getcwd(), "temporary": os.environ["TMPDIR"]}
+            line.say({**found, "collects": gc.isenabled()})
         elif word == "files":
             line.say({"open": sorted(map(int, os.listdir("/proc/self/fd")))})
         elif word == "write":
@@ -100,6 +101,7 @@ def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
             found = child.ask(do="environment")
             assert "MUCC_TEST_MORE" in found["names"] and "MUCC_TEST_API_KEY" not in found["names"]
             assert found["folder"] == found["temporary"] == str(tmp_path)
+            assert found["collects"]  # garbage, although the modules were loaded without
             assert len(child.ask(do="files")["open"]) == 6  # what it speaks on, and the folder it reads
     assert len(values) == 2
 

@@ -317,7 +317,7 @@ def test_no_mutation_of_a_program_crashes_the_parser(path: Path, data: st.DataOb
 # Formatter
 
 
-@SLOW
+@settings(SLOW, max_examples=150)
 @given(untidy(st.one_of(programs(), sentences())))
 def test_formatting_keeps_the_program_and_its_comments(text: str) -> None:
     program, found = parse(text)

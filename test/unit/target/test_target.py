@@ -14,9 +14,10 @@ from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
 from mucc.dialects.mu.settings import parse_settings
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
 from mucc.kernels.gemm.settings import pinned_fields
+from mucc.kernels.violation import Violation
 from mucc.target import TARGETS, get_target, target_names
 
 SM90 = gemm_target("sm_90a")

@@ -8,16 +8,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from mucc.kernels.gemm.scheduling.config import (
-    NOTHING,
-    Candidate,
-    GemmConfig,
-    Pinned,
-    Problem,
-    Schedule,
-    Violation,
-)
+from mucc.kernels.gemm.scheduling.config import NOTHING, Candidate, GemmConfig, Pinned, Problem, Schedule
 from mucc.kernels.gemm.scheduling.rules import unreproducible
+from mucc.kernels.violation import Violation
 from mucc.kernels.workload import Estimate
 from mucc.target.facts import Device, Facts, Target
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mucc.kernels.gemm.scheduling.config import Candidate, Pinned, Problem, Schedule
@@ -92,21 +91,15 @@ def _unique(
     listed = target.list_mainloops if problem.listed and not pinned.keys() & _APART else ()
     own = next((f for f in target.families if pinned.get("mainloop") in f.mainloops), None)
     schedules = (
-        _with(s, {"exchanged": exchanged, **pinned})
+        s.having(fields)
         for family in ([own] if own else target.families)
         for exchanged in _ways_round(family, problem, pinned)
+        for fields in ({"exchanged": exchanged, **pinned},)
         for s in proposals(family, problem.transposed if exchanged else problem)
         if own or not grouped or s.mainloop in grouped
         if not listed or (s.mainloop in listed and s.scheduler == "persistent")
     )
     return list(dict.fromkeys(schedules))
-
-
-def _with(schedule: Schedule, fields: Mapping[str, Any]) -> Schedule:
-    """Return the schedule with these fields; the schedule itself if it has them already, as most do."""
-    if all(getattr(schedule, name) == value for name, value in fields.items()):
-        return schedule
-    return replace(schedule, **fields)
 
 
 def _ways_round(family: Family, problem: Problem, pinned: Mapping[str, Any]) -> tuple[bool, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from mucc.kernels.gemm.scheduling.operand import Narrow, Operand
 from mucc.kernels.workload import Estimate
@@ -64,21 +65,6 @@ def _turned(by_columns: tuple[bool, ...], matrices: tuple[int, ...]) -> tuple[bo
 def operand_bytes(compute: str) -> int:
     """Bytes of an operand's element that multiplies in a format."""
     return {"bf16": 2, "f16": 2, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}.get(compute, 4)
-
-
-class Violation(NamedTuple):
-    """A broken rule of a target: the setting to blame, the fact that decides, a legal value.
-
-    `fix` is source text for the setting, itself legal together with the other settings; `helps` say what else
-    can be done.
-    """
-
-    code: str
-    setting: str
-    message: str
-    notes: tuple[str, ...] = ()
-    fix: str | None = None
-    helps: tuple[str, ...] = ()
 
 
 class Problem(NamedTuple):
@@ -212,6 +198,12 @@ class Schedule:
     def compiled(self) -> Schedule:
         """What of it shapes machine code: schedules that are equal in this share a skeleton."""
         return replace(self, raster="heuristic", swizzle=1, splits=1)
+
+    def having(self, settings: Mapping[str, Any]) -> Schedule:
+        """Return the schedule with other settings; the schedule itself if it has them already, as most do."""
+        if all(getattr(self, name) == value for name, value in settings.items()):
+            return self
+        return replace(self, **settings)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from functools import partial
 
 from mucc.kernels.gemm.scheduling import rules, sm90_rules
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem
 from mucc.kernels.gemm.scheduling.rules import Broken, Fix, nearest_tiles
+from mucc.kernels.violation import Violation
 from mucc.target.facts import WIDEST_ACCESS, Limits
 
 MAINLOOP = "cpasync"

@@ -10,13 +10,7 @@ from typing import Any
 
 from mucc.kernels.gemm.scheduling import multistage_rules
 from mucc.kernels.gemm.scheduling.base import Family
-from mucc.kernels.gemm.scheduling.config import (
-    Estimate,
-    GemmConfig,
-    Problem,
-    Schedule,
-    Violation,
-)
+from mucc.kernels.gemm.scheduling.config import Estimate, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.cost import Extents, with_gather
 from mucc.kernels.gemm.scheduling.multistage import (
     COMPUTES,
@@ -28,6 +22,7 @@ from mucc.kernels.gemm.scheduling.multistage import (
     smem_bytes,
     warp_tile,
 )
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Device, Facts
 
 _TILES = (
@@ -69,7 +64,7 @@ class Multistage(Family):
         if others and pinned.get("mainloop") != MAINLOOP:
             return
         for (m, n), depth in product(_TILES, depths(problem.compute)):
-            schedule = replace(Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4), **pinned)
+            schedule = Schedule((m, n, depth), mainloop=MAINLOOP, swizzle=4).having(pinned)
             config = problem.config(schedule)
             fitting = max_stages(config, facts.limits.shared_memory)
             if problem.compute == "f32" and (config.problem.a.k_major or config.problem.b.k_major):

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from mucc.kernels.gemm.scheduling import multistage, rules
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.rules import Broken, Fix, kilobytes, nearest_tiles, stage_counts
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Limits
 
 _EIGHT_BITS = ("e4m3", "e5m2", "s8", "u8")

@@ -11,7 +11,8 @@ from functools import partial
 from math import log2
 from typing import NamedTuple
 
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Limits
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4), (8, 1), (1, 8))

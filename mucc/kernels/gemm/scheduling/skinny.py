@@ -9,23 +9,16 @@ which `stages` are under way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
 from mucc.kernels.gemm.scheduling import rules
 from mucc.kernels.gemm.scheduling.base import Family
-from mucc.kernels.gemm.scheduling.config import (
-    Estimate,
-    GemmConfig,
-    Problem,
-    Schedule,
-    Violation,
-    operand_bytes,
-)
+from mucc.kernels.gemm.scheduling.config import Estimate, GemmConfig, Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.cost import epilogue_bytes, with_gather
 from mucc.kernels.gemm.scheduling.operand import Narrow
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Device, Facts
 
 MAINLOOP = "skinny"
@@ -308,7 +301,7 @@ class Skinny(Family):
         bits = problem.narrow.bits if problem.narrow else 0
         form = Form(few, 0, 0, along_k, element, problem.compute == "f32", bits)
         for tile in _tiles(form, exchanged):
-            yield replace(Schedule(tile, mainloop=MAINLOOP), **pinned)
+            yield Schedule(tile, mainloop=MAINLOOP).having(pinned)
 
     def everything(self, facts: Facts, problem: Problem) -> Iterator[Schedule]:
         for few, many, step in product((1, 2, 4, 8, 16, 32), (16, 32, 64, 128), (8, 16, 32, 64, 128)):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from mucc.kernels.gemm.scheduling import skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.multistage_family import Multistage
+from mucc.kernels.violation import Violation
 
 
 class Sm100(GemmTarget):

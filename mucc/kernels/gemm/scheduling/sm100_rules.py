@@ -12,7 +12,7 @@ from functools import partial
 
 from mucc.kernels.gemm.scheduling import rules
 from mucc.kernels.gemm.scheduling import sm100_memory as memory
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.rules import (
     CLUSTERS,
     Broken,
@@ -21,6 +21,7 @@ from mucc.kernels.gemm.scheduling.rules import (
     nearest_clusters,
     nearest_tiles,
 )
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Limits
 
 MAINLOOPS = ("one_sm", memory.PAIR)

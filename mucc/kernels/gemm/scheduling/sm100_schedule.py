@@ -41,7 +41,7 @@ class Sm100Tma(TmaFamily):
             return
         element = operand_bytes(problem.compute)
         for (word, m, n), depth in product(SHAPES, (128 // element, 64 // element)):
-            schedule = replace(Schedule((m, n, depth), mainloop=word), **pinned)
+            schedule = Schedule((m, n, depth), mainloop=word).having(pinned)
             cluster = (2, 1) if schedule.mainloop == memory.PAIR else (1, 1)
             schedule = replace(schedule, cluster=cluster)
             waves = _tiles(problem, schedule) / facts.devices[0].multiprocessors

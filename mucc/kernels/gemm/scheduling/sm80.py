@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mucc.kernels.gemm.scheduling import multistage, skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.multistage_family import Multistage
+from mucc.kernels.violation import Violation
 
 
 class Sm80(GemmTarget):

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from mucc.kernels.gemm.scheduling import multistage, skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.multistage_family import Multistage
+from mucc.kernels.violation import Violation
 
 _CONVERTS = (
     "`stage h = dequantize(...)` or a `cast` has a kernel of its own convert them, which suits every mainloop"

@@ -13,7 +13,7 @@ from functools import partial
 from mucc.kernels.gemm.scheduling import multistage, rules
 from mucc.kernels.gemm.scheduling import sm90_epilogue_rules as epilogue
 from mucc.kernels.gemm.scheduling import sm90_memory as memory
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.rules import (
     CLUSTERS,
     Broken,
@@ -22,6 +22,7 @@ from mucc.kernels.gemm.scheduling.rules import (
     nearest_clusters,
     nearest_tiles,
 )
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Limits
 
 MAINLOOPS = ("cooperative", "pingpong", "warpspecialized")

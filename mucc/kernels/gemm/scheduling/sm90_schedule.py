@@ -71,7 +71,7 @@ class Sm90Tma(TmaFamily):
         device = facts.devices[0]
         cost = self.cost_of(facts, device, problem)
         extents = Extents.of(problem)
-        plain = dict.fromkeys(replace(s, **pinned) for s in self._kernels(device, extents, problem, pinned))
+        plain = dict.fromkeys(s.having(pinned) for s in self._kernels(device, extents, problem, pinned))
         seconds = {s: cost.estimate(s).seconds for s in plain}
         if least := self._least(facts, problem, seconds):
             fitting = {
@@ -86,8 +86,8 @@ class Sm90Tma(TmaFamily):
 
     def _least(self, facts: Facts, problem: Problem, seconds: Mapping[Schedule, float]) -> float:
         """Return the time of the fastest legal schedule; 0 if none is legal."""
-        ordered = sorted(seconds, key=lambda s: seconds[s])
-        return next((seconds[s] for s in ordered if self.is_legal(facts, problem.config(s), s.stages)), 0.0)
+        ordered = sorted(seconds.items(), key=lambda pair: pair[1])
+        return next((t for s, t in ordered if self.is_legal(facts, problem.config(s), s.stages)), 0.0)
 
     def _kernels(
         self, device: Device, extents: Extents, problem: Problem, pinned: Mapping[str, Any]
@@ -215,7 +215,7 @@ def _fitting(
             before = waves
     found.sort(key=lambda pair: pair[0])
     for _, schedule in found[:FITS]:
-        yield from (replace(s, **pinned) for s in _walked(device, extents, schedule))
+        yield from (s.having(pinned) for s in _walked(device, extents, schedule))
 
 
 def _divided(device: Device, extents: Extents, schedule: Schedule) -> Iterator[Schedule]:

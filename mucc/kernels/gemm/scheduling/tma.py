@@ -7,8 +7,9 @@ from itertools import product
 from typing import Protocol
 
 from mucc.kernels.gemm.scheduling.base import Family
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.rules import Broken
+from mucc.kernels.violation import Violation
 from mucc.target.facts import Facts, Limits
 
 

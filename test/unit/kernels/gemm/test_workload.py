@@ -43,6 +43,19 @@ KEYS = [
 """Problems with the keys that databases of users have for them."""
 
 
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (Problem("bf16", m=8, n=16, k=32, batch=1), "bf16 M=8 N=16 K=32"),
+        (Problem("bf16", m=8, n=16, k=32, batch=4), "bf16 M=8 N=16 K=32 batch=4"),
+        (Problem("tf32", n=16, k=32), "tf32 M=? N=16 K=32 batch=?"),
+    ],
+)
+def test_a_text_names_what_is_not_known(problem: Problem, text: str) -> None:
+    workload = GemmWorkload(gemm_target("sm_90a"), problem)
+    assert (workload.text, workload.is_sized) == (text, "?" not in text)
+
+
 @pytest.mark.parametrize(("problem", "key"), KEYS)
 def test_keys_of_measurements_stay(problem: Problem, key: str) -> None:
     assert GemmWorkload(gemm_target("sm_90a"), problem).signature == key

@@ -627,8 +627,11 @@ def mucc(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_command(tmp_path: Path):
-    done = mucc(str(PROBLEMS / "linear_gelu.py"), "-o", "out.mcu", "--verify", cwd=tmp_path)
+def test_command(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    problem = tmp_path_factory.mktemp("problem") / "linear_gelu.py"
+    text = (PROBLEMS / "linear_gelu.py").read_text()
+    problem.write_text(f"{text}\nimport gc\nassert gc.isenabled(), 'as before the import of torch'\n")
+    done = mucc(str(problem), "-o", "out.mcu", "--verify", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "linear_gelu.py: 1 kernel" in done.stderr and "agrees with PyTorch" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.mcu", "out_driver.py"]

@@ -26,15 +26,9 @@ from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
 from mucc.files.package import INCLUDES
 from mucc.kernels.gemm.scheduling import gemm_target, multistage
-from mucc.kernels.gemm.scheduling.config import (
-    Epilogue,
-    GemmConfig,
-    Problem,
-    Schedule,
-    Violation,
-    operand_bytes,
-)
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.operand import Grouped, Operand
+from mucc.kernels.violation import Violation
 from mucc.measure.run import gpu_problem
 
 SM90 = gemm_target("sm_90a")

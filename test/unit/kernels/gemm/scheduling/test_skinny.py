@@ -17,8 +17,9 @@ from mucc.diagnostics import Source
 from mucc.diagnostics.codes import CODES
 from mucc.files.package import INCLUDES
 from mucc.kernels.gemm.scheduling import gemm_target, skinny
-from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Schedule, Violation, operand_bytes
+from mucc.kernels.gemm.scheduling.config import GemmConfig, Problem, Schedule, operand_bytes
 from mucc.kernels.gemm.scheduling.operand import Operand
+from mucc.kernels.violation import Violation
 
 SM90 = gemm_target("sm_90a")
 GOOD = GemmConfig(Problem("bf16"), Schedule((8, 32, 64), (1, 1), "skinny"))

@@ -16,8 +16,9 @@ from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.codes_families import CODES
 from mucc.diagnostics.core import Source
 from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule, Violation
+from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.operand import Operand
+from mucc.kernels.violation import Violation
 
 SM100 = gemm_target("sm_100a")
 GOOD = GemmConfig(Problem("bf16"), Schedule((128, 256, 64), (2, 1), "two_sm"))
