@@ -219,6 +219,10 @@ class Kind(ABC, Generic[Op]):
         """Those that rewrite stages, once these are formed."""
         return ()
 
+    def kernel_passes(self, target: str) -> tuple[Pass, ...]:
+        """Those that rewrite lowered kernels, once their pointwise work is in bodies."""
+        return ()
+
     # Lowering
 
     @abstractmethod

@@ -82,6 +82,7 @@ class GemmKind(Kind[GemmOp]):
 
     passes = MappingProxyType(
         {
+            "join-rows": "mucc.kernels.gemm.join_rows:JoinRows",
             "mix-operands": "mucc.kernels.gemm.mix_operands:MixOperands",
             "pair-contractions": "mucc.kernels.gemm.pair_contractions:PairContractions",
         }
@@ -96,6 +97,11 @@ class GemmKind(Kind[GemmOp]):
         from mucc.kernels.gemm.pair_contractions import PairContractions
 
         return (PairContractions(target),)
+
+    def kernel_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.gemm.join_rows import JoinRows
+
+        return (JoinRows(),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.gemm.lower import lower_contraction
