@@ -136,6 +136,12 @@ _TILES: dict[str, CodeInfo] = {
         scheduled("mainloop = cooperative", "exchange = on", kernel=QKV),
         scheduled("mainloop = cooperative", "exchange = off", kernel=QKV),
     ),
+    "MU3062": CodeInfo(
+        "groups of columns are not reduced so",
+        "A norm, a softmax or a logsumexp of groups of a product's columns runs in the product's epilogue. A "
+        "tile must have whole groups, in a kernel that stores by TMA, divides no K and does not exchange its "
+        "operands. Leave the setting out, or name the product with `stage`, so that it is stored.",
+    ),
     "MU3032": CodeInfo(
         "tile does not hold whole blocks",
         "Scales of blocks hold for 128 elements along K, which is tile K. Tile M and N are whole blocks: "

@@ -13,8 +13,8 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.gemm.join_rows import TILES
+from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.lowering.chains import is_reduced_again
 from mucc.kernels.normalize.kind import REDUCTIONS
 from mucc.kernels.normalize.placing import opens_chain
@@ -52,7 +52,11 @@ def _is_within_tile(op: ReduceOp, space: Dims) -> bool:
     Such a chain becomes part of the product by `join-rows`.
     """
     columns = space[-1]
-    is_short = isinstance(columns, int) and 1 < columns <= TILES[-1] and list(op.axes.get_values()) == [len(space) - 1]
+    is_short = (
+        isinstance(columns, int)
+        and 1 < columns <= TILES[-1]
+        and list(op.axes.get_values()) == [len(space) - 1]
+    )
     return is_short and op.kind.data in REDUCTIONS and opens_chain(op)
 
 

@@ -9,7 +9,7 @@ from math import ceil
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, StoreOp, are_bits
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
@@ -30,6 +30,7 @@ from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.granules import all_may_be_wide, may_be_wide
 from mucc.kernels.gemm.nodes import (
     GroupReduceOp,
+    GroupStoreOp,
     MatrixStore,
     RowBroadcastOp,
     ScalarBroadcastOp,
@@ -39,15 +40,15 @@ from mucc.kernels.gemm.nodes import (
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.operand import DENSE
-from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp
+from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.library.extents import multiply
 
 TILES = (64, 96, 128, 192, 256)
 """Columns of tiles of which one has to be a multiple of a group: others are seldom fast."""
 
 WIDE = 32
-"""Columns up to which groups may be normalised together with a matrix that the epilogue reads: it has those of
-one box of the tile at a time."""
+"""Columns up to which groups may be normalised together with a matrix that the epilogue reads: it has
+those of one box of the tile at a time."""
 
 FEW = 64
 """Tiles of 128 x 128 below which K is better divided, which kernels that reduce groups do not."""
@@ -67,7 +68,6 @@ class Norm:
     space: Dims
     rows: NormalizeKernelOp
     width: int
-    result: SSAValue
     loads: dict[LoadOp, Operation] = field(default_factory=dict[LoadOp, Operation])
 
 
@@ -84,9 +84,10 @@ class JoinRows(Pass):
     ```
 
     A group norm, a softmax or a layer norm of short rows is then part of the product: its input is neither
-    stored nor read. The rows are groups of neighbouring columns, or all columns, and reach from one tile into no
-    other. A product that the user named or whose schedule divides K, exchanges operands or has tiles of other
-    widths stays as it is, and so does one of few tiles, which is faster where K is divided.
+    stored nor read. The rows are groups of neighbouring columns, or all columns, and none is in two tiles. A
+    result of each row is stored as well. A product that the user named or whose schedule divides K, exchanges
+    operands or has tiles of other widths stays as it is, and so does one of few tiles, which is faster where
+    K is divided.
     """
 
     name = "join-rows"
@@ -98,9 +99,9 @@ class JoinRows(Pass):
                 continue
             own = [s for s in schedules if _is_for(s, program)]
             for kernel in list(program.kernels):
-                if isinstance(kernel, NormalizeKernelOp) and (norm := _norm(program, kernel)) is not None:
-                    if all(_allows(s, norm) for s in own):
-                        _join(norm, own)
+                norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
+                if norm is not None and all(_allows(s, norm) for s in own):
+                    _join(norm, own)
 
 
 def _is_for(schedule: ScheduleOp, program: ProgramOp) -> bool:
@@ -130,7 +131,7 @@ def _allows(schedule: ScheduleOp, norm: Norm) -> bool:
 def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
     """Return a kernel of rows as work on a product; None where it has to stay a kernel."""
     nodes = list(kernel.nodes)
-    if not all(isinstance(op, LoadOp | RowReduceOp | ComputeOp | StoreOp) for op in nodes):
+    if not all(isinstance(op, LoadOp | RowReduceOp | ComputeOp | StoreOp | RowStoreOp) for op in nodes):
         return None
     if any(are_bits(op.results[0]) for op in nodes if op.results):
         return None
@@ -139,17 +140,17 @@ def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
         return None
     found = [_producer(op.source) for op in nodes if isinstance(op, LoadOp)]
     products = {p.parent_op(): p for p in found if p is not None}
-    stores = [op for op in nodes if isinstance(op, StoreOp)]
-    if len(products) != 1 or len(stores) != 1 or stores[0].part is not None:
+    if len(products) != 1:
         return None
-    ((product, stored),), (store,) = products.items(), stores
+    ((product, stored),) = products.items()
     if not isinstance(product, GemmOp) or not _is_plain(product) or not {*product.stores} <= {*found}:
         return None
     space = Shaped.of(stored.destination.type).dims
-    result = _as_matrix(store.destination, space) or store.destination
-    if not _is_divided(space, kernel.extents) or not _suits(program, product, result, width):
+    if not _is_divided(space, kernel.extents) or not _suits(program, product, width):
         return None
-    norm = Norm(product, space, kernel, width, result)
+    norm = Norm(product, space, kernel, width)
+    if not _are_stored(program, norm):
+        return None
     sources = [op.source for op in product.nodes if isinstance(op, SrcFetchOp)]
     for load in (op for op in nodes if isinstance(op, LoadOp)):
         if (made := _load(load, norm, has_source=bool(sources))) is None:
@@ -191,27 +192,50 @@ def _is_divided(space: Dims, extents: Dims) -> bool:
     return list(outer) == kept and columns == multiply([groups, width])
 
 
-def _suits(program: ProgramOp, product: GemmOp, result: SSAValue, width: int) -> bool:
+def _are_stored(program: ProgramOp, norm: Norm) -> bool:
+    """Whether an epilogue can store the results: one matrix at most, and an f32 for each group of a row."""
+    stores = norm.rows.stores
+    *outer, columns = norm.space
+    groups = [*outer, columns // norm.width] if isinstance(columns, int) else []
+    for op in stores:
+        type = op.destination.type
+        if not isinstance(type, TensorType) or not type.layout.is_row_major:
+            return False
+        if isinstance(op, RowStoreOp):
+            if list(type.dims) != groups or type.dtype != "f32":
+                return False
+        elif not _is_matrix(program, norm, TensorType.of(norm.space, type.element_type)):
+            return False
+    matrices = [op for op in stores if isinstance(op, StoreOp)]
+    return len(matrices) <= 1 and all(op.part is None for op in matrices)
+
+
+def _is_matrix(program: ProgramOp, norm: Norm, type: TensorType) -> bool:
+    """Whether TMA can store a matrix, and the target's kernels of groups do."""
+    return may_be_wide(program, type) and type.dtype in ("bf16", "f16", "f32")
+
+
+def _suits(program: ProgramOp, product: GemmOp, width: int) -> bool:
     """Whether the target has such a kernel, and the product is large enough for it."""
-    type = result.type
-    if not isinstance(type, TensorType) or not type.layout.is_row_major:
-        return False
-    type = TensorType.of(Shaped.of(product.stores[0].destination.type).dims, type.element_type)
     if width < 2 or (width % 8 and width not in (2, 4)) or all(tile % width for tile in TILES):
         return False
-    k_major = product.a.type.is_contiguous(product.a.type.rank - 1), product.b.type.is_contiguous(
-        product.b.type.rank - 2
+    k_major = (
+        product.a.type.is_contiguous(product.a.type.rank - 1),
+        product.b.type.is_contiguous(product.b.type.rank - 2),
     )
     target = gemm_target(program.target.data)
-    if not target.reduces_groups(product.compute.data.value, *k_major, type.dtype):
+    if not target.reduces_groups(product.compute.data.value, *k_major) or not all_may_be_wide(product):
         return False
-    if not all_may_be_wide(product) or not may_be_wide(program, type):
-        return False
-    m, n, _, batch = (multiply(list(dims)) for dims in product.shape.extents)
-    if isinstance(m, int) and m < ROWS:
-        return False
-    known = isinstance(m, int) and isinstance(n, int) and isinstance(batch, int)
-    return not known or ceil(m / 128) * ceil(n / 128) * batch >= FEW
+    return is_large(Shaped.of(product.stores[0].destination.type).dims)
+
+
+def is_large(space: Dims) -> bool:
+    """Whether a product has so many rows and tiles that K need not be divided; open dims are large."""
+    *rows, columns = space
+    m = multiply(rows)
+    if not isinstance(m, int) or not isinstance(columns, int):
+        return not isinstance(m, int) or m >= ROWS
+    return m >= ROWS and ceil(m / 128) * ceil(columns / 128) >= FEW
 
 
 def _as_matrix(value: SSAValue, space: Dims) -> SSAValue | None:
@@ -258,10 +282,6 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
     block = product.body.block
     program = rows.parent_block()
     assert program is not None
-    result = norm.result
-    if Shaped.of(result.type).dims != norm.space:
-        program.insert_op_before(view := RegroupOp(result, norm.space), rows)
-        result = view.result
     for load, made in norm.loads.items():
         if isinstance(made, MatrixStore):
             made.detach()
@@ -277,7 +297,9 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
             case ComputeOp():
                 new = op.clone({operand: values[operand] for operand in op.inputs})
             case StoreOp():
-                new = StoreDOp(values[op.value], result)
+                new = StoreDOp(values[op.value], _matrix(program, norm, op.destination))
+            case RowStoreOp():
+                new = GroupStoreOp(values[op.value], op.destination, norm.width)
             case _:
                 continue
         new.location = op.location
@@ -285,6 +307,14 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
         if op.results:
             values[op.results[0]] = new.results[0]
     _replace(norm, schedules)
+
+
+def _matrix(program: Block, norm: Norm, destination: SSAValue) -> SSAValue:
+    """Return the place of a result with the extents of the product."""
+    if (found := _as_matrix(destination, norm.space)) is not None:
+        return found
+    program.insert_op_before(view := RegroupOp(destination, norm.space), norm.rows)
+    return view.result
 
 
 def _replace(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:

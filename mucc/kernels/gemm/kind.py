@@ -82,6 +82,7 @@ class GemmKind(Kind[GemmOp]):
 
     passes = MappingProxyType(
         {
+            "divide-logsumexp": "mucc.kernels.gemm.divide_logsumexp:DivideLogSumExp",
             "join-rows": "mucc.kernels.gemm.join_rows:JoinRows",
             "mix-operands": "mucc.kernels.gemm.mix_operands:MixOperands",
             "pair-contractions": "mucc.kernels.gemm.pair_contractions:PairContractions",
@@ -89,9 +90,10 @@ class GemmKind(Kind[GemmOp]):
     )
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.gemm.divide_logsumexp import DivideLogSumExp
         from mucc.kernels.gemm.mix_operands import MixOperands
 
-        return (MixOperands(target),)
+        return (MixOperands(target), DivideLogSumExp(target))
 
     def stage_passes(self, target: str) -> tuple[Pass, ...]:
         from mucc.kernels.gemm.pair_contractions import PairContractions

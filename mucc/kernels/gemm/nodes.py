@@ -160,9 +160,7 @@ class GroupStoreOp(StoreNode):
     FORMAT: ClassVar[str] = "$value `,` $destination `width` $width attr-dict `:` type($destination)"
 
     def __init__(self, value: SSAValue, destination: SSAValue, width: int):
-        IRDLOperation.__init__(
-            self, operands=[value, destination], properties={"width": integer(width)}
-        )
+        IRDLOperation.__init__(self, operands=[value, destination], properties={"width": integer(width)})
 
 
 @irdl_op_definition

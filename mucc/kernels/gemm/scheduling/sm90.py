@@ -103,10 +103,9 @@ class Sm90(GemmTarget):
     def stores_ranges(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         return self.has_pairs(compute, a_k_major, b_k_major, result)
 
-    def reduces_groups(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
+    def reduces_groups(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
         along_k = a_k_major and b_k_major
-        is_taken = compute in ("bf16", "f16") or (compute == "tf32" and along_k)
-        return is_taken and result in ("bf16", "f16", "f32")
+        return compute in ("bf16", "f16") or (compute == "tf32" and along_k)
 
     def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         if result not in ("bf16", "f16", "f32", "e4m3", "e5m2"):

@@ -11,7 +11,8 @@ from mucc.diagnostics import Source
 SIZES = {"M": 5, "K": 8}
 HEAD = (
     "kernel f[M, K](x: {dtype}[M, K], w: {dtype}[{n}, K], b: f32[{n}], g: f32[{n}], c: f32[{n}], "
-    "r: f32[M, {n}], s: f32) -> {dtype}[M, {n}]\n    where K % 8 == 0\n{{\n    h = x @ w.T\n    return {body}\n}}\n"
+    "r: f32[M, {n}], s: f32) -> {dtype}[M, {n}]\n    where K % 8 == 0\n{{\n"
+    "    h = x @ w.T\n    return {body}\n}}\n"
 )
 
 JOINED = {
@@ -37,7 +38,9 @@ APART = {
 """Rows that are longer than a tile, columns, wide groups with a matrix, groups of 20, further readers."""
 
 
-def compiled(body: str, columns: int, dtype: str = "f32", schedule: str = "", target: str = "sm_90a") -> Compilation:
+def compiled(
+    body: str, columns: int, dtype: str = "f32", schedule: str = "", target: str = "sm_90a"
+) -> Compilation:
     text = HEAD.format(dtype=dtype, n=columns, body=body) + schedule
     return compile_text(Source("t.mcu", text), Options(target=target))
 
@@ -106,3 +109,25 @@ def test_a_stage_that_is_named_is_stored() -> None:
         "    stage h = x @ w.T\n    return softmax(h, axis=1)\n}\n"
     )
     assert len(kernels(compile_text(Source("t.mcu", text)))) == 2
+
+
+LOGSUMEXP = (
+    "kernel f[M](x: f32[M, 16], w: f32[{n}, 16], b: f32[{n}]) -> f32[M] {{ return logsumexp({of}, axis=1) }}"
+)
+
+
+@pytest.mark.parametrize("of", ("x @ w.T + b", "relu(x @ w.T) * 3"))
+def test_a_logsumexp_of_long_rows_stores_one_number_for_each_part(of: str) -> None:
+    made = compile_text(Source("t.mcu", LOGSUMEXP.format(n=640, of=of)))
+    assert "f32[M, 640]" not in str(made.cutlass).partition("cutlass.gemm")[0]
+    assert "group_store" in str(made.cutlass)
+    rng = np.random.default_rng(7)
+    x, w, b = rng.standard_normal((5, 16)), rng.standard_normal((640, 16)), rng.standard_normal(640)
+    x[1], b[:128] = x[1] * 1e4, -np.inf
+    (meant,), (got,) = made.interpret("f", [x, w, b]), made.interpret_lowered("f", [x, w, b])
+    np.testing.assert_allclose(got, meant, rtol=1e-5)
+
+
+@pytest.mark.parametrize("of", ("clamp(x @ w.T, -9, 9)", "x @ w[:600].T", "x + 0 * x"))
+def test_other_logsumexps_are_not_divided(of: str) -> None:
+    assert "group_store" not in str(compile_text(Source("t.mcu", LOGSUMEXP.format(n=640, of=of))).cutlass)

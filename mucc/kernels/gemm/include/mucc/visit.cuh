@@ -426,7 +426,7 @@ struct Grouped : Ready {
   };
   struct Storage {};
   static constexpr bool kShared = false;
-  static constexpr int kLanes = kWidth < 8 ? kWidth / 2 : 4;
+  static constexpr int kEvery = kWidth < 8 ? 1 : kWidth / 8;  // pairs of a thread that have the same value
   float* to;
   int64_t line;
 
@@ -572,7 +572,8 @@ struct Work<Graph<kLoads, kStored, cute::seq<kFolded...>, Steps...>, Part...>
     Base::each(s, [&](auto k, auto& part) {
       if constexpr (k >= kLoads) {
         CUTLASS_PRAGMA_UNROLL
-        for (int g = 0; g < kPairs; ++g) part.add(p, {i, column + g * 8, g % 4, i % 2}, v[g][kFoldedValues[k - kLoads]]);
+        for (int g = 0; g < kPairs; g += part.kEvery)
+          part.add(p, {i, column + g * 8, g % 4, i % 2}, v[g][kFoldedValues[k - kLoads]]);
       }
     });
     CUTLASS_PRAGMA_UNROLL
