@@ -129,18 +129,14 @@ _TILES: dict[str, CodeInfo] = {
         scheduled("exchange = off", kernel=GATED),
     ),
     "MU3061": entry(
-        "ranges of columns are not stored so",
+        "ranges and groups of columns are not stored so",
         "Ranges of a product's columns that are results of their own are stored by one kernel, each to its "
-        "matrix: by TMA, from tiles whose rows are the matrices' rows, or a few rows at a time. The "
-        "multistage mainloop does not, and no kernel does with exchanged operands. Leave the setting out.",
+        "matrix: by TMA, from tiles whose rows are the matrices' rows, or a few rows at a time. Groups of "
+        "columns that are normalised in the epilogue are whole in a tile, and K is not divided. The "
+        "multistage mainloop does neither, and no kernel does with exchanged operands. Leave the setting "
+        "out.",
         scheduled("mainloop = cooperative", "exchange = on", kernel=QKV),
         scheduled("mainloop = cooperative", "exchange = off", kernel=QKV),
-    ),
-    "MU3062": CodeInfo(
-        "groups of columns are not reduced so",
-        "A norm, a softmax or a logsumexp of groups of a product's columns runs in the product's epilogue. A "
-        "tile must have whole groups, in a kernel that stores by TMA, divides no K and does not exchange its "
-        "operands. Leave the setting out, or name the product with `stage`, so that it is stored.",
     ),
     "MU3032": CodeInfo(
         "tile does not hold whole blocks",

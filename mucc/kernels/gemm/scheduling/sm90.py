@@ -32,7 +32,7 @@ class Sm90(GemmTarget):
         if config.problem.epilogue.group:
             message = f"the {schedule.mainloop} mainloop does not reduce groups of columns"
             note = "kernels that store by TMA do"
-            return Violation("MU3062", "mainloop", message, (note,), fix=MAINLOOPS[0])
+            return Violation("MU3061", "mainloop", message, (note,), fix=MAINLOOPS[0])
         if config.problem.narrow is not None and schedule.mainloop != skinny.MAINLOOP:
             message = f"the {schedule.mainloop} mainloop does not convert weights"
             return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])

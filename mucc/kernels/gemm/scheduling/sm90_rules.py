@@ -208,13 +208,13 @@ def _groups(limits: Limits, config: GemmConfig) -> Broken | None:
     note = "the lanes of a warp that hold a row of the tile reduce them"
     if schedule.exchanged:
         message = "a kernel that reduces groups of columns cannot exchange its operands"
-        return Broken("MU3062", "exchange", message, (note,), _exchanges)
+        return Broken("MU3061", "exchange", message, (note,), _exchanges)
     if schedule.scheduler != "persistent":
         message = f"a kernel that reduces groups of columns has no {schedule.scheduler} scheduler"
-        return Broken("MU3062", "scheduler", message, (note,), partial(_schedulers, limits=limits))
+        return Broken("MU3061", "scheduler", message, (note,), partial(_schedulers, limits=limits))
     if schedule.tile[1] > 0 and schedule.tile[1] % lcm(group, memory.epilogue_tile(config)[1]):
         message = f"tile N = {schedule.tile[1]} does not have whole groups of {group} columns"
-        return Broken("MU3062", "tile", message, (note,), _tiles)
+        return Broken("MU3061", "tile", message, (note,), _tiles)
     return None
 
 
