@@ -219,10 +219,9 @@ def _suits(program: ProgramOp, product: GemmOp, width: int) -> bool:
     """Whether the target has such a kernel, and the product is large enough for it."""
     if width < 2 or (width % 8 and width not in (2, 4)) or all(tile % width for tile in TILES):
         return False
-    k_major = (
-        product.a.type.is_contiguous(product.a.type.rank - 1),
-        product.b.type.is_contiguous(product.b.type.rank - 2),
-    )
+    lhs, rhs = product.a.type, product.b.type
+    assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
+    k_major = lhs.is_contiguous(lhs.rank - 1), rhs.is_contiguous(rhs.rank - 2)
     target = gemm_target(program.target.data)
     if not target.reduces_groups(product.compute.data.value, *k_major) or not all_may_be_wide(product):
         return False
