@@ -121,14 +121,14 @@ _ON_HOST = (
         r'asm volatile\(\s*"cp\.async\.bulk\.tensor.*?: "memory"\);',
         "on_host::copy_tile(to, &map, barrier, element, row, leading);",
     ),
-    ("warpgroup.cuh", r'asm volatile\(\s*"barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
+    ("cluster.cuh", r'asm volatile\(\s*"barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
     (
-        "warpgroup.cuh",
+        "cluster.cuh",
         r'asm volatile\("mapa[^;]*;[^;]*;',
         "found = uint32_t(block) << 24 | at;",
     ),
     (
-        "warpgroup.cuh",
+        "cluster.cuh",
         r'asm volatile\("ld\.shared::cluster[^;]*;[^;]*;',
         "for (int i = 0; i < kCount; ++i) x[i] = on_host::shared_of(at + 4 * i);",
     ),

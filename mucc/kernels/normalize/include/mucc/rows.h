@@ -27,6 +27,10 @@ MUCC_BOTH constexpr int column_items(int v) {
   return v > 1 ? Op::kColumnItems : 16;
 }
 
+// Where a cluster of blocks holds them: its blocks, the threads of each, and those side by side, which load 64 bytes.
+constexpr int kClusterBlocks = 8, kClusterThreads = 512, kClusterLanes = 4;
+enum : int { kClusterCode = 4 };
+
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
 // a team tell each other, 0 before the launch.
@@ -70,11 +74,21 @@ MUCC_BOTH constexpr int row_code(int64_t length, int v) {
 }
 
 // The same of rows that lie side by side. Codes are those of single elements, then of vectors, where a thread has its part
-// of a row in registers and where it loads again.
+// of a row in registers and where it loads again; then that of vectors where the threads of a cluster have a row.
 template <class Op>
 MUCC_BOTH constexpr int column_code(int64_t length, int v) {
-  return (v > 1 ? 2 : 0) + (length > int64_t(column_items<Op>(v)) * (Op::kThreads / least_lanes(v)));
+  int64_t const items = column_items<Op>(v), most = items * (kClusterThreads / kClusterLanes) * kClusterBlocks;
+  bool const is_long = length > items * (Op::kThreads / least_lanes(v));
+  if (v > 1 && Op::kClusters && is_long && length <= most) return kClusterCode;
+  return (v > 1 ? 2 : 0) + is_long;
 }
+
+// What the blocks of a cluster have in shared memory: the totals of their warps, and those of a block for the others.
+template <int V, int kWidest>
+struct ClusterTotals {
+  static constexpr int kWarps = kClusterThreads / 32, kColumns = kClusterLanes * V;
+  float warps[2][kWidest][kWarps][kColumns], own[2][kWidest][kColumns];
+};
 
 // The steps of a row of `length` elements.
 template <class Op>
