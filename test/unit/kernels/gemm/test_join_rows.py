@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from on_host import Program, run
 
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source
@@ -131,3 +134,22 @@ def test_a_logsumexp_of_long_rows_stores_one_number_for_each_part(of: str) -> No
 @pytest.mark.parametrize("of", ("clamp(x @ w.T, -9, 9)", "x @ w[:600].T", "x + 0 * x"))
 def test_other_logsumexps_are_not_divided(of: str) -> None:
     assert "group_store" not in str(compile_text(Source("t.mcu", LOGSUMEXP.format(n=640, of=of))).cutlass)
+
+
+ON_HOST = """
+kernel grouped[M](x: bf16[M, 16], w: bf16[128, 16], b: f32[128], g: f32[128], s: f32) -> f32[M, 128] {
+    return group_norm(silu(x @ w.T + b), 2) * g + s
+}
+kernel short[M](x: f32[M, 16], w: f32[16, 32], r: f32[M, 32]) -> f32[M, 32] {
+    return softmax(x @ w + r, axis=1)
+}
+kernel parts[M](x: bf16[M, 16], w: bf16[320, 16], b: f32[320]) -> f32[M] {
+    return logsumexp(x @ w.T + b, axis=1)
+}
+"""
+
+
+def test_libraries_hand_over_what_the_epilogue_reads_and_stores(tmp_path: Path) -> None:
+    program = Program.of_text(ON_HOST, tmp_path)
+    for info in program.kernels:
+        run(program, info, {"M": 70}, 1, within=1e-3, align=16)
