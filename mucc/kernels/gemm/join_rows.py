@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, lcm
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -46,9 +46,9 @@ from mucc.library.extents import multiply
 TILES = (64, 96, 128, 192, 256)
 """Columns of tiles of which one has to be a multiple of a group: others are seldom fast."""
 
-WIDE = 32
-"""Columns up to which groups may be normalised together with a matrix that the epilogue reads: it has
-those of one box of the tile at a time."""
+BOX = 32
+"""Columns of a box of the tile. Groups that divide it may be normalised together with a matrix that the
+epilogue reads: it has the elements of one box at a time."""
 
 FEW = 64
 """Tiles of 128 x 128 below which K is better divided, which kernels that reduce groups do not."""
@@ -119,7 +119,7 @@ def _allows(schedule: ScheduleOp, norm: Norm) -> bool:
     scheduler, exchange = settings.get(SCHEDULER.name), settings.get(EXCHANGE.name)
     if isinstance(mainloop, MainloopAttr) and mainloop.data.value not in MAINLOOPS:
         return False
-    if isinstance(tile, TileAttr) and tile.sizes[1] % max(norm.width, WIDE):
+    if isinstance(tile, TileAttr) and tile.sizes[1] % lcm(norm.width, BOX):
         return False
     if isinstance(scheduler, SchedulerAttr) and scheduler.kind.data != SchedulerKind.PERSISTENT:
         return False
@@ -157,7 +157,7 @@ def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
             return None
         norm.loads[load] = made
     matrices = sum(isinstance(made, SrcFetchOp) for made in norm.loads.values()) + len(sources)
-    if matrices > 1 or (matrices and width > WIDE):
+    if matrices > 1 or (matrices and BOX % width):
         return None
     return norm
 

@@ -36,6 +36,7 @@ APART = {
     "softmax(h, axis=0)": 64,
     "layer_norm(h + r) * g": 64,
     "group_norm(h, 4)": 80,
+    "group_norm(h + r, 8)": 192,
     "group_norm(h, 2) + sum(h, axis=1, keepdims=on)": 64,
 }
 """Rows that are longer than a tile, columns, wide groups with a matrix, groups of 20, further readers."""
