@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, lcm
 
@@ -97,20 +97,20 @@ class JoinRows(Pass):
         for program in op.body.block.ops:
             if not isinstance(program, ProgramOp):
                 continue
-            own = [s for s in schedules if _is_for(s, program)]
+            own = [s for s in schedules if is_for(s, program)]
             for kernel in list(program.kernels):
                 norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
-                if norm is not None and all(_allows(s, norm) for s in own):
+                if norm is not None and all(allows(s, norm.product, norm.width) for s in own):
                     _join(norm, own)
 
 
-def _is_for(schedule: ScheduleOp, program: ProgramOp) -> bool:
+def is_for(schedule: ScheduleOp, program: ProgramOp) -> bool:
     return schedule.kernel == program.sym_name and schedule.target == program.target
 
 
-def _allows(schedule: ScheduleOp, norm: Norm) -> bool:
-    """Whether the joined kernel can have the settings of a schedule."""
-    if schedule.stage not in (None, norm.product.stage):
+def allows(schedule: ScheduleOp, product: GemmOp, width: int) -> bool:
+    """Whether a product's kernel that reduces groups of columns can have the settings of a schedule."""
+    if schedule.stage not in (None, product.stage):
         return True
     from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS
 
@@ -119,7 +119,7 @@ def _allows(schedule: ScheduleOp, norm: Norm) -> bool:
     scheduler, exchange = settings.get(SCHEDULER.name), settings.get(EXCHANGE.name)
     if isinstance(mainloop, MainloopAttr) and mainloop.data.value not in MAINLOOPS:
         return False
-    if isinstance(tile, TileAttr) and tile.sizes[1] % lcm(norm.width, BOX):
+    if isinstance(tile, TileAttr) and tile.sizes[1] % lcm(width, BOX):
         return False
     if isinstance(scheduler, SchedulerAttr) and scheduler.kind.data != SchedulerKind.PERSISTENT:
         return False
@@ -138,15 +138,15 @@ def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
     (*_, width), axes = kernel.extents, list(kernel.axes.get_values())
     if axes != [len(kernel.extents) - 1] or not isinstance(width, int):
         return None
-    found = [_producer(op.source) for op in nodes if isinstance(op, LoadOp)]
+    found = [producer(op.source) for op in nodes if isinstance(op, LoadOp)]
     products = {p.parent_op(): p for p in found if p is not None}
     if len(products) != 1:
         return None
     ((product, stored),) = products.items()
-    if not isinstance(product, GemmOp) or not _is_plain(product) or not {*product.stores} <= {*found}:
+    if not isinstance(product, GemmOp) or not is_plain(product) or not {*product.stores} <= {*found}:
         return None
     space = Shaped.of(stored.destination.type).dims
-    if not _is_divided(space, kernel.extents) or not _suits(program, product, width):
+    if not _is_divided(space, kernel.extents) or not suits(program, product, width):
         return None
     norm = Norm(product, space, kernel, width)
     if not _are_stored(program, norm):
@@ -162,19 +162,22 @@ def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
     return norm
 
 
-def _producer(source: SSAValue) -> MatrixStore | None:
+def producer(source: SSAValue) -> MatrixStore | None:
     """Return the store of a product to a tensor of the workspace, if nothing but one load reads that."""
     base = source.owner.operand if isinstance(source.owner, RegroupOp) else source
-    if not isinstance(base.owner, WorkspaceOp) or (base is not source and not source.has_one_use()):
+    if not isinstance(base.owner, WorkspaceOp):
         return None
     uses = [use.operation for use in base.uses]
-    stores = [op for op in uses if isinstance(op, MatrixStore)]
-    if len(uses) != 2 or len(stores) != 1 or not isinstance(stores[0].parent_op(), GemmOp):
+    views = [op for op in uses if isinstance(op, RegroupOp)]
+    users = [op for op in uses if not isinstance(op, RegroupOp)]
+    users += [use.operation for view in views for use in view.result.uses]
+    stores = [op for op in users if isinstance(op, MatrixStore)]
+    if len(users) != 2 or len(stores) != 1 or not isinstance(stores[0].parent_op(), GemmOp):
         return None
     return stores[0]
 
 
-def _is_plain(product: GemmOp) -> bool:
+def is_plain(product: GemmOp) -> bool:
     """Whether a kernel multiplies two dense matrices, and nobody has named it."""
     is_named = re.fullmatch(r"s\d+", product.stage.data) is None
     is_special = product.is_pair or product.is_grouped or product.scales or product.prepared
@@ -215,7 +218,7 @@ def _is_matrix(program: ProgramOp, norm: Norm, type: TensorType) -> bool:
     return may_be_wide(program, type) and type.dtype in ("bf16", "f16", "f32")
 
 
-def _suits(program: ProgramOp, product: GemmOp, width: int) -> bool:
+def suits(program: ProgramOp, product: GemmOp, width: int) -> bool:
     """Whether the target has such a kernel, and the product is large enough for it."""
     if width < 2 or (width % 8 and width not in (2, 4)) or all(tile % width for tile in TILES):
         return False
@@ -248,7 +251,7 @@ def _as_matrix(value: SSAValue, space: Dims) -> SSAValue | None:
 def _load(load: LoadOp, norm: Norm, *, has_source: bool) -> Operation | None:
     """Return what a load reads of the product, or the node by which an epilogue loads the same, if any."""
     source, space = load.source, norm.space
-    if (stored := _producer(source)) is not None and stored.parent_op() is norm.product:
+    if (stored := producer(source)) is not None and stored.parent_op() is norm.product:
         return stored
     if not isinstance(source.type, TensorType):
         return ScalarBroadcastOp(source)
@@ -332,8 +335,17 @@ def _replace(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
         op.erase()
     rows.detach()
     rows.erase()
-    for value in dict.fromkeys((*views, *held)):
-        owner = value.owner
-        if isinstance(owner, RegroupOp | WorkspaceOp) and value.first_use is None:
+    drop_unused((*views, *held))
+
+
+def drop_unused(values: Iterable[SSAValue]) -> None:
+    """Erase tensors of the workspace, and views of them, that nothing uses; views come first."""
+    pending = list(dict.fromkeys(values))
+    while pending:
+        value = pending.pop(0)
+        if not isinstance(owner := value.owner, RegroupOp | WorkspaceOp):
+            continue
+        if owner.parent is not None and value.first_use is None:
+            pending += owner.operands
             owner.detach()
             owner.erase()

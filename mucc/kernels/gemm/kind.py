@@ -83,6 +83,7 @@ class GemmKind(Kind[GemmOp]):
     passes = MappingProxyType(
         {
             "divide-logsumexp": "mucc.kernels.gemm.divide_logsumexp:DivideLogSumExp",
+            "join-parts": "mucc.kernels.gemm.join_parts:JoinParts",
             "join-rows": "mucc.kernels.gemm.join_rows:JoinRows",
             "mix-operands": "mucc.kernels.gemm.mix_operands:MixOperands",
             "pair-contractions": "mucc.kernels.gemm.pair_contractions:PairContractions",
@@ -101,9 +102,10 @@ class GemmKind(Kind[GemmOp]):
         return (PairContractions(target),)
 
     def kernel_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.gemm.join_parts import JoinParts
         from mucc.kernels.gemm.join_rows import JoinRows
 
-        return (JoinRows(),)
+        return (JoinRows(), JoinParts())
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.gemm.lower import lower_contraction

@@ -137,12 +137,38 @@ def test_other_logsumexps_are_not_divided(of: str) -> None:
     assert "group_store" not in str(compile_text(Source("t.mcu", LOGSUMEXP.format(n=640, of=of))).cutlass)
 
 
+REDUCED = {
+    "min(x @ w.T + b, axis=1) * 2": True,
+    "prod(1 + x @ w.T / 100, axis=1)": True,
+    "min(group_norm(x @ w.T, 20) * b, axis=1, keepdims=on)[:, 0]": True,
+    "min(x @ w.T, axis=1) + max(x, axis=1)": True,
+    "min(x @ w.T + x[:, :1], axis=1)": True,
+    "argmin(x @ w.T, axis=1)": False,
+}
+"""Reductions of 640 columns, and whether the product is not stored."""
+
+
+@pytest.mark.parametrize("body", REDUCED)
+def test_reductions_without_atomics_begin_in_the_product(body: str) -> None:
+    result = "s32[M]" if "arg" in body else "f32[M]"
+    text = f"kernel f[M](x: f32[M, 16], w: f32[640, 16], b: f32[640]) -> {result} {{ return {body} }}"
+    made = compile_text(Source("t.mcu", text))
+    assert ("workspace slot 0 : i64 : !mu.tensor<[M, 640], f32>" not in str(made.cutlass)) is REDUCED[body]
+    rng = np.random.default_rng(3)
+    x, w, b = rng.standard_normal((6, 16)), rng.standard_normal((640, 16)), rng.standard_normal(640)
+    (meant,), (got,) = made.interpret("f", [x, w, b]), made.interpret_lowered("f", [x, w, b])
+    np.testing.assert_allclose(got, meant, rtol=1e-3, atol=1e-30)
+
+
 ON_HOST = """
 kernel grouped[M](x: bf16[M, 16], w: bf16[128, 16], b: f32[128], g: f32[128], s: f32) -> f32[M, 128] {
     return group_norm(silu(x @ w.T + b), 2) * g + s
 }
 kernel short[M](x: f32[M, 16], w: f32[16, 32], r: f32[M, 32]) -> f32[M, 32] {
     return softmax(x @ w + r, axis=1)
+}
+kernel least[M](x: bf16[M, 16], w: bf16[128, 16], b: f32[128]) -> f32[M] {
+    return min(group_norm(x @ w.T, 2) * b, axis=1)
 }
 kernel parts[M](x: bf16[M, 16], w: bf16[320, 16], b: f32[320]) -> f32[M] {
     return logsumexp(x @ w.T + b, axis=1)
