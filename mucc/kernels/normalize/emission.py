@@ -30,10 +30,11 @@ class NormalizeWork(AcrossWork):
 
     members = words(
         """
-        Row Loads Late S begin load end finish kinds row loads late load_late results kInner kPhases
-        kWidest kFew kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills
-        is_inside kLate kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst
-        kMoments kExponentials kKnown kOnce Results prefetch step is_first
+        Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
+        kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
+        kExponentials kKnown kOnce
+        Results prefetch step is_first
         """
     )
 
@@ -105,11 +106,6 @@ class NormalizeWork(AcrossWork):
         )
         return operand if is_plain and operand.memory.type.dtype not in PACKED else None
 
-    @cached_property
-    def _early(self) -> list[Operation]:
-        """Those of plain tensors, which need nothing that is computed."""
-        return [op for op in self._late if self._plain(op) is not None]
-
     def _varies_by_row(self, operand: Operand) -> bool:
         """Whether rows have elements of their own of an operand."""
         kept = (axis for axis in range(len(self.space)) if axis not in self.axes)
@@ -171,7 +167,7 @@ class NormalizeWork(AcrossWork):
                     "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
                     "static constexpr int kManyBlocks = 2;",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
-                    f"static constexpr int kLoads = {len(self.kept)}, kLate = {len(self._early)};",
+                    f"static constexpr int kLoads = {len(self.kept)};",
                     f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
                     f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
@@ -198,9 +194,7 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_struct("Late", [self.lanes[op.results[0]] for op in self._early]),
             *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
-            *_function("load_late", "P const& p, Late<V>& late", self._loading(self._early, "late")),
             *_function(
                 "prefetch",
                 "P const& p, uint32_t step, bool is_first",
@@ -234,8 +228,8 @@ class NormalizeWork(AcrossWork):
             for node, result in zip(self.op.stores, self.results, strict=True)
             if not isinstance(node, RowStoreOp)
         )
-        lines = [*self._computing(self.wanted[-1], self._early), f"    return {{{returned}}};"]
-        text += _function("results", f"{given}, Late<V> const& late", lines, returns="Results<V>")
+        lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
+        text += _function("results", given, lines, returns="Results<V>")
         given = "P const& p, Results<V> const& results, bool is_inside"
         text += _function("store", given, full, "bool kOnce = false, int V, class P")
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
@@ -250,15 +244,13 @@ class NormalizeWork(AcrossWork):
             lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
         return lines
 
-    def _computing(self, wanted: Sequence[SSAValue], late: Sequence[Operation] = ()) -> list[str]:
+    def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:
         """Return the statements that compute values from what the structs keep, and from further loads."""
         lines: list[str] = []
         for op in self.nodes_for(wanted):
             name = self.lanes[op.results[0]]
             if is_across(op) or op in self.of_rows:
                 lines.append(f"    auto const& {name} = row.{name};")
-            elif op in late:
-                lines.append(f"    auto const& {name} = late.{name};")
             elif op in self.kept:
                 lines.append(f"    auto const& {name} = loads.{name};")
             elif self.lines[op]:

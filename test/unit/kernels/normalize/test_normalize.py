@@ -302,8 +302,9 @@ kernel tall_halves[B, L](x: bf16[B, L]) -> f32[B, L] { return softmax(cast(x, f3
 def test_clusters_share_tall_columns(tmp_path: Path) -> None:
     program = Program.of_text(TALL, tmp_path)
     tall, halves = program.kernels
-    run(program, tall, {"B": 3100, "L": 20}, 1, within=1e-4, align=16)
-    run(program, halves, {"B": 2051, "L": 40}, 2, within=1e-4, align=16)
+    program.library.on_host_sm_count(132)
+    run(program, tall, {"B": 8195, "L": 4}, 1, within=1e-4, align=16)
+    run(program, halves, {"B": 4099, "L": 8}, 2, within=1e-4, align=16)
     assert "columns_cluster" in program.compilation.cu()
     older = compile_text(Source("k.mcu", TALL), Options(target="sm_80"))
     assert "columns_cluster" not in older.cu()

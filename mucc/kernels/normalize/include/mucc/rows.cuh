@@ -310,9 +310,6 @@ struct ColumnFirst {
 // The blocks that have L2 fetch what all rows have in common.
 constexpr uint32_t kFetchers = 16;
 
-// The most numbers of a row that a thread loads before it reduces.
-constexpr int kEarlyNumbers = 64;
-
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
 // loaded again in each phase, in turn from the first one and from the last one, these are all there are. Behind the end of the row the last step is loaded and computed
 // with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
@@ -321,11 +318,7 @@ template <int V, int kItems, bool kAgain, class Work>
 struct RowThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
-  using Late = typename Work::template Late<V>;
   using Inner = InsideOf<V, Work>;
-  // Whether what only the stores load is loaded with all else, as registers allow: nothing waits for it behind the sums.
-  static constexpr bool kEarly =
-      !kAgain && Work::kInner && Work::kLate > 0 && kItems * V * (Work::kLoads + Work::kLate) <= kEarlyNumbers;
   static constexpr int kSums = Work::kInner ? 1 : V;  // rows that a thread works on
 
   Work const& work;
@@ -342,15 +335,6 @@ struct RowThread {
       uint32_t const step = base + first + i * stride;
       place.move(step < last ? step : last, extents);
       work.template load<V>(place.p, to[i]);
-    }
-  }
-
-  MUCC_DEVICE void load_late(Late (&to)[kItems]) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      uint32_t const step = first + i * stride;
-      place.move(step < last ? step : last, extents);
-      work.template load_late<V>(place.p, to[i]);
     }
   }
 
@@ -454,18 +438,14 @@ struct RowThread {
   MUCC_DEVICE void run(bool is_first, Sharing& sharing) {
     place.move(0, extents);
     work.template begin<V>(place.p, row);
-    Late late[kEarly ? kItems : 1];
-    if constexpr (!kAgain) load(kept, 0);
-    if constexpr (kEarly)
-      load_late(late);
-    else if constexpr (!kAgain)
+    if constexpr (!kAgain) {
+      load(kept, 0);
       prefetch();
+    }
     reduce<0>(sharing);
     if constexpr (Work::kFills) {
-      int i = 0;
       for_each<pass_of<Work, kAgain>(Work::kPhases)>([&](Loads const& loads, Inner const& inside) {
-        if constexpr (!kEarly) work.template load_late<V>(place.p, late[0]);
-        store_inside<false>(work, place, work.template results<V>(place.p, row, loads, late[kEarly ? i++ : 0]), inside);
+        store_inside<false>(work, place, work.template results<V>(place.p, row, loads), inside);
       });
     }
     place.move(0, extents);
@@ -833,9 +813,7 @@ struct TeamThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         go(place, step_of(base, i));
-        typename Work::template Late<V> late;
-        work.template load_late<V>(place.p, late);
-        results[i] = work.template results<V>(place.p, row, loads[i], late);
+        results[i] = work.template results<V>(place.p, row, loads[i]);
       }
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {

@@ -74,13 +74,22 @@ MUCC_BOTH constexpr int row_code(int64_t length, int v) {
 }
 
 // The same of rows that lie side by side. Codes are those of single elements, then of vectors, where a thread has its part
-// of a row in registers and where it loads again; then that of vectors where the threads of a cluster have a row.
+// of a row in registers and where it loads again. Where a cluster may have a row in registers the launch decides.
 template <class Op>
 MUCC_BOTH constexpr int column_code(int64_t length, int v) {
-  int64_t const items = column_items<Op>(v), most = items * (kClusterThreads / kClusterLanes) * kClusterBlocks;
-  bool const is_long = length > items * (Op::kThreads / least_lanes(v));
-  if (v > 1 && Op::kClusters && is_long && length <= most) return kClusterCode;
-  return (v > 1 ? 2 : 0) + is_long;
+  return (v > 1 ? 2 : 0) + (length > int64_t(column_items<Op>(v)) * (Op::kThreads / least_lanes(v)));
+}
+
+// The most steps that a cluster holds, and whether it may take a row: threads that hold less than half of what they could
+// have too few loads in flight.
+template <class Op>
+MUCC_BOTH constexpr int64_t cluster_steps(int v) {
+  return int64_t(column_items<Op>(v)) * (kClusterThreads / kClusterLanes) * kClusterBlocks;
+}
+template <class Op>
+MUCC_BOTH constexpr bool cluster_may_take(int64_t length, int v) {
+  bool const is_long = column_code<Op>(length, v) % 2 == 1;
+  return v > 1 && Op::kClusters && is_long && length <= cluster_steps<Op>(v) && 2 * length >= cluster_steps<Op>(v);
 }
 
 // What the blocks of a cluster have in shared memory: the totals of their warps, and those of a block for the others.
@@ -107,6 +116,7 @@ MUCC_BOTH constexpr bool may_take(int code) {
     bool const fits = !Op::kInner || Op::kShifted || length % v == 0;
     int64_t const steps = steps_of<Op>(length, v);
     if (fits && code == (Op::kInner ? row_code<Op>(steps, v) : column_code<Op>(steps, v))) return true;
+    if (fits && !Op::kInner && code == kClusterCode && cluster_may_take<Op>(steps, v)) return true;
   }
   return false;
 }
