@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import lcm
 from typing import NamedTuple
 
@@ -20,8 +21,10 @@ from mucc.kernels.gemm.join_rows import (
     allows,
     drop_unused,
     is_for,
+    is_large,
     is_plain,
     producer,
+    sizes_in,
     suits,
 )
 from mucc.kernels.gemm.nodes import AuxLoadOp, GroupReduceOp, GroupStoreOp, MatrixStore, SrcFetchOp
@@ -42,6 +45,7 @@ class Parts(NamedTuple):
     width: int
 
 
+@dataclass(frozen=True)
 class JoinParts(Pass):
     """Reduce parts of a product's rows in its epilogue where a kernel of its own reduces the rows.
 
@@ -61,6 +65,8 @@ class JoinParts(Pass):
 
     name = "join-parts"
 
+    sizes: tuple[str, ...] = ()
+
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
         for program in op.body.block.ops:
@@ -69,7 +75,9 @@ class JoinParts(Pass):
             own = [s for s in schedules if is_for(s, program)]
             for kernel in list(program.kernels):
                 parts = _parts(program, kernel) if isinstance(kernel, ReduceKernelOp) else None
-                if parts is not None and all(allows(s, parts.product, parts.width) for s in own):
+                if parts is None or not is_large(parts.rows.extents, sizes_in(self.sizes)):
+                    continue
+                if all(allows(s, parts.product, parts.width) for s in own):
                     _join(program, parts)
 
 

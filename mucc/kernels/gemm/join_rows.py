@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, lcm
+from types import MappingProxyType
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -41,7 +42,7 @@ from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.operand import DENSE
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
-from mucc.library.extents import multiply
+from mucc.library.extents import multiply, names_of, values
 
 TILES = (64, 96, 128, 192, 256)
 """Columns of tiles of which one has to be a multiple of a group: others are seldom fast."""
@@ -71,6 +72,7 @@ class Norm:
     loads: dict[LoadOp, Operation] = field(default_factory=dict[LoadOp, Operation])
 
 
+@dataclass(frozen=True)
 class JoinRows(Pass):
     """Normalise rows that lie within one tile in the epilogue of the product that computes them.
 
@@ -87,10 +89,12 @@ class JoinRows(Pass):
     stored nor read. The rows are groups of neighbouring columns, or all columns, and none is in two tiles. A
     result of each row is stored as well. A product that the user named or whose schedule divides K, exchanges
     operands or has tiles of other widths stays as it is, and so does one of few tiles, which is faster where
-    K is divided.
+    K is divided. `sizes` are typical values of open dims, each as `M=128`.
     """
 
     name = "join-rows"
+
+    sizes: tuple[str, ...] = ()
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
@@ -100,7 +104,9 @@ class JoinRows(Pass):
             own = [s for s in schedules if is_for(s, program)]
             for kernel in list(program.kernels):
                 norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
-                if norm is not None and all(allows(s, norm.product, norm.width) for s in own):
+                if norm is None or not is_large(norm.space, sizes_in(self.sizes)):
+                    continue
+                if all(allows(s, norm.product, norm.width) for s in own):
                     _join(norm, own)
 
 
@@ -226,14 +232,20 @@ def suits(program: ProgramOp, product: GemmOp, width: int) -> bool:
     assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
     k_major = lhs.is_contiguous(lhs.rank - 1), rhs.is_contiguous(rhs.rank - 2)
     target = gemm_target(program.target.data)
-    if not target.reduces_groups(product.compute.data.value, *k_major) or not all_may_be_wide(product):
-        return False
-    return is_large(Shaped.of(product.stores[0].destination.type).dims)
+    return target.reduces_groups(product.compute.data.value, *k_major) and all_may_be_wide(product)
 
 
-def is_large(space: Dims) -> bool:
-    """Whether a product has so many rows and tiles that K need not be divided; open dims are large."""
-    *rows, columns = space
+def sizes_in(words: Sequence[str]) -> dict[str, int]:
+    """Return typical values of dims, of which each word has one: `M=128`."""
+    return {name: int(size) for name, _, size in (word.partition("=") for word in words)}
+
+
+def is_large(space: Dims, sizes: Mapping[str, int] = MappingProxyType({})) -> bool:
+    """Whether a product has so many rows and tiles that K need not be divided.
+
+    `sizes` are typical values of open dims; those without one are large.
+    """
+    *rows, columns = values(space, sizes) if names_of(space) <= sizes.keys() else space
     m = multiply(rows)
     if not isinstance(m, int) or not isinstance(columns, int):
         return not isinstance(m, int) or m >= ROWS

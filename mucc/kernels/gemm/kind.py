@@ -101,11 +101,12 @@ class GemmKind(Kind[GemmOp]):
 
         return (PairContractions(target),)
 
-    def kernel_passes(self, target: str) -> tuple[Pass, ...]:
+    def kernel_passes(self, target: str, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
         from mucc.kernels.gemm.join_parts import JoinParts
         from mucc.kernels.gemm.join_rows import JoinRows
 
-        return (JoinRows(), JoinParts())
+        given = tuple(f"{name}={size}" for name, size in sizes.items())
+        return (JoinRows(given), JoinParts(given))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.gemm.lower import lower_contraction

@@ -105,6 +105,9 @@ def test_other_targets_and_small_products_are_two_kernels() -> None:
     text = "kernel f(x: f32[{0}, 256], w: f32[128, 256]) -> f32[{0}, 128] {{ return layer_norm(x @ w.T) }}"
     counts = [len(kernels(compile_text(Source("t.mcu", text.format(m))))) for m in (32, 1024, 65536)]
     assert counts == [2, 2, 1]
+    text = "kernel f[M](x: f32[M, 256], w: f32[128, 256]) -> f32[M, 128] { return layer_norm(x @ w.T) }"
+    found = [compile_text(Source("t.mcu", text), Options(dims={"M": m})) for m in (8, 65536)]
+    assert [len(kernels(made)) for made in found] == [2, 1]
 
 
 def test_a_stage_that_is_named_is_stored() -> None:
