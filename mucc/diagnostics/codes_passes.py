@@ -129,10 +129,12 @@ _TILES: dict[str, CodeInfo] = {
         scheduled("exchange = off", kernel=GATED),
     ),
     "MU3061": entry(
-        "ranges of columns are not stored so",
+        "ranges and groups of columns are not stored so",
         "Ranges of a product's columns that are results of their own are stored by one kernel, each to its "
-        "matrix: by TMA, from tiles whose rows are the matrices' rows, or a few rows at a time. The "
-        "multistage mainloop does not, and no kernel does with exchanged operands. Leave the setting out.",
+        "matrix: by TMA, from tiles whose rows are the matrices' rows, or a few rows at a time. Groups of "
+        "columns that are normalised in the epilogue are whole in a tile, and K is not divided. The "
+        "multistage mainloop does neither, and no kernel does with exchanged operands. Leave the setting "
+        "out.",
         scheduled("mainloop = cooperative", "exchange = on", kernel=QKV),
         scheduled("mainloop = cooperative", "exchange = off", kernel=QKV),
     ),

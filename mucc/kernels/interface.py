@@ -219,6 +219,13 @@ class Kind(ABC, Generic[Op]):
         """Those that rewrite stages, once these are formed."""
         return ()
 
+    def kernel_passes(self, target: str, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
+        """Those that rewrite lowered kernels, once their pointwise work is in bodies.
+
+        `sizes` are typical values of open dims.
+        """
+        return ()
+
     # Lowering
 
     @abstractmethod

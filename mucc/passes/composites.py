@@ -35,9 +35,9 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, IotaOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Shaped, TensorType
+from mucc.dialects.mu.value_bounds import bounds_of
 from mucc.dialects.rewriting import Emit
 from mucc.library.extents import multiply
-from mucc.passes.value_bounds import bounds_of
 
 
 def count_over(value: SSAValue, axes: Sequence[int]) -> Dim:

@@ -63,6 +63,7 @@ def pipeline(
         *staging(target),
         (ConvertToCutlass(target), levels.LOWERED),
         (FuseEpilogue(), levels.FUSED),
+        *((p, levels.FUSED) for kind in kinds() for p in kind.kernel_passes(target, dims)),
         (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),
         (LegalizeTile(), levels.SCHEDULED),
         (LegalizePipeline(), levels.RESOLVED),

@@ -28,9 +28,10 @@ from hostlib import CPU, CUDA, DTYPES, Device, DType, Tensor
 from numpy.lib.stride_tricks import as_strided
 
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Places, Product
+from mucc.codegen.reductions import REDUCTIONS
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source
-from mucc.dialects.cutlass.nodes import InsideOp, LoadNode
+from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
@@ -39,7 +40,7 @@ from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import Matrix, ordered
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
-from mucc.kernels.gemm.nodes import AuxLoadOp, SrcFetchOp
+from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
 from mucc.kernels.gemm.op import GemmOp
 from mucc.library.signature import Arg, KernelInfo, Manifest
 from mucc.measure.indices import draw_indices
@@ -121,14 +122,14 @@ _ON_HOST = (
         r'asm volatile\(\s*"cp\.async\.bulk\.tensor.*?: "memory"\);',
         "on_host::copy_tile(to, &map, barrier, element, row, leading);",
     ),
-    ("warpgroup.cuh", r'asm volatile\(\s*"barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
+    ("cluster.cuh", r'asm volatile\(\s*"barrier\.cluster.*?: "memory"\);', "on_host::sync_cluster();"),
     (
-        "warpgroup.cuh",
+        "cluster.cuh",
         r'asm volatile\("mapa[^;]*;[^;]*;',
         "found = uint32_t(block) << 24 | at;",
     ),
     (
-        "warpgroup.cuh",
+        "cluster.cuh",
         r'asm volatile\("ld\.shared::cluster[^;]*;[^;]*;',
         "for (int i = 0; i < kCount; ++i) x[i] = on_host::shared_of(at + 4 * i);",
     ),
@@ -239,6 +240,8 @@ def _checks(gemm: Gemm) -> Iterator[str]:
 
 def _contraction(gemm: Gemm) -> str:
     """The stand-in of one contraction."""
+    if gemm.op.group_columns:
+        return _of_groups(gemm)
     assert gemm.d is not None
     (body,) = gemm.bodies or [None]
     loads = list(_loads(gemm))
@@ -256,6 +259,65 @@ def _contraction(gemm: Gemm) -> str:
             f"    for (int64_t k = 0; k < p.k; ++k) sum += double({_read(gemm.a, 'p.a', 'ikl')}) * "
             f"double({_read(gemm.b, 'p.b', 'jkl')});",
             *(f"    {line}" for line in _stores(gemm, value)),
+            "  }",
+            "  return nullptr;",
+            "}",
+        ]
+    )
+
+
+def _of_groups(gemm: Gemm) -> str:
+    """The same of one whose epilogue reduces groups of columns: a row is computed step by step."""
+    loads = list(_loads(gemm))
+    nodes = ordered(gemm.op.nodes)
+    values = [op.result for op in nodes if isinstance(op, AccFetchOp)]
+    values += [op.results[0] for op in nodes if isinstance(op, LoadNode)]
+    product = f"double({_read(gemm.a, 'p.a', 'ikl')}) * double({_read(gemm.b, 'p.b', 'jkl')})"
+    lines = [
+        "double sum = 0;",
+        f"for (int64_t k = 0; k < p.k; ++k) sum += {product};",
+        "v[0][j] = float(sum);",
+    ]
+    lines = ["for (int64_t j = 0; j < p.n; ++j) {", *lines]
+    lines += [f"v[{i}][j] = {load};" for i, load in enumerate(loads, 1)] + ["}"]
+    bodies = iter(gemm.bodies)
+    for op in nodes:
+        to = f"v[{len(values)}]"
+        if isinstance(op, ComputeOp):
+            given = ", ".join(f"v[{values.index(v)}][j]" for v in gemm.epilogue.inputs(op))
+            lines.append(f"for (int64_t j = 0; j < p.n; ++j) {to}[j] = {next(bodies).name}::apply({given});")
+        elif isinstance(op, GroupReduceOp):
+            kind, width, of = REDUCTIONS[op.kind.data], op.width.value.data, f"v[{values.index(op.value)}]"
+            lines += [
+                f"for (int64_t j = 0; j < p.n; j += {width}) {{",
+                f"float total = {kind}::identity;",
+                f"for (int c = 0; c < {width}; ++c)",
+                f"total = {kind}::combine(total, {kind}::first({of}[j + c]));",
+                f"for (int c = 0; c < {width}; ++c) {to}[j + c] = total;",
+                "}",
+            ]
+        else:
+            continue
+        values.append(op.result)
+    place = len(loads)
+    for op in gemm.op.stores:
+        value = f"v[{values.index(op.value)}][j]"
+        if isinstance(op, GroupStoreOp):
+            width, extra = op.width.value.data, f"p.extra[{place}]"
+            to = f"{extra}.as<float>()[i * {extra}.stride[0] + j / {width} + l * {extra}.stride[2]]"
+            lines.append(f"for (int64_t j = 0; j < p.n; j += {width}) {to} = {value};")
+            place += 1
+        else:
+            lines += ["for (int64_t j = 0; j < p.n; ++j) {", *_stores(gemm, value), "}"]
+    return "\n".join(
+        [
+            *(body.text for body in gemm.bodies),
+            "char const* run(mucc::gemm::Problem const& p) {",
+            *_checks(gemm),
+            f"  std::vector<std::vector<float>> v({len(values)}, std::vector<float>(p.n));",
+            "  for (int64_t l = 0; l < p.batch; ++l)",
+            "  for (int64_t i = 0; i < p.m; ++i) {",
+            *(f"    {line}" for line in lines),
             "  }",
             "  return nullptr;",
             "}",

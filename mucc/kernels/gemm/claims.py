@@ -13,8 +13,11 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.kernels.gemm.join_rows import TILES
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.lowering.chains import is_reduced_again
+from mucc.kernels.normalize.kind import REDUCTIONS
+from mucc.kernels.normalize.placing import opens_chain
 from mucc.kernels.traffic import Traffic
 
 
@@ -28,6 +31,8 @@ def takes(stage: FormingStage, op: AnchorOp) -> Answer:
     match op:
         case ReduceOp() if is_grouped:
             return Refused("the epilogue of a grouped product does not reduce")
+        case ReduceOp() if _is_within_tile(op, stage.space):
+            return Refused("a kernel of its own takes rows this short, or the product's with all behind it")
         case ReduceOp() if is_reduced_again(op):
             return Refused("a kernel behind it reduces the operand once more, and finds both in one pass")
         case ReduceOp():
@@ -39,6 +44,20 @@ def takes(stage: FormingStage, op: AnchorOp) -> Answer:
         case _:
             reason = f"the epilogue of a product takes no {op.stage}"
     return Joins(Traffic.of(op.operands[0].type)) if reason is None else Refused(reason)
+
+
+def _is_within_tile(op: ReduceOp, space: Dims) -> bool:
+    """Whether a reduction is of rows that a tile may have whole, and work over all elements needs it.
+
+    Such a chain becomes part of the product by `join-rows`.
+    """
+    columns = space[-1]
+    is_short = (
+        isinstance(columns, int)
+        and 1 < columns <= TILES[-1]
+        and list(op.axes.get_values()) == [len(space) - 1]
+    )
+    return is_short and op.kind.data in REDUCTIONS and opens_chain(op)
 
 
 def takes_repeated(anchor: AnchorOp, operand: SSAValue) -> bool:

@@ -20,6 +20,7 @@ from mucc.kernels.gemm.nodes import (
     ColBroadcastOp,
     ColReductionOp,
     GroupRowOp,
+    GroupStoreOp,
     RowBroadcastOp,
     RowReductionOp,
     ScalarBroadcastOp,
@@ -102,7 +103,7 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
     for op in gemm.nodes:
         if isinstance(op, LoadNode):
             loads[type(op)].append(_bytes(op.source.type))
-        elif isinstance(op, StoreNode) and op not in gemm.ranges[1:]:
+        elif isinstance(op, StoreNode) and not isinstance(op, GroupStoreOp) and op not in gemm.ranges[1:]:
             stores[type(op)].append(_bytes(op.destination.type))
     destination = gemm.destination
     source = next((op.source for op in gemm.nodes if isinstance(op, SrcFetchOp)), None)
@@ -133,6 +134,7 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
             if isinstance(op, AuxStoreOp) and not gemm.ranges
         ),
         ranges=len(gemm.ranges),
+        group=gemm.group_columns,
     )
 
 

@@ -16,8 +16,10 @@ from mucc.kernels.gemm.nodes import (
     AuxStoreOp,
     ColBroadcastOp,
     ColReductionOp,
+    GroupReduceOp,
     GroupRowOp,
     GroupScalarOp,
+    GroupStoreOp,
     MatrixStore,
     RowBroadcastOp,
     RowReductionOp,
@@ -88,6 +90,21 @@ def _store(functions: CutlassFunctions, op: MatrixStore, args: Values) -> Values
     return ()
 
 
+def _reduce_groups(functions: CutlassFunctions, op: GroupReduceOp, args: Values) -> Values:
+    full, width = functions.over_space(args[0]), op.width.value.data
+    groups = (*full.shape[:-1], full.shape[-1] // width, width)
+    arrays = functions.arrays
+    reduced = arrays.reduce(op.kind.data.value, full.reshape(groups), (len(groups) - 1,))
+    spread = reduced.reshape((*groups[:-1], 1)) + arrays.full(groups, 0.0)
+    return (spread.reshape(full.shape),)
+
+
+def _store_groups(functions: CutlassFunctions, op: GroupStoreOp, args: Values) -> Values:
+    full, width = functions.over_space(args[0]), op.width.value.data
+    functions.write(args[1], op.destination.type, full[..., ::width])
+    return ()
+
+
 def _reduce_rows(functions: CutlassFunctions, op: RowReductionOp, args: Values) -> Values:
     rank = len(functions.launch.space)
     kept = len(Shaped.of(op.destination.type).dims)
@@ -111,6 +128,8 @@ MEANINGS: Mapping[type[Operation], Meaning] = {
     GroupScalarOp: _number_of_group,
     **dict.fromkeys((StoreDOp, AuxStoreOp), _store),
     ScatterDOp: CutlassFunctions.scatter_store,
+    GroupReduceOp: _reduce_groups,
+    GroupStoreOp: _store_groups,
     RowReductionOp: _reduce_rows,
     ColReductionOp: _reduce_columns,
     ScalarReductionOp: _reduce_all,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntAttr, StringAttr, UnitAttr, f32
+from xdsl.dialects.builtin import Float32Type, IntAttr, IntegerAttr, StringAttr, UnitAttr, f32
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_prop_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.cutlass.nodes import LoadNode, ReductionNode, ScatterNode, StoreNode, ValueNode
+from mucc.dialects.mu.ops.base import integer
+from mucc.dialects.mu.ops.reduction import ReductionAttr
 from mucc.dialects.mu.types import Dim, Shaped, dim_attr
 
 TAKES_INTEGERS = False
@@ -32,6 +35,28 @@ class AccFetchOp(ValueNode):
     @property
     def number(self) -> int:
         return int(self.second is not None)
+
+
+@irdl_op_definition
+class GroupReduceOp(ValueNode):
+    """Reduce each group of `width` neighbouring columns; all elements of a group have its result."""
+
+    name = "cutlass.group_reduce"
+
+    kind = prop_def(ReductionAttr)
+    width = prop_def(IntegerAttr)
+    value = operand_def(Float32Type)
+
+    FORMAT: ClassVar[str] = "$kind $value `width` $width attr-dict"
+
+    def __init__(self, kind: ReductionAttr, value: SSAValue, width: int):
+        super().__init__(
+            operands=[value], result_types=[f32], properties={"kind": kind, "width": integer(width)}
+        )
+
+    def verify_(self) -> None:
+        if self.width.value.data < 2:
+            raise VerifyException("a group has two columns or more")
 
 
 @irdl_op_definition
@@ -125,6 +150,20 @@ class AuxStoreOp(MatrixStore):
 
 
 @irdl_op_definition
+class GroupStoreOp(StoreNode):
+    """Store one value for each group of `width` neighbouring columns, of which all elements have it."""
+
+    name = "cutlass.group_store"
+
+    width = prop_def(IntegerAttr)
+
+    FORMAT: ClassVar[str] = "$value `,` $destination `width` $width attr-dict `:` type($destination)"
+
+    def __init__(self, value: SSAValue, destination: SSAValue, width: int):
+        IRDLOperation.__init__(self, operands=[value, destination], properties={"width": integer(width)})
+
+
+@irdl_op_definition
 class RowReductionOp(ReductionNode):
     """Reduce over M into a vector along N (Sm90RowReduction)."""
 
@@ -154,5 +193,13 @@ LOADS = (
     GroupRowOp,
     GroupScalarOp,
 )
-STORES = (StoreDOp, ScatterDOp, AuxStoreOp, RowReductionOp, ColReductionOp, ScalarReductionOp)
-NODES = (AccFetchOp, *LOADS, *STORES)
+STORES = (
+    StoreDOp,
+    ScatterDOp,
+    AuxStoreOp,
+    GroupStoreOp,
+    RowReductionOp,
+    ColReductionOp,
+    ScalarReductionOp,
+)
+NODES = (AccFetchOp, GroupReduceOp, *LOADS, *STORES)

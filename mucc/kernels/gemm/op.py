@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import lcm
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
@@ -45,6 +46,7 @@ from mucc.kernels.gemm.nodes import (
     NODES,
     AccFetchOp,
     AuxLoadOp,
+    GroupReduceOp,
     MatrixStore,
     ScatterDOp,
     SrcFetchOp,
@@ -266,6 +268,12 @@ class GemmOp(DeviceKernelOp):
         return tuple(op for op in stores if op.columns is not None)
 
     @property
+    def group_columns(self) -> int:
+        """The columns that an epilogue computes together, as it reduces groups of them; 0 if it does not."""
+        widths = [op.width.value.data for op in self.nodes if isinstance(op, GroupReduceOp)]
+        return lcm(*widths) if widths else 0
+
+    @property
     def source(self) -> SrcFetchOp | None:
         """The node that loads C."""
         return next((op for op in self.nodes if isinstance(op, SrcFetchOp)), None)
@@ -285,7 +293,7 @@ class GemmOp(DeviceKernelOp):
         if not isinstance(program, ProgramOp) or not program.is_each:
             return False
         is_plain = self.forms == (DENSE, DENSE) and self.parts == 1 and not self.shape.extents[3]
-        is_plain = is_plain and not self.ranges
+        is_plain = is_plain and not self.ranges and not self.group_columns
         if not is_plain or len(list(program.kernels)) != 1:
             return False
         return self.compute.data not in (Compute.S8, Compute.U8) or len(self.stores) == 1

@@ -19,6 +19,7 @@ from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
+from mucc.target import get_target
 
 _REGISTERS = 32
 """The most numbers of a row that a thread keeps between phases."""
@@ -31,7 +32,8 @@ class NormalizeWork(AcrossWork):
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments kExponentials kKnown kOnce
+        kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
+        kExponentials kKnown kOnce
         Results prefetch step is_first
         """
     )
@@ -145,6 +147,7 @@ class NormalizeWork(AcrossWork):
         kept, gone = self.merged()
         inner, rank = self.runs_fastest(self.axes), len(kept) + len(gone)
         has_teams = self.rows.has_long_rows
+        has_clusters = not inner and get_target(self.places.program.target.data).has_clusters
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self.kept))
@@ -171,12 +174,13 @@ class NormalizeWork(AcrossWork):
                     f"kExponentials = {self._exponentials()};",
                     f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
+                    f"static constexpr bool kClusters = {_bool(has_clusters)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                     f"static constexpr bool kShifted = {_bool(is_shifted)};",
                     f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
                 ],
                 work=self._work(),
-                entries=_inner(entry, has_teams) if inner else _columns(entry),
+                entries=_inner(entry, has_teams) if inner else _columns(entry, has_clusters),
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
@@ -328,7 +332,7 @@ def _inner(entry: str, has_teams: bool) -> list[Entry]:
     ]
 
 
-def _columns(entry: str) -> list[Entry]:
+def _columns(entry: str, has_clusters: bool) -> list[Entry]:
     """Return the kernels that reduce columns, in the order of `mucc::column_code`."""
     once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
     kernels = (
@@ -337,7 +341,7 @@ def _columns(entry: str) -> list[Entry]:
         ("columns_vector", "Op::kVector, Op::kColumnItems, false", once),
         ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
     )
-    return [
+    entries = [
         Entry(
             f"{entry}_{name}",
             _GIVEN,
@@ -346,6 +350,14 @@ def _columns(entry: str) -> list[Entry]:
             _taken(code),
         )
         for code, (name, given, bounds) in enumerate(kernels)
+    ]
+    if not has_clusters:
+        return entries
+    work = "mucc::rows_cluster<Op::kVector, Op::kColumnItems>(op, extents, shape)"
+    bounds = "mucc::kClusterThreads, 1"
+    return [
+        *entries,
+        Entry(f"{entry}_columns_cluster", _GIVEN, work, bounds, _taken(len(entries))),
     ]
 
 

@@ -144,6 +144,11 @@ CASES: list[tuple[str, str, str | None, dict[str, object]]] = [
     ("MU3074", "epilogue", "128x32", {"epilogue_tile": (128, 40)}),
     ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "rights": 2, "tile": (128, 128, 64)}),
     ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "epilogue": Epilogue(ranges=3)}),
+    ("MU3074", "epilogue", "auto", {"epilogue_tile": (128, 32), "epilogue": Epilogue(group=64)}),
+    ("MU3061", "exchange", "off", {"exchanged": True, "epilogue": Epilogue(group=64)}),
+    ("MU3061", "mainloop", "cooperative", {"mainloop": "multistage", "epilogue": Epilogue(group=64)}),
+    ("MU3061", "scheduler", "persistent", {"scheduler": "stream_k", "epilogue": Epilogue(group=64)}),
+    ("MU3061", "tile", "128x128x64", {"tile": (128, 96, 64), "epilogue": Epilogue(group=64)}),
     ("MU3061", "exchange", "off", {"exchanged": True, "epilogue": Epilogue(ranges=3)}),
     ("MU3061", "mainloop", "cooperative", {"mainloop": "multistage", "epilogue": Epilogue(ranges=2)}),
 ]

@@ -145,6 +145,14 @@ class Problem:
             raise EmissionError(f"{memory.name} is contiguous along neither rows nor columns")
         return matrix
 
+    def groups(self, value: SSAValue) -> tuple[Memory, tuple[Product, Product, Product]]:
+        """Return a matrix with one column for each group of columns: its strides over rows, groups, batch."""
+        memory, axes = self.places.view(value, Shaped.of(value.type).dims)
+        b, m = len(self.batch), len(self.m)
+        rows = self.places.collapse(memory.name, self.m, axes[b : b + m])
+        batch = self.places.collapse(memory.name, self.batch, axes[:b])
+        return memory, (rows, axes[-1].stride, batch)
+
     def vector(self, value: SSAValue, axis: int | None) -> tuple[Memory, Product]:
         """Return a vector read along `axis` (0 rows, 1 columns, None one number) and its batch stride."""
         memory, strides = self.strides(value)

@@ -25,8 +25,10 @@ from mucc.kernels.gemm.nodes import (
     AuxLoadOp,
     AuxStoreOp,
     ColBroadcastOp,
+    GroupReduceOp,
     GroupRowOp,
     GroupScalarOp,
+    GroupStoreOp,
     MatrixStore,
     RowBroadcastOp,
     ScalarBroadcastOp,
@@ -53,7 +55,7 @@ def warpgroups(mainloop: Mainloop) -> int:
 
 def is_lean(op: GemmOp, d: Matrix | None, tile: tuple[int, ...], mainloop: Mainloop) -> bool:
     """Whether the collective can do an epilogue."""
-    if op.is_pair or op.ranges:
+    if op.is_pair or op.ranges or op.group_columns:
         return op.epilogue is None and tile[1] % _COLUMNS == 0
     nodes = list(op.nodes)
     bodies = [node for node in nodes if isinstance(node, ComputeOp)]
@@ -111,6 +113,9 @@ class LeanEpilogue(Epilogue):
                     loads[op] = self.nodes[op] = self._inside(op)
                 case GroupRowOp() | GroupScalarOp():
                     loads[op] = self.nodes[op] = self.load_by_group(op)
+                case GroupReduceOp():
+                    self.names[op.result] = f"{op.kind.data}{len(self.nodes)}"
+                    self.nodes[op] = Node("")
                 case ComputeOp():
                     self.names[op.result] = f"y{len(self.bodies)}"
                     self.nodes[op] = Node(self.body(op))
@@ -152,6 +157,8 @@ class LeanEpilogue(Epilogue):
         destination = self.op.destination
         if destination is None or len(self.op.stores) != max(1, len(self.op.ranges)):
             return False
+        if self.op.group_columns:
+            return False
         if isinstance(destination.value.owner, AccFetchOp):
             return not self.bodies and not self.op.is_pair
         return _is_single(self.op, destination.value)
@@ -171,6 +178,10 @@ class LeanEpilogue(Epilogue):
                 inputs = "".join(f", {values.index(v)}" for v in self.inputs(op))
                 steps.append(f"mucc::gemm::Step<{node.type}{inputs}>")
                 values.append(op.result)
+            elif isinstance(op, GroupReduceOp):
+                of = f"{REDUCTIONS[op.kind.data]}, {op.width.value.data}, {values.index(op.value)}"
+                steps.append(f"mucc::gemm::GroupStep<{of}>")
+                values.append(op.result)
         destination = self.op.destination
         stored = values.index(destination.value) if destination is not None else -1
         further: list[str] = []
@@ -178,6 +189,8 @@ class LeanEpilogue(Epilogue):
             match store:
                 case AuxStoreOp():
                     parts.append(self._store_matrix(store))
+                case GroupStoreOp():
+                    parts.append(self._store_groups(store))
                 case ReductionNode():
                     parts.append(self._fold(store))
                 case _:
@@ -201,6 +214,13 @@ class LeanEpilogue(Epilogue):
 
     def _store_matrix(self, op: AuxStoreOp) -> Node:
         return self._matrix(op.destination, "Aux", "Stored<{element}{columns}>")
+
+    def _store_groups(self, op: GroupStoreOp) -> Node:
+        memory, strides = self.problem.groups(op.destination)
+        hint = self.hint("Groups", memory.name)
+        place, _ = self.tensor(memory, strides, 1)
+        node = self.alias(hint, f"mucc::gemm::Grouped<{op.width.value.data}>")
+        return Node(node.type, f"{{{{{place}.as<float>(), {place}.stride[0], {place}.stride[2]}}}}")
 
     def load_matrix(self, op: SrcFetchOp | AuxLoadOp) -> Node:
         """Add a load of a whole matrix."""

@@ -83,7 +83,7 @@ class Sm90Gemm(Gemm):
 
     def _built_epilogue(self) -> Epilogue:
         if is_lean(self.op, self.d, self.tile.sizes, self.mainloop):
-            if self.op.is_pair or self.op.ranges:
+            if self.op.is_pair or self.op.ranges or self.op.group_columns:
                 self.c = None  # read by the epilogue, as any other matrix is
             return self.lean_epilogue(LeanEpilogue)
         if self.op.is_pair:

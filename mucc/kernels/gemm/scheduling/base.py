@@ -222,3 +222,7 @@ class GemmTarget(Target, ABC):
     def stores_ranges(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         """Whether the kernel of a product can store ranges of columns to row-major matrices of their own."""
         return False
+
+    def reduces_groups(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+        """Whether the epilogue of a product can reduce groups of neighbouring columns for work behind it."""
+        return False

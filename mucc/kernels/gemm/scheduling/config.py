@@ -41,6 +41,8 @@ class Epilogue:
     """Reductions whose result depends on the order in which blocks add to it: sums, not maxima."""
     ranges: int = 0
     """Into how many matrices the columns of the destination are divided; 0 where it is one."""
+    group: int = 0
+    """Columns that a tile must have whole multiples of, as groups of them are reduced; 0 where none are."""
 
     @cached_property
     def transposed(self) -> Epilogue:

@@ -30,6 +30,10 @@ class Sm90(GemmTarget):
 
         if schedule.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP, MAINLOOP):
             return None
+        if config.problem.epilogue.group:
+            message = f"the {schedule.mainloop} mainloop does not reduce groups of columns"
+            note = "kernels that store by TMA do"
+            return Violation("MU3061", "mainloop", message, (note,), fix=MAINLOOPS[0])
         if config.problem.narrow is not None and schedule.mainloop != skinny.MAINLOOP:
             message = f"the {schedule.mainloop} mainloop does not convert weights"
             return Violation("MU3130", "mainloop", message, (_CONVERTS,), fix=MAINLOOPS[0])
@@ -99,6 +103,10 @@ class Sm90(GemmTarget):
 
     def stores_ranges(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         return self.has_pairs(compute, a_k_major, b_k_major, result)
+
+    def reduces_groups(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
+        along_k = a_k_major and b_k_major
+        return compute in ("bf16", "f16") or (compute == "tf32" and along_k)
 
     def has_pairs(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         if result not in ("bf16", "f16", "f32", "e4m3", "e5m2"):

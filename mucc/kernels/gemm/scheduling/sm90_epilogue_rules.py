@@ -34,6 +34,9 @@ def piece(config: GemmConfig) -> Iterator[Broken]:
     if config.problem.rights == 2:
         message = f"the pieces of two right operands have one size, and cannot be {m}x{n}"
         note = "their columns alternate between the operands"
+    elif config.problem.epilogue.group:
+        message = f"the pieces of a kernel that reduces groups of columns cannot be {m}x{n}"
+        note = "they have one size, and are stored after their groups are reduced"
     elif config.problem.epilogue.ranges:
         message = f"the pieces of a kernel that stores ranges of columns cannot be {m}x{n}"
         note = "they have one size, and each goes to the matrix of its columns"

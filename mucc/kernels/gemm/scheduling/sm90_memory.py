@@ -113,7 +113,7 @@ def epilogue_tensors(config: GemmConfig) -> Layout:
     """
     problem = config.problem
     epilogue = problem.epilogue
-    if problem.rights == 2 or problem.is_grouped or epilogue.ranges:
+    if problem.rights == 2 or problem.is_grouped or epilogue.ranges or epilogue.group:
         # Threads of mucc's own epilogue read and write further matrices.
         epilogue = replace(epilogue, source=None, aux_loads=(), aux_stores=())
         epilogue = replace(epilogue, aux_loads_by_columns=(), aux_stores_by_columns=())

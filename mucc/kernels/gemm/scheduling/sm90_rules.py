@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from math import lcm
 
 from mucc.kernels.gemm.scheduling import multistage, rules
 from mucc.kernels.gemm.scheduling import sm90_epilogue_rules as epilogue
@@ -180,6 +181,8 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ("each range is a row-major matrix, which TMA stores from tiles that lie like it",),
             _exchanges,
         )
+    elif problem.epilogue.group and (broken := _groups(limits, config)) is not None:
+        yield broken
     elif memory.uses_register_operand(config) and problem.a.k_major:
         first, second = ("B", "A") if schedule.exchanged else ("A", "B")
         yield Broken(
@@ -198,6 +201,22 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
     yield from _cluster(limits, config, stages)
     yield from _scheduler(limits, config, stages)
     yield from rules.enough_stages(stages)
+
+
+def _groups(limits: Limits, config: GemmConfig) -> Broken | None:
+    """Check a kernel that reduces groups of columns in registers, which are whole in one tile."""
+    schedule, group = config.schedule, config.problem.epilogue.group
+    note = "the lanes of a warp that hold a row of the tile reduce them"
+    if schedule.exchanged:
+        message = "a kernel that reduces groups of columns cannot exchange its operands"
+        return Broken("MU3061", "exchange", message, (note,), _exchanges)
+    if schedule.scheduler != "persistent":
+        message = f"a kernel that reduces groups of columns has no {schedule.scheduler} scheduler"
+        return Broken("MU3061", "scheduler", message, (note,), partial(_schedulers, limits=limits))
+    if schedule.tile[1] > 0 and schedule.tile[1] % lcm(group, memory.epilogue_tile(config)[1]):
+        message = f"tile N = {schedule.tile[1]} does not have whole groups of {group} columns"
+        return Broken("MU3061", "tile", message, (note,), _tiles)
+    return None
 
 
 def _only_plain(config: GemmConfig) -> Broken:

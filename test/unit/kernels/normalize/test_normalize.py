@@ -8,6 +8,8 @@ import pytest
 from builders import device_kernels, kernel_names, lowered
 from on_host import Program, program_of, run
 
+from mucc.compiler.driver import Options, compile_text
+from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.normalize.op import NormalizeKernelOp
 from mucc.passes.pipeline import pipeline
@@ -287,3 +289,22 @@ def test_blocks_that_share_a_row_agree_with_the_interpreter(
             if info.name == "batch_long":
                 dims = {"B": 3, "C": rows, "L": length // 3}
             run(long_rows, info, dims, seed, within=2e-4)
+
+
+TALL = """
+kernel tall[B, L](x: f32[B, L], w: f32[L]) -> (y: f32[B, L], m: f32[L]) {
+  return batch_norm(x) * w, mean(x, axis=0)
+}
+kernel tall_halves[B, L](x: bf16[B, L]) -> f32[B, L] { return softmax(cast(x, f32), axis=0) }
+"""
+
+
+def test_clusters_share_tall_columns(tmp_path: Path) -> None:
+    program = Program.of_text(TALL, tmp_path)
+    tall, halves = program.kernels
+    program.library.on_host_sm_count(132)
+    run(program, tall, {"B": 8195, "L": 4}, 1, within=1e-4, align=16)
+    run(program, halves, {"B": 4099, "L": 8}, 2, within=1e-4, align=16)
+    assert "columns_cluster" in program.compilation.cu()
+    older = compile_text(Source("k.mcu", TALL), Options(target="sm_80"))
+    assert "columns_cluster" not in older.cu()

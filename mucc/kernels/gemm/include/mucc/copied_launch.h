@@ -1,6 +1,8 @@
 // The host side of contractions whose A is copied by threads.
 #pragma once
 
+#include <mucc/long_lines.h>
+//
 #include <mucc/copied.cuh>
 #include <mucc/grouped_launch.h>
 

@@ -140,6 +140,9 @@ class RowsEpilogue {
   static_assert(kTileM % kBoxM == 0 && kTileN % kBoxN == 0, "a tile is made of boxes of 64 * warpgroups x 32 or 16");
 
   using All = Work<Body, Load...>;
+  static constexpr int kRun = columns_of<Body> > 1 ? least_common_multiple(columns_of<Body>, kBoxN) : kBoxN;
+  static_assert(columns_of<Body> == 1 || (kTileN % kRun == 0 && !kIsPair && !kColMajor),
+                "groups of columns lie within a tile of a row-major product");
 
   // Names that the kernels ask for.
   using ElementC = void;
@@ -358,82 +361,82 @@ class RowsEpilogue {
     auto fetch = [&](int box) { All::fetch(work, p, box % kBoxesM, box / kBoxesM * kBoxN, kBoxN / 8); };
     fetch(only < 0 ? 0 : only);
 
-    // A box is sent after the next one is computed, so that the wait for a buffer overlaps with work.
-    CUTLASS_PRAGMA_UNROLL
-    for (int n = 0; n < kBoxesN; ++n) {
+    if constexpr (columns_of<Body> > 1) {
+      static constexpr int kInRun = kRun / kBoxN;
+      int last_m = -1, last_n = 0;
       CUTLASS_PRAGMA_UNROLL
-      for (int m = 0; m < kBoxesM; ++m) {
-        int const box = n * kBoxesM + m;
-        if (only >= 0 && box != only) continue;
-        Pair d[kBoxN / 8][2];
+      for (int run = 0; run < kTileN / kRun; ++run) {
         CUTLASS_PRAGMA_UNROLL
-        for (int g = 0; g < kBoxN / 8; ++g) {
+        for (int m = 0; m < kBoxesM; ++m) {
+          int const box = run * kBoxesM + m;  // where runs are boxes, which all that fetches needs
+          Pair rows[2][kRun / 8];
           CUTLASS_PRAGMA_UNROLL
           for (int h = 0; h < 2; ++h) {
-            int const c = n * kBoxN + g * 8;
-            auto at_column = [&](int column) {
-              int const r = fragment::index(m, column, kBoxesM, kMmaN) + 2 * h;
+            auto at_pair = [&](int g) {
+              int const r = fragment::index(m, run * kRun + g * 8, kBoxesM, kMmaN) + 2 * h;
               return Pair{carried<D>(acc[r]), carried<D>(acc[r + 1])};
             };
-            Spot const spot{2 * m + h, c + p.col, g, h};
-            if constexpr (kIsPair)
-              d[g][h] = All::apply(work, p, spot, at_column(c), at_column(kTileN + c));
-            else
-              d[g][h] = All::apply(work, p, spot, at_column(c));
+            All::apply_row(work, p, 2 * m + h, run * kRun + p.col, at_pair, rows[h]);
           }
-        }
-        if (box + 1 < kBoxes && only < 0) fetch(box + 1);
-        if constexpr (All::kFolds) {
-          All::end_box(work, p, m, n * kBoxN, kBoxN / 8);
-          if (m + 1 == kBoxesM || only >= 0) All::end_columns(work, p, n * kBoxN, kBoxN / 8);
-        }
-        if constexpr (!kStores) continue;
-        if (box > 0 && only < 0) send((box - 1) % kBoxesM, (box - 1) / kBoxesM);
-        uint32_t const to = own + state.index() * kBytes;
-        if constexpr (kColMajor) {
+          if (kInRun == 1 && box + 1 < kBoxes) fetch(box + 1);
+          if constexpr (!kStores) continue;
           CUTLASS_PRAGMA_UNROLL
-          for (int g = 0; g < kBoxN / 8; g += 2)
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                         :
-                         : "r"(to + g * 8 * kWidth), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
-                           "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
-                         : "memory");
-        } else if constexpr (sizeof(D) == 2) {
-          CUTLASS_PRAGMA_UNROLL
-          for (int g = 0; g < kBoxN / 8; g += 2)
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                         :
-                         : "r"(to ^ (g * 16)), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
-                           "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
-                         : "memory");
-        } else if constexpr (sizeof(D) == 1) {
-          CUTLASS_PRAGMA_UNROLL
-          for (int g = 0; g < kBoxN / 8; ++g) {
+          for (int i = 0; i < kInRun; ++i) {
+            if (last_m >= 0) send(last_m, last_n);
+            Pair d[kBoxN / 8][2];
             CUTLASS_PRAGMA_UNROLL
-            for (int h = 0; h < 2; ++h)
-              asm volatile("st.shared.b16 [%0], %1;"
-                           :
-                           : "r"((to ^ (g * 8)) + h * 8 * kWidth), "h"(Output<D>::pack(d[g][h]))
-                           : "memory");
-          }
-        } else {
-          CUTLASS_PRAGMA_UNROLL
-          for (int g = 0; g < kBoxN / 8; ++g) {
-            CUTLASS_PRAGMA_UNROLL
-            for (int h = 0; h < 2; ++h)
-              asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
-                           :
-                           : "r"((to ^ (g * 32)) + h * 8 * kWidth), "f"(d[g][h].x), "f"(d[g][h].y)
-                           : "memory");
+            for (int g = 0; g < kBoxN / 8; ++g) {
+              d[g][0] = rows[0][i * (kBoxN / 8) + g];
+              d[g][1] = rows[1][i * (kBoxN / 8) + g];
+            }
+            write(own + state.index() * kBytes, d);
+            last_m = m, last_n = run * kInRun + i;
           }
         }
       }
+      send(last_m, last_n);
+    } else {
+      // A box is sent after the next one is computed, so that the wait for a buffer overlaps with work.
+      CUTLASS_PRAGMA_UNROLL
+      for (int n = 0; n < kBoxesN; ++n) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int m = 0; m < kBoxesM; ++m) {
+          int const box = n * kBoxesM + m;
+          if (only >= 0 && box != only) continue;
+          Pair d[kBoxN / 8][2];
+          CUTLASS_PRAGMA_UNROLL
+          for (int g = 0; g < kBoxN / 8; ++g) {
+            CUTLASS_PRAGMA_UNROLL
+            for (int h = 0; h < 2; ++h) {
+              int const c = n * kBoxN + g * 8;
+              auto at_column = [&](int column) {
+                int const r = fragment::index(m, column, kBoxesM, kMmaN) + 2 * h;
+                return Pair{carried<D>(acc[r]), carried<D>(acc[r + 1])};
+              };
+              Spot const spot{2 * m + h, c + p.col, g, h};
+              if constexpr (kIsPair)
+                d[g][h] = All::apply(work, p, spot, at_column(c), at_column(kTileN + c));
+              else
+                d[g][h] = All::apply(work, p, spot, at_column(c));
+            }
+          }
+          if (box + 1 < kBoxes && only < 0) fetch(box + 1);
+          if constexpr (All::kFolds) {
+            All::end_box(work, p, m, n * kBoxN, kBoxN / 8);
+            if (m + 1 == kBoxesM || only >= 0) All::end_columns(work, p, n * kBoxN, kBoxN / 8);
+          }
+          if constexpr (!kStores) continue;
+          if (box > 0 && only < 0) send((box - 1) % kBoxesM, (box - 1) / kBoxesM);
+          uint32_t const to = own + state.index() * kBytes;
+          write(to, d);
+        }
+      }
+      if (only < 0)
+        send(kBoxesM - 1, kBoxesN - 1);
+      else
+        send(only % kBoxesM, only / kBoxesM);
+      if constexpr (All::kFolds) All::end(work, p);
     }
-    if (only < 0)
-      send(kBoxesM - 1, kBoxesN - 1);
-    else
-      send(only % kBoxesM, only / kBoxesM);
-    if constexpr (All::kFolds) All::end(work, p);
     return {load_state, state};
   }
 
@@ -444,6 +447,47 @@ class RowsEpilogue {
   }
 
  private:
+  // Writes what a thread has of a box to shared memory, where `to` is its first place.
+  static CUTLASS_DEVICE void write(uint32_t to, Pair const (&d)[kBoxN / 8][2]) {
+    if constexpr (kColMajor) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int g = 0; g < kBoxN / 8; g += 2)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "r"(to + g * 8 * kWidth), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
+                       "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
+                     : "memory");
+    } else if constexpr (sizeof(D) == 2) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int g = 0; g < kBoxN / 8; g += 2)
+        asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "r"(to ^ (g * 16)), "r"(Output<D>::pack(d[g][0])), "r"(Output<D>::pack(d[g][1])),
+                       "r"(Output<D>::pack(d[g + 1][0])), "r"(Output<D>::pack(d[g + 1][1]))
+                     : "memory");
+    } else if constexpr (sizeof(D) == 1) {
+      CUTLASS_PRAGMA_UNROLL
+      for (int g = 0; g < kBoxN / 8; ++g) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int h = 0; h < 2; ++h)
+          asm volatile("st.shared.b16 [%0], %1;"
+                       :
+                       : "r"((to ^ (g * 8)) + h * 8 * kWidth), "h"(Output<D>::pack(d[g][h]))
+                       : "memory");
+      }
+    } else {
+      CUTLASS_PRAGMA_UNROLL
+      for (int g = 0; g < kBoxN / 8; ++g) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int h = 0; h < 2; ++h)
+          asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
+                       :
+                       : "r"((to ^ (g * 32)) + h * 8 * kWidth), "f"(d[g][h].x), "f"(d[g][h].y)
+                       : "memory");
+      }
+    }
+  }
+
   // Which tile of columns it is. Of a pair the coordinate is one in (tiles, 1): a cluster's tile after the last one, where
   // nothing is loaded, stored or reduced, has become the first one again.
   template <class Coordinate>

@@ -1,6 +1,8 @@
 // The host side of a CUTLASS kernel: from a problem to CUTLASS's parameters, and the launch.
 #pragma once
 
+#include <mucc/long_lines.h>
+//
 #include <mucc/gemm.cuh>
 #include <mucc/identity.h>
 #include <mucc/memo.h>

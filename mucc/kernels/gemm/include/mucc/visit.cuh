@@ -417,6 +417,32 @@ struct Stored : Ready {
   }
 };
 
+// One element of a matrix for each group of kWidth neighbours in a row: what is added has one value for all of a group.
+template <int kWidth>
+struct Grouped : Ready {
+  struct Arguments {
+    float* data;
+    int64_t line, batch;
+  };
+  struct Storage {};
+  static constexpr bool kShared = false;
+  static constexpr int kEvery = kWidth < 8 ? 1 : kWidth / 8;  // pairs of a thread that have the same value
+  float* to;
+  int64_t line;
+
+  CUTLASS_DEVICE void begin(Arguments const& a, Storage&, Place const& p) {
+    to = a.data + p.l * a.batch;
+    line = a.line;
+  }
+  CUTLASS_DEVICE void add(Place const& p, Spot const& at, Pair x) {
+    int const m = p.row_of(at.i), n = p.n + at.n;
+    if (n % kWidth == 0 && m < p.M && n < p.N) to[m * line + n / kWidth] = x.x;
+  }
+  CUTLASS_DEVICE void end_box(Place const&, int, int, int) {}
+  CUTLASS_DEVICE void end_columns(Place const&, int, int) {}
+  CUTLASS_DEVICE void end(Place const&) {}
+};
+
 // ---- several of them ------------------------------------------------------------------------------------------
 
 template <int I, class T>
@@ -477,6 +503,50 @@ struct Step {
   }
 };
 
+// The reduction of each group of kWidth neighbours in a row, for all of the group. Pairs of a thread are eight columns
+// apart, and the four lanes of a row hold neighbouring pairs.
+template <class Kind, int kWidth, int kInput>
+struct GroupStep {
+  static constexpr int kGroup = kWidth;
+  static_assert(kWidth % 8 == 0 || kWidth == 2 || kWidth == 4, "a group is made of whole pairs of a lane, or of lanes");
+
+  template <int kPairs, int kCount>
+  static CUTLASS_DEVICE void apply(Pair (&v)[kPairs][kCount], int to) {
+    static constexpr int kOwn = kWidth < 8 ? 1 : kWidth / 8, kLanes = kWidth < 8 ? kWidth / 2 : 4;
+    static_assert(kPairs % kOwn == 0);
+    CUTLASS_PRAGMA_UNROLL
+    for (int g = 0; g < kPairs; g += kOwn) {
+      float total = Kind::combine(Kind::first(v[g][kInput].x), Kind::first(v[g][kInput].y));
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 1; i < kOwn; ++i) {
+        Pair const more = v[g + i][kInput];
+        total = Kind::combine(total, Kind::combine(Kind::first(more.x), Kind::first(more.y)));
+      }
+      CUTLASS_PRAGMA_UNROLL
+      for (int lanes = 1; lanes < kLanes; lanes *= 2) total = Kind::combine(total, __shfl_xor_sync(~0u, total, lanes));
+      CUTLASS_PRAGMA_UNROLL
+      for (int i = 0; i < kOwn; ++i) v[g + i][to] = {total, total};
+    }
+  }
+};
+
+// The columns that are computed together because of a step: those of its groups; 1 where it needs no others.
+template <class Step, class = void>
+inline constexpr int group_of = 1;
+template <class Step>
+inline constexpr int group_of<Step, std::void_t<decltype(Step::kGroup)>> = Step::kGroup;
+
+constexpr int least_common_multiple(int a, int b) {
+  int x = a, y = b;
+  while (y != 0) {
+    int const rest = x % y;
+    x = y, y = rest;
+  }
+  return a / x * b;
+}
+template <class Body>
+inline constexpr int columns_of = 1;
+
 // Several functions. Values are numbered: the accumulators, what the first kLoads parts read, what each Step computes.
 // Value kStored is stored, and each further part folds one of the values kFolded.
 template <int kLoads, int kStored, class Folded, class... Steps>
@@ -487,6 +557,28 @@ struct Work<Graph<kLoads, kStored, cute::seq<kFolded...>, Steps...>, Part...>
   using Base = Parts<cute::make_seq<int(sizeof...(Part))>, Part...>;
   using State = typename Base::State;
   static constexpr bool kFolds = sizeof...(kFolded) > 0;
+
+  // Computes pairs of a row that are eight columns apart, from `column` of the tile on; further parts store one value
+  // for each group. `acc` gives an accumulator.
+  template <int kPairs, class Accumulators>
+  static CUTLASS_DEVICE void apply_row(State& s, Place const& p, int i, int column, Accumulators const& acc,
+                                       Pair (&d)[kPairs]) {
+    static constexpr int kFoldedValues[] = {kFolded..., 0};
+    Pair v[kPairs][1 + kLoads + sizeof...(Steps)];
+    CUTLASS_PRAGMA_UNROLL
+    for (int g = 0; g < kPairs; ++g) v[g][0] = acc(g);
+    int next = 1 + kLoads;
+    (step<Steps>(s, i, column, v, next++), ...);
+    Base::each(s, [&](auto k, auto& part) {
+      if constexpr (k >= kLoads) {
+        CUTLASS_PRAGMA_UNROLL
+        for (int g = 0; g < kPairs; g += part.kEvery)
+          part.add(p, {i, column + g * 8, g % 4, i % 2}, v[g][kFoldedValues[k - kLoads]]);
+      }
+    });
+    CUTLASS_PRAGMA_UNROLL
+    for (int g = 0; g < kPairs; ++g) d[g] = v[g][kStored < 0 ? 0 : kStored];
+  }
 
   template <class... Accumulator>
   static CUTLASS_DEVICE Pair apply(State& s, Place const& p, Spot const& at, Accumulator const&... acc) {
@@ -518,6 +610,32 @@ struct Work<Graph<kLoads, kStored, cute::seq<kFolded...>, Steps...>, Part...>
       if constexpr (i >= kLoads) part.end(p);
     });
   }
+
+ private:
+  // One step for all pairs. What is loaded is loaded for each step, so that nothing of it is held while a group is
+  // reduced.
+  template <class Step, int kPairs, int kCount>
+  static CUTLASS_DEVICE void step(State& s, int i, int column, Pair (&v)[kPairs][kCount], int to) {
+    if constexpr (group_of<Step> > 1) {
+      Step::apply(v, to);
+    } else {
+      CUTLASS_PRAGMA_UNROLL
+      for (int g = 0; g < kPairs; ++g) {
+        Base::each(s, [&](auto k, auto& part) {
+          if constexpr (k < kLoads) v[g][1 + k] = part.get({i, column + g * 8, g % 4, i % 2});
+        });
+        v[g][to] = Step::apply(v[g]);
+      }
+    }
+  }
 };
+
+// The columns that bodies compute together.
+template <int kLoads, int kStored, class Folded, class... Steps>
+inline constexpr int columns_of<Graph<kLoads, kStored, Folded, Steps...>> = [] {
+  int all = 1;
+  ((all = least_common_multiple(all, group_of<Steps>)), ...);
+  return all;
+}();
 
 }  // namespace mucc::gemm

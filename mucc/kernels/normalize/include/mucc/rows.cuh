@@ -9,6 +9,7 @@
 // that results do not change from run to run.
 #pragma once
 
+#include <mucc/cluster.cuh>
 #include <mucc/rows.h>
 #include <mucc/shared.cuh>
 #include <mucc/view.cuh>
@@ -519,6 +520,57 @@ struct ColumnRows {
   }
 };
 
+// Blocks of a cluster share rows side by side. A block has read what others tell before the next exchange, and there are two
+// places to tell it.
+template <int V, int kWidest>
+struct ClusterRows {
+  using Shared = ClusterTotals<V, kWidest>;
+  static constexpr int kPiece = V < 4 ? V : 4;
+  Shared& shared;
+  ColumnRows<V, kWidest, Shared::kWarps, kClusterLanes> block;
+  int turn;
+
+  template <class Kinds>
+  MUCC_DEVICE void combine(typename Kinds::Totals* acc) {
+    block.template combine<Kinds>(acc);
+    auto& own = shared.own[turn++ % 2];
+    if (threadIdx.x < kClusterLanes) {
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) own[k][threadIdx.x * V + v] = acc[v][k];
+    }
+    sync_cluster();
+    auto& totals = shared.warps[block.turn++ % 2];
+    if (threadIdx.x < kClusterLanes * kClusterBlocks) {
+      int const first = int(threadIdx.x) % kClusterLanes * V, other = int(threadIdx.x) / kClusterLanes;
+#pragma unroll
+      for (int k = 0; k < Kinds::kCount; ++k)
+#pragma unroll
+        for (int v = 0; v < V; v += kPiece) {
+          float part[kPiece];
+          load_shared_of(part, shared_of(shared_address(&own[k][first + v]), other));
+#pragma unroll
+          for (int i = 0; i < kPiece; ++i) totals[k][other][first + v + i] = part[i];
+        }
+    }
+    __syncthreads();
+    int const first = int(threadIdx.x) % kClusterLanes * V;
+#pragma unroll
+    for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
+#pragma unroll 1
+    for (int other = 0; other < kClusterBlocks; ++other) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) {
+        typename Kinds::Totals part;
+#pragma unroll
+        for (int k = 0; k < Kinds::kCount; ++k) part[k] = totals[k][other][first + v];
+        Kinds::combine(acc[v], part);
+      }
+    }
+  }
+};
+
 // ---- rows of teams of blocks -------------------------------------------------------------------------------------
 
 // A slot has a total and, above it, the number of the exchange that it belongs to.
@@ -950,6 +1002,23 @@ MUCC_DEVICE void rows_columns(Work const& work, Extents<Work::kRank> const& exte
   thread.place.start(exists ? column : 0, extents);
   ColumnRows<V, kWidest, kWarps, kMostLanes> sharing{shared, shape.lanes, shape.threads / 32, 0};
   thread.run(int(threadIdx.x) < shape.lanes, sharing);
+}
+
+// The same where the threads of the blocks of a cluster share the steps, and each has its part in registers.
+template <int V, int kItems, class Work>
+MUCC_DEVICE void rows_cluster(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
+  using Shared = ClusterTotals<V, Work::kWidest>;
+  auto& shared = *reinterpret_cast<Shared*>(dynamic_shared());
+  uint32_t const own = blockIdx.x % kClusterBlocks, threads = kClusterThreads / kClusterLanes;
+  uint32_t const column = blockIdx.x / kClusterBlocks * kClusterLanes + threadIdx.x % kClusterLanes;
+  bool const exists = column < shape.rows;
+  RowThread<V, kItems, false, Work> thread{work, extents};
+  thread.first = own * threads + threadIdx.x / kClusterLanes, thread.stride = kClusterBlocks * threads;
+  thread.last = shape.length - 1, thread.exists = exists;
+  thread.place.start(exists ? column : 0, extents);
+  ClusterRows<V, Work::kWidest> sharing{shared, {shared.warps, kClusterLanes, Shared::kWarps, 0}, 0};
+  thread.run(own == 0 && threadIdx.x < kClusterLanes, sharing);
+  sync_cluster();  // no block ends while others read its totals
 }
 
 // The first S of V lanes.

@@ -27,6 +27,10 @@ MUCC_BOTH constexpr int column_items(int v) {
   return v > 1 ? Op::kColumnItems : 16;
 }
 
+// Where a cluster of blocks holds them: its blocks, the threads of each, and those side by side, which load 64 bytes.
+constexpr int kClusterBlocks = 8, kClusterThreads = 512, kClusterLanes = 4;
+enum : int { kClusterCode = 4 };
+
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
 // a team tell each other, 0 before the launch.
@@ -70,11 +74,30 @@ MUCC_BOTH constexpr int row_code(int64_t length, int v) {
 }
 
 // The same of rows that lie side by side. Codes are those of single elements, then of vectors, where a thread has its part
-// of a row in registers and where it loads again.
+// of a row in registers and where it loads again. Where a cluster may have a row in registers the launch decides.
 template <class Op>
 MUCC_BOTH constexpr int column_code(int64_t length, int v) {
   return (v > 1 ? 2 : 0) + (length > int64_t(column_items<Op>(v)) * (Op::kThreads / least_lanes(v)));
 }
+
+// The most steps that a cluster holds, and whether it may take a row: threads that hold less than half of what they could
+// have too few loads in flight.
+template <class Op>
+MUCC_BOTH constexpr int64_t cluster_steps(int v) {
+  return int64_t(column_items<Op>(v)) * (kClusterThreads / kClusterLanes) * kClusterBlocks;
+}
+template <class Op>
+MUCC_BOTH constexpr bool cluster_may_take(int64_t length, int v) {
+  bool const is_long = column_code<Op>(length, v) % 2 == 1;
+  return v > 1 && Op::kClusters && is_long && length <= cluster_steps<Op>(v) && 2 * length >= cluster_steps<Op>(v);
+}
+
+// What the blocks of a cluster have in shared memory: the totals of their warps, and those of a block for the others.
+template <int V, int kWidest>
+struct ClusterTotals {
+  static constexpr int kWarps = kClusterThreads / 32, kColumns = kClusterLanes * V;
+  float warps[2][kWidest][kWarps][kColumns], own[2][kWidest][kColumns];
+};
 
 // The steps of a row of `length` elements.
 template <class Op>
@@ -93,6 +116,7 @@ MUCC_BOTH constexpr bool may_take(int code) {
     bool const fits = !Op::kInner || Op::kShifted || length % v == 0;
     int64_t const steps = steps_of<Op>(length, v);
     if (fits && code == (Op::kInner ? row_code<Op>(steps, v) : column_code<Op>(steps, v))) return true;
+    if (fits && !Op::kInner && code == kClusterCode && cluster_may_take<Op>(steps, v)) return true;
   }
   return false;
 }

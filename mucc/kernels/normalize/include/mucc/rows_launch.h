@@ -85,6 +85,16 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   auto& shape = plan.shape;
   auto const holds = [&] { return length <= int64_t(column_items<Op>(v)) * (shape.threads / shape.lanes); };
   auto const is_few = [&] { return !is_reproducible<Op> && blocks_of(rows, shape.lanes) < int64_t(c.sm_count); };
+  // Reading once takes less time than reading again, of which L2 has a part, where the rows are long, or so few that most
+  // multiprocessors would have none.
+  bool const is_idle = 4 * blocks_of(rows, lanes_again(v)) <= int64_t(c.sm_count);
+  bool const is_long = 4 * length > 3 * cluster_steps<Op>(v);
+  if (cluster_may_take<Op>(length, v) && !is_reproducible<Op> && (is_idle || is_long)) {
+    plan.code = kClusterCode;
+    shape.lanes = kClusterLanes, shape.threads = kClusterThreads;
+    plan.blocks = blocks_of(rows, shape.lanes) * kClusterBlocks;
+    return plan;
+  }
   if (plan.code % 2 == 0) {
     while (shape.lanes > least_lanes(v) && (!holds() || is_few())) shape.lanes /= 2;
   } else {
@@ -154,7 +164,13 @@ int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op
       return launch_teams<Op>(c, stage, codes[plan.code], op, extents, plan_teams<Op>(c, n.rows, n.length, v), scratch);
   }
   void* parameters[] = {&op, &extents, const_cast<RowShape*>(&plan.shape)};
-  Geometry const geometry{{unsigned(plan.blocks), 1, 1}, unsigned(plan.shape.threads)};
+  Geometry geometry{{unsigned(plan.blocks), 1, 1}, unsigned(plan.shape.threads)};
+  if constexpr (!Op::kInner) {
+    if (plan.code == kClusterCode) {
+      geometry.cluster[0] = kClusterBlocks, geometry.cluster[1] = geometry.cluster[2] = 1;
+      geometry.shared = sizeof(ClusterTotals<Op::kVector, Op::kWidest>);
+    }
+  }
   return start(c, stage, codes[plan.code], geometry, parameters);
 }
 

@@ -14,7 +14,7 @@ from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.elementwise import AddOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
-from mucc.passes.value_bounds import bounds_of
+from mucc.dialects.mu.value_bounds import bounds_of
 
 PARAMETERS = "x: f32[5, 7], w: f32[7]"
 NUMBERS = st.sampled_from(("-3", "-0.5", "0", "1.25", "8"))

@@ -29,6 +29,10 @@ class Bounds(NamedTuple):
     def width(self) -> float:
         return self.high - self.low
 
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
 
 _ANY = Bounds()
 
