@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm", action="store_true", help="also time first calls from full caches")
     parser.add_argument("--margin", type=float, help="option of mucc's backend")
     parser.add_argument("--measure", action="store_true", help="mucc measures regions in every mode")
+    parser.add_argument(
+        "--verify", action="store_true", help="mucc times graphs with and without it, in every mode"
+    )
     parser.add_argument("--background", action="store_true", help="mucc builds kernels in the background")
     parser.add_argument("--first-calls", action="store_true", help="time first calls alone")
     parser.add_argument("--profiles", type=Path, metavar="DIR", help="write the kernels of contenders there")
@@ -88,6 +91,8 @@ def main() -> int:
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
         options["measure"] = True
+    if args.verify:
+        options["verify"] = True
     if args.background:
         options["background"] = True
     setting = Setting(
