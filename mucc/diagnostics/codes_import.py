@@ -314,8 +314,8 @@ another way.
 A region of a graph becomes a kernel of mucc only where that is expected to take less time than what Inductor
 makes of it. Here no region is: Inductor compiles the graph as `torch.compile` without a backend does.
 Nothing is said of graphs that come from Inductor's cache. With the option `verify`, which
-`mode="max-autotune"` turns on, the whole graph was timed with mucc and by Inductor alone; the message has both
-times, and what is faster runs.
+`mode="max-autotune"` turns on, the whole graph was timed with mucc and by Inductor alone; the message has
+both times, and what is faster runs.
 
 ```python
 model = torch.compile(model, backend="mucc")

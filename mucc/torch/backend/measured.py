@@ -21,6 +21,7 @@ from mucc.torch.backend.times import store, stored
 from mucc.torch.backend.timing import Call, seconds_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.partition import Graph, Node
+from mucc.torch.importer.work import ALIASES
 from mucc.version import __version__
 
 _inductor: Any = importlib.import_module("torch._inductor.compile_fx")
@@ -130,7 +131,7 @@ def alone(region: Region) -> tuple[Any, list[Node]]:
 
     Raises ValueError if an argument has an extent that is not a number.
     """
-    own = set(region.nodes)
+    own = _with_copies(region)
     nodes = [n for n in region.nodes[0].graph.nodes if n in own]
     sources = dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in own)
     made, copies = torch.fx.Graph(), dict[Node, Node]()
@@ -146,6 +147,21 @@ def alone(region: Region) -> tuple[Any, list[Node]]:
         copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(tuple(copies[r] for r in region.results))
     return made, [*sources, *nodes]
+
+
+def _with_copies(region: Region) -> set[Node]:
+    """Return the operations of a region with copies and views that it alone reads, and a kernel does not."""
+    own, waiting = set(region.nodes), list(region.nodes)
+    while waiting:
+        for source in waiting.pop().all_input_nodes:
+            packet = getattr(source.target, "overloadpacket", None)
+            is_free = packet in ALIASES or packet is torch.ops.aten.clone
+            if source in own or source in region.parameters or not is_free:
+                continue
+            if all(u in own for u in source.users):
+                own.add(source)
+                waiting.append(source)
+    return own
 
 
 def replaced(region: Region, graph: Graph, request: Request, theirs: Any, originals: Sequence[Node]) -> Any:

@@ -174,7 +174,7 @@ class Chooser:
         near = self.lowered.near(seed)
         base = self.lowered.seconds(self.taken, near)
         for nodes in self._candidates(seed):
-            inductor = base - self.lowered.seconds([*self.taken, nodes], near)
+            inductor = base - self.lowered.seconds([*self.taken, self._with_copies(nodes)], near)
             if inductor <= 0:
                 continue
             predicted = self._predicted(nodes)
@@ -198,7 +198,7 @@ class Chooser:
         if taken:
             self.begin(kernel)
             self.found.kernels.append(kernel)
-            self.taken.append(best.nodes)
+            self.taken.append(self._with_copies(best.nodes))
             self.own.update(best.nodes)
 
     def _measured(self, found: list[_Candidate]) -> list[_Candidate]:
@@ -209,7 +209,8 @@ class Chooser:
         made: list[_Candidate] = []
         for candidate in sorted(plausible, key=lambda c: -c.gain)[:TRIED]:
             if (timed := self.measure(self.emit(Piece(candidate.nodes)))) is not None:
-                broken = max(0.0, self.lowered.alone(candidate.nodes) - candidate.inductor)
+                alone = self.lowered.alone(self._with_copies(candidate.nodes))
+                broken = max(0.0, alone - candidate.inductor)
                 made.append(_Candidate(candidate.nodes, timed.inductor - broken, timed.mucc, True))
         return made
 
@@ -294,6 +295,20 @@ class Chooser:
         if prologue:
             for node in list(region):
                 region |= self._feeding(node, region, calls=False)
+        return self._sorted(region)
+
+    def _with_copies(self, nodes: Sequence[Node]) -> list[Node]:
+        """Add copies that only a region reads: kernels read what is copied, and nobody the copies."""
+        region = set(nodes)
+        waiting = list(nodes)
+        while waiting:
+            for source in waiting.pop().all_input_nodes:
+                is_free = source in self.graph.aliases or _is_view(source)
+                if source in region or not is_free or source.name in self.leaving:
+                    continue
+                if all(u in region for u in source.users):
+                    region.add(source)
+                    waiting.append(source)
         return self._sorted(region)
 
     def _users(self, region: Collection[Node]) -> list[Node]:

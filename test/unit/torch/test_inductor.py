@@ -163,6 +163,26 @@ def test_attention_is_one_operation_of_a_kernel(heads: int, causal: bool):
     assert "attention(" in made.programs[0].text()
 
 
+def test_a_token_reads_its_cache_where_it_is(monkeypatch: pytest.MonkeyPatch):
+    """Keys and values that heads of queries repeat are copied by Inductor alone; that counts against it."""
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        k, v = (x[:, :, None].expand(16, 8, 4, 512, 128).reshape(16, 32, 512, 128) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    q, k, v = (torch.rand(16, h, n, 128, dtype=torch.bfloat16) for h, n in ((32, 1), (8, 512), (8, 512)))
+    graphs, made = Graphs(monkeypatch), backend()
+    with torch.no_grad():
+        got = torch.compile(f, backend=made)(q, k, v)
+    torch.testing.assert_close(got, f(q, k, v), rtol=2e-2, atol=2e-2)
+    assert graphs.targets().count("mucc.run_kernel.default") == 1
+    (decision,) = made.divided[0].choice.decisions
+    rate = made.graph_pass(made.options, "sm_90a", True).costs.rates["dram"]
+    copied = 2 * k.numel() * k.element_size() * (1 + 4) / rate
+    assert decision.taken and decision.inductor > copied > decision.mucc
+    assert made.divided[0].choice.rest < 1e-6, "no copy is left"
+
+
 @pytest.mark.parametrize(("heads", "causal"), [(4, False), (4, True)])
 def test_attention_is_trained_by_operations_of_kernels(heads: int, causal: bool):
     """The log-sum-exp passes from the graph of the forward to that of the backward pass."""
