@@ -44,6 +44,9 @@ WORTH = 0.01
 PLAUSIBLE = 0.5
 """The largest expected loss, as a share of the kernel's time, at which a region is measured all the same."""
 
+BATCHED = (torch.ops.aten.bmm.default, torch.ops.aten.matmul.default)
+"""Products of batches of matrices."""
+
 TRIED = 2
 """The most regions around one call that are measured, those of largest expected gain."""
 
@@ -263,6 +266,8 @@ class Chooser:
     def _candidates(self, seed: Node) -> Iterator[list[Node]]:
         """Yield regions around a call, the smallest first, each once."""
         found = [self._sorted(self._with_views({seed}))]
+        if weighted := self._with_scores(seed):
+            found.append(self._sorted(weighted))
         for prologue in (False, True):
             for joined in (False, True):
                 for reductions in (False, True):
@@ -270,6 +275,31 @@ class Chooser:
                     if region not in found:
                         found.append(region)
         yield from sorted(found, key=len)
+
+    def _with_scores(self, seed: Node) -> set[Node]:
+        """Return a product of batches with the one that its left factor is computed from, as in attention.
+
+        Empty if there is no such product, or more than one.
+        """
+        if seed.target not in BATCHED:
+            return set()
+        region, waiting = self._with_views({seed}), [self.graph.resolved(seed.args[0])]
+        scores: Node | None = None
+        while waiting:
+            node = waiting.pop()
+            if node in region and not _is_view(node):
+                continue
+            if not self._takes(node) or len(region) >= MOST or not self._is_own(node, region):
+                continue
+            if node.target in BATCHED:
+                if scores is not None:
+                    return set()
+                scores = node
+                region |= self._with_views({node})
+            elif is_fused(node) or _is_view(node):
+                region.add(node)
+                waiting += self._sources(node)
+        return region if scores is not None else set()
 
     def _grown(self, seed: Node, prologue: bool, joined: bool, reductions: bool) -> list[Node]:
         """Grow a region by its readers, then by what only it reads."""

@@ -163,6 +163,44 @@ def test_attention_is_one_operation_of_a_kernel(heads: int, causal: bool):
     assert "attention(" in made.programs[0].text()
 
 
+def _written_out(relu: bool, batch: int, length: int, heads: int, width: int) -> Any:
+    """Return causal attention of `[batch, length, 3 * heads * width]` in operations of its own."""
+
+    def f(qkv: Any) -> Any:
+        q, k, v = qkv.view(batch, length, 3, heads, width).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = q @ k.transpose(-2, -1) * width**-0.5
+        scores = scores.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), -torch.inf)
+        weights = torch.relu(scores) if relu else torch.softmax(scores, -1)
+        return (weights @ v).transpose(1, 2).reshape(batch, length, heads * width)
+
+    return f
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_attention_that_is_written_out_is_put_together(relu: bool):
+    """PyTorch gives products of batches one axis of batches, and softmax as its parts."""
+    from mucc.frontend.source import kernel_text
+
+    made, qkv = backend(regions="all"), torch.randn(2, 7, 3 * 4 * 8, dtype=torch.bfloat16)
+    f = _written_out(relu, 2, 7, 4, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(qkv), f(qkv), rtol=3e-2, atol=3e-2)
+    (kernel,) = made.programs[0].kernels
+    text = kernel_text(kernel.op)
+    assert text.count("@") == 2 and "exp(" not in text and ("softmax(" in text) != relu
+    assert "(8, 7, 7)" not in text, "heads are an axis of their own"
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_both_products_of_attention_may_be_one_region(relu: bool):
+    import mucc
+
+    x = torch.zeros(4, 512, 3 * 8 * 64, dtype=torch.bfloat16)
+    report = mucc.explain(_written_out(relu, 4, 512, 8, 64), x, device="h100_sxm", margin=-0.2)
+    (taken,) = (p for p in report.graphs[0].parts if p.is_kernel)
+    assert sum("bmm" in operation for operation in taken.operations) == 2
+
+
 def test_a_token_reads_its_cache_where_it_is(monkeypatch: pytest.MonkeyPatch):
     """Keys and values that heads of queries repeat are copied by Inductor alone; that counts against it."""
 
