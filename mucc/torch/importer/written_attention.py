@@ -54,13 +54,15 @@ def _with_batches(op: Operation) -> Made | None:
     """`reshape(a, (B*H, M, K)) @ reshape(b, (B*H, K, N))` -> `reshape(a @ b, (B*H, M, N))`."""
     if not isinstance(op, MatmulOp) or op.scales or op.mixed is not None:
         return None
-    sources = [o.owner.operand for o in (op.lhs, op.rhs) if isinstance(o.owner, ReshapeOp)]
-    if len(sources) != 2 or len(_dims(op.lhs)) != 3 or len(_dims(op.rhs)) != 3:
+    left, right = op.lhs.owner, op.rhs.owner
+    if not isinstance(left, ReshapeOp) or not isinstance(right, ReshapeOp):
         return None
-    a, b = map(_dims, sources)
+    if len(_dims(op.lhs)) != 3 or len(_dims(op.rhs)) != 3:
+        return None
+    a, b = _dims(left.operand), _dims(right.operand)
     if len(a) < 4 or a[:-2] != b[:-2] or a[-2:] != _dims(op.lhs)[-2:] or b[-2:] != _dims(op.rhs)[-2:]:
         return None
-    product = MatmulOp(*sources, op.compute, op.acc)
+    product = MatmulOp(left.operand, right.operand, op.compute, op.acc)
     return _made(product, ReshapeOp(product.result, _dims(op.result)))
 
 
