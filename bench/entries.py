@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -84,34 +84,53 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=at_least_one, default=4, help="libraries built at once (4)")
     parser.add_argument("--rounds", type=at_least_one, default=12, help="turns of each library (12)")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="append each row to a file, as JSON")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
     parser.add_argument("--no-record", action="store_true", help="write no result file")
     args = parser.parse_args()
+    if args.record:
+        rows = [json.loads(line) for line in args.record.read_text().splitlines()]
+        name, found_with, _ = rows[-1]
+        print(
+            write_result(
+                name,
+                "entries",
+                [r for *_, r in rows],
+                figures([r for *_, r in rows]),
+                extra_versions=found_with,
+            )
+        )
+        return 0
     kernels = libraries(args.jobs)
     if args.build_only:
         return 0
     torch: Any = importlib.import_module("torch")
     print(f"{'M':>6} {'entry':>5}  " + "".join(f"{n:>9}" for n in (*kernels, "eager")) + "     loss")
     found: list[dict[str, Any]] = []
-    for rows in SIZES:
-        row = row_of(torch, kernels, rows, args.rounds)
+    for size in SIZES:
+        row = row_of(torch, kernels, size, args.rounds)
         found.append(row)
         line = "".join(f"{t:9.2f}" for t in row["us"].values())
-        print(f"{rows:6} {row['entry']!s:>5}  {line} {row['loss']:8.1%}", flush=True)
+        print(f"{size:6} {row['entry']!s:>5}  {line} {row['loss']:8.1%}", flush=True)
         if args.rows:
             with args.rows.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-    summary = {
-        "entries.count": len(kernels["entries"].info.entries),
-        "entries.loss_max": round(max(r["loss"] for r in found), 4),
-        "entries.over_best_geomean": round(geomean([1 / (1 + r["loss"]) for r in found]), 4),
-        "entries.over_eager_geomean": round(
-            geomean([r["us"]["eager"] / r["us"]["entries"] for r in found]), 4
-        ),
-    }
+                file.write(json.dumps([card(torch), gpu_versions(torch), row]) + "\n")
+    summary = figures(found)
     print("".join(f"{name:40} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
         print(write_result(card(torch), "entries", found, summary, extra_versions=gpu_versions(torch)))
     return 0
+
+
+def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Summarise how entries compare with the best library at each size, and with cuBLAS and a separate GELU."""
+    return {
+        "entries.count": len({r["entry"] for r in rows}),
+        "entries.loss_max": round(max(r["loss"] for r in rows), 4),
+        "entries.over_best_geomean": round(geomean([1 / (1 + r["loss"]) for r in rows]), 4),
+        "entries.over_eager_geomean": round(
+            geomean([r["us"]["eager"] / r["us"]["entries"] for r in rows]), 4
+        ),
+    }
 
 
 if __name__ == "__main__":
