@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench.common import at_least_one, run_main, write_result
+from bench.common import at_least_one, run_main, versions, write_result
 from bench.gemm.measure import times
 from bench.timing import card, gpu_versions
 from mucc.agent.report.figures import geomean
@@ -113,7 +113,7 @@ def main() -> int:
         print(f"{size:6} {row['entry']!s:>5}  {line} {row['loss']:8.1%}", flush=True)
         if args.rows:
             with args.rows.open("a") as file:
-                file.write(json.dumps([card(torch), gpu_versions(torch), row]) + "\n")
+                file.write(json.dumps([card(torch), {**versions(), **gpu_versions(torch)}, row]) + "\n")
     summary = figures(found)
     print("".join(f"{name:40} {value:g}\n" for name, value in summary.items()), end="")
     if not args.no_record:
@@ -122,7 +122,7 @@ def main() -> int:
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Summarise how entries compare with the best library at each size, and with cuBLAS and a separate GELU."""
+    """Summarise how entries compare with the best library at each size, and with cuBLAS and GELU behind it."""
     return {
         "entries.count": len({r["entry"] for r in rows}),
         "entries.loss_max": round(max(r["loss"] for r in rows), 4),
