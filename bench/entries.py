@@ -122,7 +122,7 @@ def main() -> int:
 
 
 def figures(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Summarise how entries compare with the best library at each size, and with cuBLAS and GELU behind it."""
+    """Summarise how entries compare with the best library at each size, and with cuBLAS and then GELU."""
     return {
         "entries.count": len({r["entry"] for r in rows}),
         "entries.loss_max": round(max(r["loss"] for r in rows), 4),
