@@ -22,7 +22,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.common import at_least_one, run_main, versions, write_result
+from bench.common import RESULTS, at_least_one, run_main, versions, write_result
 from bench.models.ahead import built_ahead
 from bench.models.forms import MODELS, Model
 from bench.models.level3 import LEVEL3
@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--warm", action="store_true", help="also time first calls from full caches")
     parser.add_argument("--margin", type=float, help="option of mucc's backend")
     parser.add_argument("--measure", action="store_true", help="mucc measures regions in every mode")
+    parser.add_argument(
+        "--verify", action="store_true", help="mucc times graphs with and without it, in every mode"
+    )
     parser.add_argument("--background", action="store_true", help="mucc builds kernels in the background")
     parser.add_argument("--first-calls", action="store_true", help="time first calls alone")
     parser.add_argument("--profiles", type=Path, metavar="DIR", help="write the kernels of contenders there")
@@ -64,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         "--ahead", metavar="CARD", help="build the kernels of mucc into its cache, without a GPU"
     )
     parser.add_argument("--record", type=Path, metavar="FILE", help="record rows of --rows, measure nothing")
+    parser.add_argument(
+        "--keep", action="store_true", help="with --record: rows that the result has stay beside new ones"
+    )
     parser.add_argument("--no-record", action="store_true", help="write no result file")
     return parser
 
@@ -72,7 +78,7 @@ def main() -> int:
     args, started = _parser().parse_args(), time.monotonic()
     suite = "level3" if args.level3 else "models"
     if args.record:
-        return _record(args.record, suite)
+        return _record(args.record, suite, args.keep)
     models = [m for m in (LEVEL3 if args.level3 else MODELS) if re.search(args.only, m.key)]
     if not models:
         raise SystemExit(f"no model matches '{args.only}'")
@@ -88,6 +94,8 @@ def main() -> int:
     options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
     if args.measure:
         options["measure"] = True
+    if args.verify:
+        options["verify"] = True
     if args.background:
         options["background"] = True
     setting = Setting(
@@ -181,13 +189,22 @@ def _versions(torch: Any) -> dict[str, str]:
     return {**gpu_versions(torch), **versions("triton", "transformers", "torchvision")}
 
 
-def _record(path: Path, suite: str) -> int:
-    """Write the result file of rows measured on a card; later rows add their modes to earlier ones."""
+def _record(path: Path, suite: str, keeps: bool) -> int:
+    """Write the result file of rows measured on a card; later rows add their modes to earlier ones.
+
+    With `keeps`, the earliest are those of the result file; `measured_at` says at which commit.
+    """
     found = [json.loads(line) for line in path.read_text().splitlines()]
     (name, *others), extra = {c for c, _, _ in found}, found[-1][1]
     if others:
         raise SystemExit(f"rows are of several cards: {name} and {others[0]}")
     by_name: dict[str, dict[str, Any]] = {}
+    earlier = RESULTS / name / f"{suite}.json"
+    if keeps and earlier.exists():
+        result = json.loads(earlier.read_text())
+        by_name = {r["name"]: {"measured_at": result["commit"], **r} for r in result["rows"]}
+        for _, _, row in found:
+            by_name.get(row["name"], {}).pop("measured_at", None)
     for _, _, row in found:
         by_name[row["name"]] = merged(by_name.get(row["name"], {}), row)
     rows = list(by_name.values())

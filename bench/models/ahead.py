@@ -16,8 +16,7 @@ def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
     from mucc.torch.backend.options import Options
 
     fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
-    with torch.device("meta"):
-        case = model.make(torch)
+    case = _made(torch, model)
 
     def halved(value: Any) -> Any:
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
@@ -37,3 +36,12 @@ def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
             call_of(torch, case, model.trains, torch.compile(module, backend=ahead, dynamic=False))()
         found |= set(ahead.requests)
     return len(found)
+
+
+def _made(torch: Any, model: Model) -> Case:
+    """Make a model on the device "meta", where it takes no memory; on the CPU if it computes with values."""
+    try:
+        with torch.device("meta"):
+            return model.make(torch)
+    except NotImplementedError:
+        return model.make(torch)

@@ -60,7 +60,8 @@ class Setting:
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
     """Return one row: errors, first calls in seconds, GPU and wall times in ms by contender.
 
-    A contender is `eager`, or compiler and mode: `mucc/default`. One that fails is named in `failed`.
+    A contender is `eager`, or compiler and mode: `mucc/default`. One that fails is named in `failed`; `kept`
+    has the versions of mucc's graphs that were timed at the first call.
     """
     torch.manual_seed(0)
     with torch.device("cuda"):
@@ -224,6 +225,8 @@ def _compiled(
             made()
         if compiler == "mucc" and key == "first_s":
             row.setdefault("kernels", {})[name] = sum(len(p.kernels) for p in options["backend"].programs)
+            if verdicts := options["backend"].verdicts:
+                row.setdefault("kept", {})[name] = [f"{v.kept}: {v}" for v in verdicts]
         return made
 
     with fresh_caches(torch, setting.cache):

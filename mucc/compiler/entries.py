@@ -30,7 +30,7 @@ from mucc.target import get_target
 if TYPE_CHECKING:
     from mucc.compiler.driver import Compilation
 
-LOSS = 0.05
+LOSS = 0.01
 """The largest expected loss at a sample of a range, as a share of the time of the best schedule there."""
 
 MOST_CELLS = 256

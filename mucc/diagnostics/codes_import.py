@@ -309,11 +309,13 @@ another way.
 """,
     ),
     "MU7064": CodeInfo(
-        "mucc expects to gain nothing in a graph of torch.compile",
+        "mucc gains nothing in a graph of torch.compile, as it expects or has measured",
         """
 A region of a graph becomes a kernel of mucc only where that is expected to take less time than what Inductor
 makes of it. Here no region is: Inductor compiles the graph as `torch.compile` without a backend does.
-Nothing is said of graphs that come from Inductor's cache.
+Nothing is said of graphs that come from Inductor's cache. With the option `verify`, which
+`mode="max-autotune"` turns on, the whole graph was timed with mucc and by Inductor alone; the message has
+both times, and what is faster runs.
 
 ```python
 model = torch.compile(model, backend="mucc")
@@ -321,7 +323,8 @@ model(x)        # MuccWarning: MU7064: mucc expects to gain nothing in the infer
 ```
 
 `mucc.explain(model, x)` lists regions with both times. `mucc.torch_backend(margin=0.0)` takes those with any
-gain, `mucc.torch_backend(regions="all")` all that mucc compiles.
+gain, `mucc.torch_backend(regions="all")` all that mucc compiles. `verify=False` takes the regions without
+timing the graph.
 """,
     ),
 }

@@ -26,8 +26,8 @@ def fault(code: str, message: str, *helps: str) -> DiagnosticError:
 LARGEST = 2**31 - 1
 """The largest value of a dim."""
 
-STEP = 4
-"""The factor between neighbouring samples of a range."""
+STEP, WIDE_STEP = 2, 4
+"""The factor between neighbouring samples of a range, and where several dims have ranges."""
 
 MOST_SIZES = 64
 """The most sizes for which one program is compiled."""
@@ -74,8 +74,10 @@ def parse_sizes(words: Sequence[str]) -> tuple[Size, ...]:
     found: dict[tuple[tuple[str, int], ...], bool] = {}
     for group in others or [{}]:
         whole = common | group
-        steps = [samples(v) if isinstance(v, range) else (v,) for v in whole.values()]
-        is_sample = any(isinstance(v, range) for v in whole.values())
+        ranges = sum(isinstance(v, range) for v in whole.values())
+        step = STEP if ranges == 1 else WIDE_STEP
+        steps = [samples(v, step) if isinstance(v, range) else (v,) for v in whole.values()]
+        is_sample = ranges > 0
         for values in product(*steps):
             key = tuple(zip(whole, values, strict=True))
             found[key] = found.get(key, True) and is_sample
@@ -120,14 +122,14 @@ def _number(name: str, text: str) -> int:
     return int(digits)
 
 
-def samples(values: range) -> list[int]:
-    """Return sizes that stand for a range: both ends, and powers of `STEP` between them."""
+def samples(values: range, step: int = STEP) -> list[int]:
+    """Return sizes that stand for a range: both ends, and powers of `step` between them."""
     found = [values[0]]
     power = 1
     while power < values[-1]:
         if power > values[0]:
             found.append(power)
-        power *= STEP
+        power *= step
     return list(dict.fromkeys([*found, values[-1]]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import subprocess
@@ -129,6 +130,55 @@ def test_regions_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
         taken.append([d.taken for d in decisions])
         counts.append(len(timed))
     assert counts[0] == counts[1] > 0 and taken[0] == taken[1]
+
+
+class Counted(nn.Module):
+    """A layer with a count of its calls, an index into what it changes in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024), nn.Dropout(0.1))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: Any, kept: Any) -> Any:
+        kept.index_copy_(0, self.count, x[:1].detach())
+        self.count.add_(1)
+        return self.layer(x) + kept
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.filterwarnings("ignore:MU7064")
+def test_graphs_are_timed_with_and_without_mucc(
+    mode: str, grad: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+):
+    """Nothing of it is seen: memory is changed once in a call, and random numbers are as they were."""
+    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))
+    module = Counted().cuda().bfloat16().train(grad)
+    kept = torch.zeros(2048, 1024, device="cuda", dtype=torch.bfloat16)
+    found: list[Any] = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        model = copy.deepcopy(module)
+        backend = mucc.torch_backend(fallback="error", regions="all", verify=True, mode=mode)
+        function = torch.compile(model, backend=backend)
+        for n in range(3):
+            x = torch.randn(2048, 1024, device="cuda", dtype=torch.bfloat16)
+            state = torch.cuda.get_rng_state()
+            with torch.set_grad_enabled(grad):
+                got = function(x, kept)
+                if grad:
+                    got.float().square().mean().backward()
+            assert model.count.tolist() == [n + 1]
+            assert torch.equal(kept[n], x[0])
+            if not grad:
+                torch.testing.assert_close(got, model.layer(x) + kept, rtol=2e-2, atol=2e-2)
+                assert torch.equal(torch.cuda.get_rng_state(), state)
+        found.append([dict(v.times) for v in backend.verdicts])
+    times, again = found
+    assert len(times) == 1 and all(t > 0 for t in times[0].values())
+    assert len(times[0]) == (4 if mode == "default" else 2)
+    assert [{k: pytest.approx(t) for k, t in found.items()} for found in times] == again
 
 
 @pytest.mark.parametrize("grad", [False, True])

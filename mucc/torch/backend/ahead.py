@@ -72,6 +72,8 @@ class Ahead(Backend):
     among them, whether they are taken or not. Without `builds`, none is built. Tensors may be fake (`faked`).
     """
 
+    runs_graphs = False
+
     def __init__(self, options: Options, card: Card, builds: bool = True):
         super().__init__(options)
         self.card, self.builds = card, builds

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,18 +12,21 @@ from typing import Any
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import TARGETS
-from mucc.torch.backend.background import Background, compiled_anyhow, served
+from mucc.torch.backend.background import Background, WithoutKernels, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.passes import Divided, RegionsPass, card_of, failed, say_once
+from mucc.torch.backend.verified import INDUCTOR, MUCC, REST, FirstCall, Run, Trial, Verdict, may_be_timed
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.program import Program
 
 _inductor: Any = importlib.import_module("torch._inductor.compile_fx")
 _aot: Any = importlib.import_module("functorch.compile")
+
+log = logging.getLogger("mucc.torch")
 
 PASS = "post_grad_custom_pre_pass"
 """Inductor's setting for a pass over each functional graph, behind its decompositions and patterns."""
@@ -52,10 +57,13 @@ def dynamo_backend(
 class Backend:
     """Compiler of dynamo graphs. `programs` has the program of each graph with kernels, in order; `masks` is
     the number of calls of attention whose mask was dropped, `joined` that of products with the weights of
-    several.
+    several. `verdicts` are those of graphs that were timed in two versions, now or before (`verify`).
 
     A graph that Inductor finds in its cache is not divided again, and has no program.
     """
+
+    runs_graphs = True
+    """Whether what is compiled is to be run, and may be timed."""
 
     def __init__(self, options: Options | None = None):
         self.options = options or Options()
@@ -63,6 +71,7 @@ class Backend:
         self.background: list[Background] = []
         self.masks = 0
         self.joined = 0
+        self.verdicts: list[Verdict] = []
 
     @property
     def programs(self) -> list[Program]:
@@ -73,11 +82,29 @@ class Backend:
         """Compile a graph of dynamo by Inductor; returns the function that runs it."""
         options = self.options if mode is None else Options.of({**vars(self.options), "mode": mode})
         target = self.target(inputs)
-        if target is not None:
-            self._lay_out(module, options, _needs_gradient(module, inputs))
+        if target is None:
+            return self._compiled(options, None, None, module, inputs)
+        trial = self._trial(options, target, module, inputs)
+        known = trial.known() if trial is not None else None
+        if known is not None:
+            self._judged(known)
+            if known.kept == INDUCTOR:
+                return self._plain(options, module, inputs)
+            trial = None
+        self._lay_out(module, options, _needs_gradient(module, inputs))
+        if known is not None and known.kept == REST:
+            return self._compiled(options, target, None, module, inputs, has_kernels=False)
         is_open = any(isinstance(i, torch.SymInt) for i in inputs)
-        if target is None or not options.background or options.measures or is_open:
-            return self._compiled(options, target, None, module, inputs)
+        if options.background and not options.measures and not is_open:
+            return self._served(options, target, trial, module, inputs)
+        if trial is not None:
+            return self._first_call(options, target, trial, module, inputs)
+        return self._compiled(options, target, None, module, inputs)
+
+    def _served(
+        self, options: Options, target: str, trial: Trial | None, module: Any, inputs: Sequence[Any]
+    ) -> Run:
+        """Compile a graph whose kernels are built in the background."""
         background = Background()
         self.background.append(background)
 
@@ -85,7 +112,83 @@ class Backend:
             begins = None if background.was_needed else background
             return self._compiled(options, target, begins, module, inputs)
 
-        return served(module, inputs, background, make)
+        def choose(made: Run, first: Run, arguments: Sequence[Any]) -> Run:
+            assert trial is not None
+            return self._faster(trial, {MUCC: made, REST: first}, arguments, options)
+
+        # In a CUDA graph of Inductor's, which a call may be a part of, no call can be timed.
+        is_timed = trial is not None and not options.has_cuda_graphs
+        return served(module, inputs, background, make, choose if is_timed else None)
+
+    def _first_call(
+        self, options: Options, target: str, trial: Trial, module: Any, inputs: Sequence[Any]
+    ) -> Run:
+        """Compile a graph that is compared with Inductor's at its first call."""
+        has_graphs, is_laid_out = options.has_cuda_graphs, trial.is_changed(module)
+        timed = options.without_cuda_graphs if has_graphs else options
+        divided, before = len(self.divided), (self.masks, self.joined)
+        again = torch.fx.GraphModule(module, copy.deepcopy(module.graph)) if has_graphs else module
+        again.meta.update(module.meta)
+        ours = self._compiled(timed, target, None, again, inputs)
+
+        def is_inductors() -> bool:
+            """Whether mucc is known to have changed nothing; a backward graph comes later."""
+            new = self.divided[divided:]
+            same = (
+                not is_laid_out
+                and before == (self.masks, self.joined)
+                and not _needs_gradient(module, inputs)
+            )
+            return same and bool(new) and not any(d.program.kernels for d in new)
+
+        def choose(arguments: Sequence[Any]) -> Run:
+            run = ours
+            if not is_inductors():
+                with trial.compiling():
+                    plain = self._plain(timed, trial.fresh(), inputs)
+                run = self._faster(trial, {MUCC: ours, INDUCTOR: plain}, arguments, options)
+            if not has_graphs:
+                return run
+            with trial.compiling():
+                if run is ours:
+                    return self._compiled(options, target, None, module, inputs)
+                return self._plain(options, trial.fresh(), inputs)
+
+        return FirstCall(choose)
+
+    def _faster(
+        self, trial: Trial, versions: Mapping[str, Run], arguments: Sequence[Any], options: Options
+    ) -> Run:
+        """Return the version of a graph that is faster; with mucc if that cannot be found out."""
+        try:
+            verdict = trial.compare(versions, arguments, options.has_cuda_graphs)
+        except Exception as error:
+            log.info("a graph is not timed: %r", error)
+            return versions[MUCC]
+        self._judged(verdict)
+        return versions[verdict.kept]
+
+    def _judged(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+        if verdict.kept == INDUCTOR:
+            warnings.warn(
+                f"MU7064: mucc was measured to gain nothing in a graph of {verdict.operations} operations "
+                f"({verdict}): Inductor compiles all of it",
+                MuccWarning,
+                stacklevel=2,
+            )
+
+    def _trial(self, options: Options, target: str, module: Any, inputs: Sequence[Any]) -> Trial | None:
+        """Keep a graph as it was given, if it is to be timed."""
+        if not self.runs_graphs or not options.verifies or not may_be_timed(inputs):
+            return None
+        there = torch.cuda.is_available() and not options.interpret
+        card = torch.cuda.get_device_name() if there else card_of(target).device.name
+        return Trial(module, inputs, options, target, card)
+
+    def _plain(self, options: Options, module: Any, inputs: Sequence[Any]) -> Run:
+        """Compile a graph by Inductor alone."""
+        return self.compile_fx(_inner(options), module, inputs, options.config)
 
     def _lay_out(self, module: Any, options: Options, trains: bool) -> None:
         try:
@@ -106,13 +209,16 @@ class Backend:
         background: Background | None,
         module: Any,
         inputs: Sequence[Any],
+        has_kernels: bool = True,
     ) -> Any:
         settings = dict(options.config)
-        compile = _inductor.compile_fx_inner if options.rest == "inductor" else _called
+        compile = _inner(options)
         if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
             made.background = background
             settings[PASS] = made.behind(PASS, settings.get(PASS))
+            if not has_kernels:
+                settings[PASS] = WithoutKernels(made.first)
             masks = MasksPass(self._dropped, partial(failed, options=options))
             settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
             if background is not None:
@@ -181,6 +287,11 @@ def target_of(major: int, minor: int) -> str | None:
     """Return the target for a compute capability; None if unsupported."""
     exact = [t for t in (f"sm_{major}{minor}a", f"sm_{major}{minor}") if t in TARGETS]
     return exact[0] if exact else "sm_80" if major == 8 else None
+
+
+def _inner(options: Options) -> Callable[..., Any]:
+    """Return the compiler of AOTAutograd's graphs."""
+    return _inductor.compile_fx_inner if options.rest == "inductor" else _called
 
 
 def _called(module: Any, inputs: Sequence[Any], **_: Any) -> Any:

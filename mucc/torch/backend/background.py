@@ -140,11 +140,16 @@ def compiled_anyhow(
 
 
 def served(
-    module: Any, inputs: Sequence[Any], background: Background, make: Callable[[Any, Sequence[Any]], Any]
+    module: Any,
+    inputs: Sequence[Any],
+    background: Background,
+    make: Callable[[Any, Sequence[Any]], Any],
+    choose: Callable[[Any, Any, Sequence[Any]], Any] | None = None,
 ) -> Any:
     """Compile a graph by `make`, and again at the first call behind the end of the builds it began.
 
     Between them calls run without the kernels. Errors of the second compilation leave it so, once reported.
+    `choose` gets the second, the first and the arguments of that call, and returns what runs from then on.
     """
     again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     again.meta.update(module.meta)
@@ -160,14 +165,15 @@ def served(
         if waiting and not background.is_pending and lock.acquire(blocking=False):
             try:
                 if waiting:
-                    run[0] = anew(waiting.pop())
+                    run[0] = anew(waiting.pop(), arguments)
             finally:
                 lock.release()
         return run[0](*arguments)
 
-    def anew(given: Sequence[Any]) -> Any:
+    def anew(given: Sequence[Any], arguments: Sequence[Any]) -> Any:
         log.info("kernels are built: a graph of %d operations is compiled anew", len(again.graph.nodes))
         with torch._guards.tracing(context):
-            return make(again, given)
+            made = make(again, given)
+        return made if choose is None else choose(made, first, arguments)
 
     return call

@@ -12,25 +12,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import isfinite
 from typing import Any
 
-from mucc.database.records import Record, Run, Stage, Status, kernel_digest, support_digest, today
-from mucc.database.store import Store
-from mucc.diagnostics.core import DiagnosticError
+from mucc.database.records import kernel_digest
 from mucc.torch.backend.operator import Request
 from mucc.torch.backend.rewrite import Region
+from mucc.torch.backend.times import store, stored
 from mucc.torch.backend.timing import Call, seconds_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.partition import Graph, Node
+from mucc.torch.importer.work import ALIASES
 from mucc.version import __version__
 
 _inductor: Any = importlib.import_module("torch._inductor.compile_fx")
 
 log = logging.getLogger("mucc.torch")
-
-PATIENCE = 2.0
-"""Seconds to wait for a database that another process keeps locked."""
 
 BYTES = 8 << 30
 """The most that the arguments of a region may take together to be measured."""
@@ -104,7 +100,8 @@ class Regions:
             made = None
         self.known[key] = made
         if made is not None:
-            self._store(key, region.kernel.name, made)
+            times: dict[str, float] = dict(zip(COMPILERS, (made.inductor, made.mucc), strict=True))
+            store(self.target, self.card, key, region.kernel.name, "region", times)
         return made
 
     def key(self, wanted: Wanted) -> str:
@@ -114,42 +111,8 @@ class Regions:
         return kernel_digest(repr((form, program, setup, torch.__version__, __version__)))
 
     def _stored(self, key: str) -> Timed | None:
-        times: dict[str, float] = {}
-        try:
-            with Store(patience=PATIENCE) as store:
-                records = store.of_kernel(self.target, key)
-        except DiagnosticError as error:
-            log.info("no measured regions: %s", error)
-            return None
-        for record in records:
-            if record.card == self.card and record.support == support_digest():
-                (stage,) = record.stages
-                times[stage.name] = record.time_us / 1e6 if record.is_good else float("inf")
+        times = stored(self.target, self.card, key)
         return Timed(*(times[c] for c in COMPILERS)) if set(COMPILERS) <= set(times) else None
-
-    def _store(self, key: str, name: str, made: Timed) -> None:
-        records = [
-            Record(
-                self.target,
-                self.card,
-                key,
-                name,
-                {},
-                (Stage(compiler, f"region {key}", torch.__version__, {"lowered": compiler}),),
-                Run(Status.GOOD, "", seconds * 1e6, 1, True)
-                if isfinite(seconds)
-                else Run(Status.WRONG, "differs from Inductor's result"),
-                support_digest(),
-                __version__,
-                today(),
-            )
-            for compiler, seconds in zip(COMPILERS, (made.inductor, made.mucc), strict=True)
-        ]
-        try:
-            with Store(patience=PATIENCE) as store:
-                store.add(records)
-        except DiagnosticError as error:
-            log.info("measured regions are not kept: %s", error)
 
 
 def measured(region: Region, graph: Graph, request: Request, settings: Mapping[str, Any]) -> Timed:
@@ -168,7 +131,7 @@ def alone(region: Region) -> tuple[Any, list[Node]]:
 
     Raises ValueError if an argument has an extent that is not a number.
     """
-    own = set(region.nodes)
+    own = _with_copies(region)
     nodes = [n for n in region.nodes[0].graph.nodes if n in own]
     sources = dict.fromkeys(s for n in nodes for s in n.all_input_nodes if s not in own)
     made, copies = torch.fx.Graph(), dict[Node, Node]()
@@ -184,6 +147,21 @@ def alone(region: Region) -> tuple[Any, list[Node]]:
         copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(tuple(copies[r] for r in region.results))
     return made, [*sources, *nodes]
+
+
+def _with_copies(region: Region) -> set[Node]:
+    """Return the operations of a region with copies and views that it alone reads, and a kernel does not."""
+    own, waiting = set(region.nodes), list(region.nodes)
+    while waiting:
+        for source in waiting.pop().all_input_nodes:
+            packet = getattr(source.target, "overloadpacket", None)
+            is_free = packet in ALIASES or packet is torch.ops.aten.clone
+            if source in own or source in region.parameters or not is_free:
+                continue
+            if all(u in own for u in source.users):
+                own.add(source)
+                waiting.append(source)
+    return own
 
 
 def replaced(region: Region, graph: Graph, request: Request, theirs: Any, originals: Sequence[Node]) -> Any:

@@ -19,6 +19,9 @@ CHOICES = {
     "rest": ("inductor", "eager"),
 }
 
+CUDA_GRAPHS = "triton.cudagraphs"
+"""Inductor's setting for CUDA graphs."""
+
 MARGIN = 0.05
 """The least gain, as a share of the time that a kernel takes, for which mucc takes a region."""
 
@@ -41,8 +44,10 @@ class Options:
     operation (`rest="eager"`). Open extents without a declared range have that of `sizes`, by which kernels
     get several schedules; without it, one for the size that was seen first. With `background`, calls are
     served by Inductor alone while kernels are built, and graphs of fixed extents are compiled anew with them
-    then. `interpret` runs kernels by mucc's interpreter, on tensors anywhere: slow, and right by definition.
-    `inductor` has Inductor's own options.
+    then. With `verify`, which `measure` and `background` turn on, a graph of fixed extents is timed at its
+    first call with mucc and without it, and what is faster runs; times are kept too. `interpret` runs kernels
+    by mucc's interpreter, on tensors anywhere: slow, and right by definition. `inductor` has Inductor's own
+    options.
     """
 
     target: str | None = None
@@ -56,6 +61,7 @@ class Options:
     rest: str = "inductor"
     measure: bool | None = None
     background: bool = False
+    verify: bool | None = None
     sizes: tuple[int, int] | None = None
     interpret: bool = False
     inductor: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -97,6 +103,22 @@ class Options:
     def measures(self) -> bool:
         """Whether regions are measured."""
         return self.measure if self.measure is not None else self.mode.startswith("max-autotune")
+
+    @property
+    def verifies(self) -> bool:
+        """Whether graphs are timed with mucc and without it."""
+        by_default = (self.measures or self.background) and not self.interpret
+        return by_default if self.verify is None else self.verify
+
+    @property
+    def has_cuda_graphs(self) -> bool:
+        """Whether Inductor runs graphs as CUDA graphs."""
+        return bool(self.config.get(CUDA_GRAPHS, _inductor().config.triton.cudagraphs))
+
+    @property
+    def without_cuda_graphs(self) -> Options:
+        """The same options, but for CUDA graphs."""
+        return dataclasses.replace(self, inductor={**self.inductor, CUDA_GRAPHS: False})
 
     @property
     def config(self) -> dict[str, Any]:

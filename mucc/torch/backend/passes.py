@@ -33,7 +33,7 @@ from mucc.torch.importer.program import Program, cut, formats
 
 log = logging.getLogger("mucc.torch")
 
-MOST_SAMPLES = 16
+MOST_SAMPLES = 20
 """The most sizes for which one kernel is compiled, to choose its schedules."""
 
 LONGEST_NAME = 40

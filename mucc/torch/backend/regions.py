@@ -44,6 +44,9 @@ WORTH = 0.01
 PLAUSIBLE = 0.5
 """The largest expected loss, as a share of the kernel's time, at which a region is measured all the same."""
 
+BATCHED = (torch.ops.aten.bmm.default, torch.ops.aten.matmul.default)
+"""Products of batches of matrices."""
+
 TRIED = 2
 """The most regions around one call that are measured, those of largest expected gain."""
 
@@ -174,7 +177,7 @@ class Chooser:
         near = self.lowered.near(seed)
         base = self.lowered.seconds(self.taken, near)
         for nodes in self._candidates(seed):
-            inductor = base - self.lowered.seconds([*self.taken, nodes], near)
+            inductor = base - self.lowered.seconds([*self.taken, self._with_copies(nodes)], near)
             if inductor <= 0:
                 continue
             predicted = self._predicted(nodes)
@@ -198,7 +201,7 @@ class Chooser:
         if taken:
             self.begin(kernel)
             self.found.kernels.append(kernel)
-            self.taken.append(best.nodes)
+            self.taken.append(self._with_copies(best.nodes))
             self.own.update(best.nodes)
 
     def _measured(self, found: list[_Candidate]) -> list[_Candidate]:
@@ -209,7 +212,8 @@ class Chooser:
         made: list[_Candidate] = []
         for candidate in sorted(plausible, key=lambda c: -c.gain)[:TRIED]:
             if (timed := self.measure(self.emit(Piece(candidate.nodes)))) is not None:
-                broken = max(0.0, self.lowered.alone(candidate.nodes) - candidate.inductor)
+                alone = self.lowered.alone(self._with_copies(candidate.nodes))
+                broken = max(0.0, alone - candidate.inductor)
                 made.append(_Candidate(candidate.nodes, timed.inductor - broken, timed.mucc, True))
         return made
 
@@ -262,6 +266,8 @@ class Chooser:
     def _candidates(self, seed: Node) -> Iterator[list[Node]]:
         """Yield regions around a call, the smallest first, each once."""
         found = [self._sorted(self._with_views({seed}))]
+        if weighted := self._with_scores(seed):
+            found.append(self._sorted(weighted))
         for prologue in (False, True):
             for joined in (False, True):
                 for reductions in (False, True):
@@ -269,6 +275,31 @@ class Chooser:
                     if region not in found:
                         found.append(region)
         yield from sorted(found, key=len)
+
+    def _with_scores(self, seed: Node) -> set[Node]:
+        """Return a product of batches with the one that its left factor is computed from, as in attention.
+
+        Empty if there is no such product, or more than one.
+        """
+        if seed.target not in BATCHED:
+            return set()
+        region, waiting = self._with_views({seed}), [self.graph.resolved(seed.args[0])]
+        scores: Node | None = None
+        while waiting:
+            node = waiting.pop()
+            if node in region and not _is_view(node):
+                continue
+            if not self._takes(node) or len(region) >= MOST or not self._is_own(node, region):
+                continue
+            if node.target in BATCHED:
+                if scores is not None:
+                    return set()
+                scores = node
+                region |= self._with_views({node})
+            elif is_fused(node) or _is_view(node):
+                region.add(node)
+                waiting += self._sources(node)
+        return region if scores is not None else set()
 
     def _grown(self, seed: Node, prologue: bool, joined: bool, reductions: bool) -> list[Node]:
         """Grow a region by its readers, then by what only it reads."""
@@ -294,6 +325,20 @@ class Chooser:
         if prologue:
             for node in list(region):
                 region |= self._feeding(node, region, calls=False)
+        return self._sorted(region)
+
+    def _with_copies(self, nodes: Sequence[Node]) -> list[Node]:
+        """Add copies that only a region reads: kernels read what is copied, and nobody the copies."""
+        region = set(nodes)
+        waiting = list(nodes)
+        while waiting:
+            for source in waiting.pop().all_input_nodes:
+                is_free = source in self.graph.aliases or _is_view(source)
+                if source in region or not is_free or source.name in self.leaving:
+                    continue
+                if all(u in region for u in source.users):
+                    region.add(source)
+                    waiting.append(source)
         return self._sorted(region)
 
     def _users(self, region: Collection[Node]) -> list[Node]:

@@ -134,6 +134,8 @@ def _with_backward(model: Any, results: Any, inputs: Any) -> None:
 class _Recorder(Backend):
     """A backend that divides graphs for the report, and lets PyTorch run them unchanged."""
 
+    runs_graphs = False
+
     def __init__(self, options: Options, card: Card):
         super().__init__(options)
         self.card = card

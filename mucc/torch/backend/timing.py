@@ -1,7 +1,8 @@
-"""Time calls on the GPU, as CUDA graphs where they can be recorded, in turns and from a cold L2."""
+"""Time calls on the GPU, as CUDA graphs where they can be recorded and from a cold L2, or calls in a row."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
@@ -15,6 +16,9 @@ FEWEST, MOST = 7, 25
 """Turns that are timed."""
 ENOUGH_MS = 60.0
 """GPU time of all turns together, at which no further one begins."""
+
+BLOCKS, BLOCK_SECONDS, LONGEST_BLOCK = 5, 0.02, 50
+"""Blocks of calls in a row, their length in seconds, and the most calls of one."""
 
 
 def seconds_of(calls: Sequence[Call]) -> list[float]:
@@ -39,6 +43,35 @@ def seconds_of(calls: Sequence[Call]) -> list[float]:
         if turn + 1 >= FEWEST and spent > ENOUGH_MS:
             break
     return [median(own) / 1e3 for own in times]
+
+
+def row_seconds(calls: Sequence[Call]) -> list[float]:
+    """Return the seconds of each call where calls of it follow each other, on any device.
+
+    It is the least of several blocks that take turns, since what else the host does only adds to it.
+    """
+    counts: list[int] = []
+    for call in calls:
+        for _ in range(WARM):
+            call()
+        counts.append(max(2, min(LONGEST_BLOCK, int(BLOCK_SECONDS / _elapsed(call, 1)))))
+    blocks = [[_elapsed(call, n) for call, n in zip(calls, counts, strict=True)] for _ in range(BLOCKS)]
+    return [min(own) / n for own, n in zip(zip(*blocks, strict=True), counts, strict=True)]
+
+
+def _elapsed(call: Call, count: int) -> float:
+    """Return the seconds until the GPU has done a number of calls."""
+    _finish()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    _finish()
+    return max(time.perf_counter() - start, 1e-9)
+
+
+def _finish() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def _cache_bytes() -> int:

@@ -18,8 +18,8 @@ from mucc.dialects.mu.ops.attention import (
     AttentionOp,
     Wanted,
 )
-from mucc.dialects.mu.ops.shape import FullOp
-from mucc.dialects.mu.ops.views import ExpandOp
+from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Dims
 from mucc.torch.importer.aten_views import reshaped
 from mucc.torch.importer.lowering import Builder, Built, Unsupported, aten, dims_of, lowers
@@ -61,12 +61,50 @@ class Operands:
             mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
         return Operands(reshaped(b, q, (*groups, rows, width)), key, value, mask, groups)
 
+    @staticmethod
+    def shared(b: Builder, q: Any, k: Any, v: Any, mask: Any) -> Operands:
+        """Do the same, and read repeated heads of keys and values where these are; not for gradients."""
+        if dims_of(k)[-3:-2] != dims_of(q)[-3:-2]:
+            return Operands.of(b, q, k, v, mask)
+        key, value = _with_groups(b.value(k)), _with_groups(b.value(v))
+        is_of_heads = mask is not None and len(dims_of(mask)) > 2 and dims_of(mask)[-3] != 1
+        if key is None or value is None or is_of_heads:
+            return Operands(q, k, v, mask)
+        (repeated, wide), (repeated_value, wide_value) = key, value
+        groups, (rows, width) = wide[:-2], dims_of(q)[-2:]
+        if groups != wide_value[:-2] or (*groups[:-2], *dims_of(k)[-3:-2]) != dims_of(q)[:-2]:
+            return Operands(q, k, v, mask)
+        if mask is not None and len(dims_of(mask)) > 2:
+            mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
+        return Operands(reshaped(b, q, (*groups, rows, width)), repeated, repeated_value, mask, groups)
+
     def of_rows(self, b: Builder, value: Any, behind: int) -> SSAValue:
         """Return a tensor with rows as queries have them, which has so many axes behind its heads."""
         if self.groups is None:
             return b.value(value)
         dims = dims_of(value)
         return reshaped(b, value, (*self.groups, *dims[len(dims) - behind :]))
+
+
+def _with_groups(value: SSAValue) -> tuple[SSAValue, Dims] | None:
+    """Find what a value of `[.., heads, keys, width]` repeats, as `repeat_kv` of transformers does.
+
+    Returns `[.., heads of keys, 1, keys, width]`, and the extents with the number of repetitions in place of
+    the 1; None for a value that repeats no head.
+    """
+    reshape = value.owner
+    if not isinstance(reshape, ReshapeOp) or not isinstance(broadcast := reshape.operand.owner, BroadcastOp):
+        return None
+    narrow, wide, merged = (dims_of(x) for x in (broadcast.operand, broadcast.result, value))
+    axis = len(wide) - 3
+    if axis < 1 or len(narrow) != len(wide) or narrow[axis] != 1:
+        return None
+    heads, each = wide[axis - 1 : axis + 1]
+    if not isinstance(heads, int) or not isinstance(each, int):
+        return None
+    repeats = wide == (*narrow[:axis], each, *narrow[axis + 1 :])
+    merges = merged == (*wide[: axis - 1], heads * each, *wide[axis + 1 :])
+    return (broadcast.operand, wide) if repeats and merges else None
 
 
 @lowers(aten.scaled_dot_product_attention.default)
@@ -83,7 +121,7 @@ def attention(
     enable_gqa: bool = False,
 ) -> Built:
     _refuse_dropout(dropout)
-    given = Operands.of(b, q, k, v, mask) if enable_gqa else Operands(q, k, v, mask)
+    given = Operands.shared(b, q, k, v, mask)
     return _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
 
 
@@ -138,7 +176,7 @@ def _attended_with_sums(
 ) -> Built:
     """Return attention, its log-sum-exp where `sums` asks for it, and seeds, as PyTorch's backends do."""
     _refuse_dropout(dropout)
-    given = Operands.of(b, q, k, v, mask)
+    given = Operands.shared(b, q, k, v, mask)
     result = _attended(b, given, causal, scale, (*dims_of(q)[:-1], dims_of(v)[-1]))
     return result, _sums(b, given, causal, scale) if sums else None, *_seeds(b)
 

@@ -21,6 +21,7 @@ from mucc.torch.importer import partition
 from mucc.torch.importer.composites import restore_activations
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.partition import Graph, Node, Piece, is_part
+from mucc.torch.importer.written_attention import restore_attention
 
 Order = Sequence[int]
 """Axes in the order in which they lie in memory, outermost first."""
@@ -96,8 +97,9 @@ def emit_piece(
             if constant not in values:
                 _build(graph, constant, block, values, plain)
         _build(graph, node, block, values, plain)
-    restored = restore_activations(block)
-    values |= {n: restored[v] for n, v in values.items() if v in restored}
+    for restore in (restore_activations, restore_attention):
+        restored = restore(block)
+        values |= {n: restored[v] for n, v in values.items() if v in restored}
     stored = [_stored(block, values[r], graph.meta(r)) for r in results]
     stored = [
         _add(block, PermuteOp(v, orders[r])) if r in orders else v

@@ -163,6 +163,64 @@ def test_attention_is_one_operation_of_a_kernel(heads: int, causal: bool):
     assert "attention(" in made.programs[0].text()
 
 
+def _written_out(relu: bool, batch: int, length: int, heads: int, width: int) -> Any:
+    """Return causal attention of `[batch, length, 3 * heads * width]` in operations of its own."""
+
+    def f(qkv: Any) -> Any:
+        q, k, v = qkv.view(batch, length, 3, heads, width).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = q @ k.transpose(-2, -1) * width**-0.5
+        scores = scores.masked_fill(torch.ones(length, length, dtype=torch.bool).triu(1), -torch.inf)
+        weights = torch.relu(scores) if relu else torch.softmax(scores, -1)
+        return (weights @ v).transpose(1, 2).reshape(batch, length, heads * width)
+
+    return f
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_attention_that_is_written_out_is_put_together(relu: bool):
+    """PyTorch gives products of batches one axis of batches, and softmax as its parts."""
+    from mucc.frontend.source import kernel_text
+
+    made, qkv = backend(regions="all"), torch.randn(2, 7, 3 * 4 * 8, dtype=torch.bfloat16)
+    f = _written_out(relu, 2, 7, 4, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(qkv), f(qkv), rtol=3e-2, atol=3e-2)
+    (kernel,) = made.programs[0].kernels
+    text = kernel_text(kernel.op)
+    assert text.count("@") == 2 and "exp(" not in text and ("softmax(" in text) != relu
+    assert "(8, 7, 7)" not in text, "heads are an axis of their own"
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_both_products_of_attention_may_be_one_region(relu: bool):
+    import mucc
+
+    x = torch.zeros(4, 512, 3 * 8 * 64, dtype=torch.bfloat16)
+    report = mucc.explain(_written_out(relu, 4, 512, 8, 64), x, device="h100_sxm", margin=-0.2)
+    (taken,) = (p for p in report.graphs[0].parts if p.is_kernel)
+    assert sum("bmm" in operation for operation in taken.operations) == 2
+
+
+def test_a_token_reads_its_cache_where_it_is(monkeypatch: pytest.MonkeyPatch):
+    """Keys and values that heads of queries repeat are copied by Inductor alone; that counts against it."""
+
+    def f(q: Any, k: Any, v: Any) -> Any:
+        k, v = (x[:, :, None].expand(16, 8, 4, 512, 128).reshape(16, 32, 512, 128) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    q, k, v = (torch.rand(16, h, n, 128, dtype=torch.bfloat16) for h, n in ((32, 1), (8, 512), (8, 512)))
+    graphs, made = Graphs(monkeypatch), backend()
+    with torch.no_grad():
+        got = torch.compile(f, backend=made)(q, k, v)
+    torch.testing.assert_close(got, f(q, k, v), rtol=2e-2, atol=2e-2)
+    assert graphs.targets().count("mucc.run_kernel.default") == 1
+    (decision,) = made.divided[0].choice.decisions
+    rate = made.graph_pass(made.options, "sm_90a", True).costs.rates["dram"]
+    copied = 2 * k.numel() * k.element_size() * (1 + 4) / rate
+    assert decision.taken and decision.inductor > copied > decision.mucc
+    assert made.divided[0].choice.rest < 1e-6, "no copy is left"
+
+
 @pytest.mark.parametrize(("heads", "causal"), [(4, False), (4, True)])
 def test_attention_is_trained_by_operations_of_kernels(heads: int, causal: bool):
     """The log-sum-exp passes from the graph of the forward to that of the backward pass."""

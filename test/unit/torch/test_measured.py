@@ -163,3 +163,25 @@ def test_the_order_of_a_regions_nodes_does_not_matter():
         assert len(originals) == len(nodes) + 2
         forms.append(form_of(made))
     assert forms[0] == forms[1] and "add.Tensor" in forms[0]
+
+
+def test_copies_that_a_kernel_does_without_are_measured():
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    from mucc.torch.backend.measured import alone
+    from mucc.torch.backend.rewrite import Region
+
+    def f(x: Any, y: Any) -> Any:
+        wide = x[:, None].expand(-1, 3, -1).clone().view(-1, 4)
+        return torch.relu(wide + y), wide
+
+    graph = make_fx(f, tracing_mode="fake")(torch.rand(2, 4), torch.rand(6, 4)).graph
+    x, y, *nodes, _ = graph.nodes
+    *_, add, relu = nodes
+    kernel: Any = None
+    made, originals = alone(Region(kernel, (add, relu), (x, y), (relu,)))
+    assert [n.op for n in made.nodes] == ["placeholder"] * 2 + ["call_function"] * 2 + ["output"]
+    for output in graph.find_nodes(op="output"):
+        output.args = ((relu,),)
+    made, originals = alone(Region(kernel, (add, relu), (x, y), (relu,)))
+    assert originals == [x, y, *nodes]

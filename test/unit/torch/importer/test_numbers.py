@@ -72,6 +72,32 @@ def test_heads_of_queries_may_share_keys(whole: bool, shape: tuple[int, ...] | N
     agrees(made, q, k, v, *mask)
 
 
+@pytest.mark.parametrize("shape", [None, (1, 1, 5, 7), (5, 7), (1, 6, 5, 7)], ids=str)
+def test_repeated_heads_are_read_where_they_are(shape: tuple[int, ...] | None):
+    """Keys and values are repeated as transformers does it; a mask of each head is of the repeated ones."""
+
+    def attend(q: Any, k: Any, v: Any, *mask: Any) -> Any:
+        k, v = (x[:, :, None].expand(1, 2, 3, 7, x.shape[-1]).reshape(1, 6, 7, x.shape[-1]) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v, *mask)
+
+    inputs = [torch.randn(n, dtype=torch.float16) for n in ((1, 6, 5, 8), (1, 2, 7, 8), (1, 2, 7, 16))]
+    inputs += [] if shape is None else [torch.randn(shape, dtype=torch.float16)]
+    made = from_torch(Applied(attend), tuple(inputs), whole=True)
+    assert ("broadcast(" in made.text) == (shape == (1, 6, 5, 7))
+    agrees(made, *inputs)
+
+
+def test_heads_that_are_repeated_otherwise_stay():
+    """All heads in turn, one after the other, are no heads that neighbours share."""
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        k, v = (x[:, None].expand(1, 3, 2, 7, 8).reshape(1, 6, 7, 8) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    inputs = tuple(torch.randn(1, n, m, 8) for n, m in ((6, 5), (2, 7), (2, 7)))
+    agrees(from_torch(Applied(attend), inputs, whole=True), *inputs)
+
+
 def test_safe_softmax():
     x = torch.tensor([[1.0, 2.0, -INFINITY], [-INFINITY] * 3, [math.nan, 1.0, 2.0]])
     made = from_torch(Applied(lambda x: torch.ops.aten._safe_softmax(x, -1)), (x,), whole=True)

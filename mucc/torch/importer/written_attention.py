@@ -1,0 +1,100 @@
+"""Put attention together again that PyTorch's decompositions have taken apart, so that kernels recognise it.
+
+Products of batches have one axis of batches there, and softmax is an exponential, a sum and a quotient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.normalisation import SoftmaxOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import ReshapeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
+from mucc.dialects.mu.types import Dims, Shaped
+
+Made = tuple[Sequence[Operation], SSAValue]
+"""New operations, and the value that stands for that of an old one."""
+
+
+def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
+    """Restore softmax and the batches of products where a block has a product of what a product is part of.
+
+    Returns the new values of old ones; unused operations are left.
+    """
+    found: dict[SSAValue, SSAValue] = {}
+    if sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
+        return found
+    for op in list(block.ops):
+        new, value = _joined(op) or _with_batches(op) or _softmax(op) or ((), None)
+        if value is None or value.type != op.results[0].type:
+            continue
+        block.insert_ops_before(new, op)
+        for each in new:
+            each.location = op.location
+            each.results[0].name_hint = op.results[0].name_hint
+        op.results[0].replace_all_uses_with(value)
+        found[op.results[0]] = value
+    return found
+
+
+def _joined(op: Operation) -> Made | None:
+    """`reshape(reshape(x, ..), d)` -> `reshape(x, d)`, or x where that has the extents d."""
+    if not isinstance(op, ReshapeOp) or not isinstance(inner := op.operand.owner, ReshapeOp):
+        return None
+    source, dims = inner.operand, _dims(op.result)
+    return ((), source) if _dims(source) == dims else _made(ReshapeOp(source, dims))
+
+
+def _with_batches(op: Operation) -> Made | None:
+    """`reshape(a, (B*H, M, K)) @ reshape(b, (B*H, K, N))` -> `reshape(a @ b, (B*H, M, N))`."""
+    if not isinstance(op, MatmulOp) or op.scales or op.mixed is not None:
+        return None
+    left, right = op.lhs.owner, op.rhs.owner
+    if not isinstance(left, ReshapeOp) or not isinstance(right, ReshapeOp):
+        return None
+    if len(_dims(op.lhs)) != 3 or len(_dims(op.rhs)) != 3:
+        return None
+    a, b = _dims(left.operand), _dims(right.operand)
+    if len(a) < 4 or a[:-2] != b[:-2] or a[-2:] != _dims(op.lhs)[-2:] or b[-2:] != _dims(op.rhs)[-2:]:
+        return None
+    product = MatmulOp(left.operand, right.operand, op.compute, op.acc)
+    return _made(product, ReshapeOp(product.result, _dims(op.result)))
+
+
+def _softmax(op: Operation) -> Made | None:
+    """`exp(x - max(x)) / sum(exp(x - max(x)))` along the last axis -> `softmax(x)`."""
+    if not isinstance(op, e.DivOp) or not isinstance(exponential := op.lhs.owner, e.ExpOp):
+        return None
+    total, difference = _reduced(op.rhs, "sum"), exponential.operands[0].owner
+    if total is not op.lhs or not isinstance(difference, e.SubOp):
+        return None
+    if _reduced(difference.rhs, "max") is not difference.lhs:
+        return None
+    return _made(SoftmaxOp(difference.lhs, len(_dims(op.result)) - 1))
+
+
+def _made(*new: Operation) -> Made:
+    return new, new[-1].results[0]
+
+
+def _reduced(value: SSAValue, kind: str) -> SSAValue | None:
+    """Return what is reduced along its last axis, which is restored with extent 1 or repeated."""
+    if isinstance(repeated := value.owner, BroadcastOp):
+        value = repeated.operand
+    view = value.owner
+    if not isinstance(view, ExpandOp) or tuple(view.axes.get_values()) != (len(_dims(value)) - 1,):
+        return None
+    value = view.operand
+    if not isinstance(op := value.owner, ReduceOp) or op.kind.data.value != kind:
+        return None
+    last = len(_dims(op.operand)) - 1
+    return op.operand if tuple(op.axes.get_values()) == (last,) else None
+
+
+def _dims(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims
