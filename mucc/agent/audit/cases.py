@@ -37,6 +37,10 @@ DRIFTS = 4
 AMID = 3
 """Calls amid a timed series that the profiler looks at: who does other work after so many calls is seen."""
 
+WATCHED, SURELY_WATCHED = 16, 2
+"""Calls of a timed series during which the candidate's process is stopped to see what runs there: how many
+there are, and how many of these are made in any case. Nobody can foresee which."""
+
 FEWER = 1 << 20
 """Elements of a result of a timed call that are compared at the most."""
 
@@ -50,7 +54,7 @@ class Case:
     `guard` is the byte around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe`
     has the call traced by the profiler. `sample` draws the elements of large results that are compared, at
     `most` so many. `drift` says how often the inputs are changed a little where they lie, just before a timed
-    call starts.
+    call starts. A timed call that is `watched` is stopped at a random moment, and its time does not count.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Case:
     sample: int = 0
     drift: int = 0
     most: int = 1 << 22
+    watched: bool = False
 
     def to_json(self) -> Json:
         return dataclasses.asdict(self)
@@ -149,6 +154,15 @@ def timed_case(rng: random.Random, number: int) -> Case:
         drift=1 + rng.randrange(DRIFTS),
         most=FEWER,
     )
+
+
+def some_watched(rng: random.Random, cases: list[Case], sure: int) -> list[Case]:
+    """Return timed calls, some of which are watched: `SURELY_WATCHED` of the `sure` ones, others anywhere,
+    none of the first ones, by which it is known what a call takes."""
+    among = rng.sample(range(WARM, sure), min(SURELY_WATCHED, max(sure - WARM, 0)))
+    others = [n for n in range(WARM, len(cases)) if n not in among]
+    among += rng.sample(others, min(WATCHED - len(among), len(others)))
+    return [dataclasses.replace(case, watched=n in among) for n, case in enumerate(cases)]
 
 
 def timed_cases(rng: random.Random, first: int, count: int, sure: int) -> list[Case]:

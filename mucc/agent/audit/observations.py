@@ -10,6 +10,7 @@ from typing import Any
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.noise import interval
+from mucc.agent.audit.places import Look
 from mucc.api.json_types import from_json
 
 BUSY = 0.1
@@ -184,6 +185,8 @@ class Observations:
     """Ways in which it has looked into the process that runs it."""
     libraries: Sequence[str] = ()
     """Files of machine code in its memory, as the system tells."""
+    looks: Sequence[Look] = ()
+    """What was seen when timed calls were stopped."""
 
     @property
     def compared(self) -> Iterator[Call]:

@@ -6,18 +6,30 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import WARM, Case, amid_case, divided, plan, timed_cases
+from mucc.agent.audit.cases import (
+    SURELY_WATCHED,
+    WARM,
+    WATCHED,
+    Case,
+    amid_case,
+    divided,
+    plan,
+    some_watched,
+    timed_cases,
+)
 from mucc.agent.audit.findings import Failed
+from mucc.agent.audit.hidden import DOUBTFUL, surprise
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
 from mucc.agent.audit.options import Options
+from mucc.agent.audit.places import Look, computing
 from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.priority import AHEAD
@@ -28,6 +40,7 @@ from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import Request, error_from_json
 from mucc.api.json_types import Json
 from mucc.api.machine import exclusive_gpu, shared_gpu
+from mucc.api.processes import Place
 
 BUDGET = 1.0
 """Seconds that a timed series may take, `FEWEST` calls included in any case."""
@@ -44,6 +57,15 @@ CALIBRATION = 5
 HANDING_BYTES = (1 << 12, 1 << 24)
 """Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
 measured with each call."""
+
+LOOKS = 28
+"""Calls of a further series that is watched, where looks at calls have seen what was not told."""
+
+UNKNOWN = Comparison(False)
+"""That of calls which nothing was compared of yet."""
+
+SPIN = 1e-3
+"""Seconds before a moment in which the clock is watched: who sleeps wakes up late."""
 
 WAKING = 5e-5
 """Seconds in which a process that was stopped runs again."""
@@ -70,9 +92,19 @@ class Run:
     decisive: frozenset[str] = frozenset()
     """The names of timed calls that alone make the time what it is."""
     timing: Timing = field(default_factory=Timing)
+    looks: list[Look] = field(default_factory=list[Look])
     signs: Mapping[str, Any] = field(default_factory=Json)
     libraries: tuple[str, ...] = ()
     failed: Failed | None = None
+
+
+class Seen(NamedTuple):
+    """Where the threads of the candidate's process were when it had been stopped, in ns of the clock, in a
+    call; None where the system did not tell."""
+
+    case: str
+    ns: int
+    threads: list[list[Place]] | None
 
 
 class CandidateFailed(Exception):
@@ -94,6 +126,9 @@ class Trial:
         self._held: list[Child] = []
         self._waited = 0.0
         """Seconds that the candidate's threads waited for a processor in timed calls."""
+        self._seen: list[Seen] = []
+        self._is_open: bool | None = None
+        """Whether the system told what the candidate's process runs before the solution was loaded."""
 
     # Processes
 
@@ -253,7 +288,7 @@ class Trial:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
         said = self._tell(do="call", observe=case.observe, first=first, **filled)
         outputs = descriptions(said["outputs"])
-        call_from(case, said, Comparison(False))
+        call_from(case, said, UNKNOWN)
         self._lend(self.ask(do="room", outputs=outputs))
         self._tell(do="commit")
         said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
@@ -305,19 +340,48 @@ class Trial:
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
         on, as the judge says."""
-        before = 0.0
+        before, looks = 0.0, list[float]()
         while True:
             answer = self.answered()
             if "hold" in answer:
                 self.candidate.pause()
                 self._begin({"held": True})
+                if self._is_open is None:
+                    self._is_open = self.candidate.working() is not None
             elif "go" in answer:
+                looks = answer.get("look", [])
                 before = self.candidate.waiting_seconds()
-                self._begin({"at": self.candidate.resume()})
-            elif "done" in answer:
+                started = self.candidate.resume()
+                self._begin({"at": started})
+                self._look(str(answer.get("name")), started, looks)
+            elif "done" in answer and not looks:
                 self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
-            else:
+            elif "done" not in answer:
                 return answer
+
+    def _look(self, case: str, started: int, moments: Sequence[float]) -> None:
+        """Stop the candidate's process at moments in ms since a call started, and keep where its threads
+        are."""
+        stopped = 0
+        for ms in moments if self._is_open else ():
+            until = started + stopped + int(ms * 1e6)
+            while (left := until - time.perf_counter_ns()) > 0:
+                time.sleep(max(left / 1e9 - SPIN, 0.0))
+            begun = time.perf_counter_ns()
+            self.candidate.pause()
+            at_rest = time.perf_counter_ns()
+            self._seen.append(Seen(case, at_rest, self.candidate.working()))
+            stopped += self.candidate.resume() - begun
+
+    def _looks(self, case: Case, times: Sequence[float]) -> Iterator[Look]:
+        """Return what was seen in a call while it lasted."""
+        returned, handed, copied, began = times
+        end = began + max(handed - copied, returned) * 1e6
+        for seen in self._seen:
+            if seen.case == case.name and seen.threads is None:
+                yield Look(case.name, hidden=True)
+            elif seen.case == case.name and seen.ns < end:
+                yield Look(case.name, computing(seen.threads or ()))
 
     def answered(self) -> Json:
         """Return the answer of the judge's process."""
@@ -333,24 +397,45 @@ class Trial:
         """Time calls, each on inputs of its own; once more where times are not steady."""
         first = 0
         for attempt in range(TRIES):
-            cases = timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
+            cases = self._cases(first)
             waiting, series = self._series(run, cases)
             times = [t for found in series for t in found["times"]]
-            timing = _timing(times[WARM:], series, run.timing)
-            busy = waiting / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
+            made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
+            timing = _timing([t for _, t in made], series, run.timing)
+            busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
             run.timing = replace(timing, busy=busy)
-            names = [c.name for c in cases[WARM : len(times)]]
+            names = [c.name for c, _ in made]
             run.decisive |= {names[n] for n in run.timing.decisive}
             first += len(times)
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
+        if self._is_open and self._is_doubtful(run):
+            cases = [
+                replace(c, watched=n >= WARM) for n, c in enumerate(timed_cases(self.rng, first, LOOKS, 0))
+            ]
+            self._series(run, cases)
+
+    def _is_doubtful(self, run: Run) -> bool:
+        """Whether looks at timed calls saw more of PyTorch than was told, which more of them may clear up."""
+        observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
+        looks = [look for look in run.looks if not look.hidden]
+        return surprise(looks, observed).chance < DOUBTFUL
+
+    def _cases(self, first: int) -> list[Case]:
+        """Return the calls of a timed series; on a CPU some of them are watched."""
+        runs = WARM + self.options.runs
+        if not self._is_open:
+            return timed_cases(self.rng, first, runs, WARM + FEWEST)
+        sure = WARM + FEWEST + SURELY_WATCHED
+        return some_watched(self.rng, timed_cases(self.rng, first, runs + WATCHED, sure), sure)
 
     def _series(self, run: Run, cases: list[Case]) -> tuple[float, list[Json]]:
         """Time calls, in parts between which the profiler looks at others; how long threads waited for a
         processor meanwhile in ms, and what the judge has found of each part."""
-        cuts = divided(self.rng, len(cases), WARM + FEWEST)
-        left, sure, waiting = BUDGET, WARM + FEWEST, 0.0
+        sure = WARM + FEWEST + (SURELY_WATCHED if self._is_open else 0)
+        cuts = divided(self.rng, len(cases), sure)
+        left, waiting = BUDGET, 0.0
         series: list[Json] = []
         for n, (begin, end) in enumerate(pairwise([0, *cuts, len(cases)])):
             fewest = min(max(sure - begin, 0), end - begin)
@@ -360,11 +445,14 @@ class Trial:
                 self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
             part = [c.to_json() for c in cases[begin:end]]
             started, self._waited = time.monotonic(), 0.0
+            self._seen.clear()
             found = self._tell_series(do="series", cases=part, budget=max(left, 0.0), fewest=fewest)
             left -= time.monotonic() - started
             waiting += self._waited * 1e3 + float(found["waited"])
             made = cases[begin : begin + len(found["times"])]
             run.made += (Entry(case, None) for case in made)
+            for case, times in zip(made, found["times"], strict=True):
+                run.looks += self._looks(case, times) if case.watched else ()
             series.append(found)
             if len(made) < end - begin:
                 break
@@ -392,8 +480,8 @@ def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Tim
     """Return the times in ms of the parts of a series: until calls returned, or until their results were
     handed over, less what that takes at the most, where that is later: then a call still computes while
     results are fetched."""
-    counted = [max(handed - copied, returned) for returned, handed, copied in times]
-    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied in times)
+    counted = [max(handed - copied, returned) for returned, handed, copied, _ in times]
+    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied, _ in times)
     overhead = float(series[0]["overhead"])
     before_calls, during, left = (
         min((ms for ms in least if ms), default=0.0)

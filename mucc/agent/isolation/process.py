@@ -17,7 +17,7 @@ from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
 from mucc.api.json_types import Json
-from mucc.api.processes import End, Family, Printed, end_strays, notes
+from mucc.api.processes import End, Family, Place, Printed, end_strays, notes
 from mucc.api.sandbox import Layer
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
@@ -203,6 +203,18 @@ class Child:
     def pause(self) -> None:
         """Stop the process, and all others of its namespaces, until `resume`."""
         self._paused = processes.pause(self._pid, self._first)
+
+    def working(self) -> list[list[Place]] | None:
+        """Return where threads of the stopped processes compute (`processes.working`); None where the system
+        does not tell."""
+        found: list[list[Place]] = []
+        try:
+            for pid in self._paused:
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                    found += processes.working(pid)
+        except OSError:
+            return None
+        return found
 
     def resume(self) -> int:
         """Let it go on; return the time right before, in ns of `time.perf_counter_ns`."""
