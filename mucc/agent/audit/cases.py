@@ -157,11 +157,10 @@ def timed_case(rng: random.Random, number: int) -> Case:
 
 
 def some_watched(rng: random.Random, cases: list[Case], sure: int) -> list[Case]:
-    """Return timed calls, some of which are watched: `SURELY_WATCHED` of the `sure` ones, others anywhere,
-    none of the first ones, by which it is known what a call takes."""
+    """Return timed calls, some of which are watched: `SURELY_WATCHED` of the `sure` ones, others behind
+    these, and none of the first ones, by which it is known what a call takes."""
     among = rng.sample(range(WARM, sure), min(SURELY_WATCHED, max(sure - WARM, 0)))
-    others = [n for n in range(WARM, len(cases)) if n not in among]
-    among += rng.sample(others, min(WATCHED - len(among), len(others)))
+    among += rng.sample(range(sure, len(cases)), min(WATCHED - len(among), len(cases) - sure))
     return [dataclasses.replace(case, watched=n in among) for n, case in enumerate(cases)]
 
 

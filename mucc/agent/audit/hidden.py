@@ -1,4 +1,4 @@
-"""Whether PyTorch does more in timed calls than its profiler tells of observed ones, by a test of stated risk.
+"""Whether PyTorch does more in timed calls than its profiler tells of others, by a test with a stated risk.
 
 Looks come from outside (`places`), what is told from the candidate's process.
 """

@@ -58,6 +58,9 @@ HANDING_BYTES = (1 << 12, 1 << 24)
 """Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
 measured with each call."""
 
+AT_REST_NS = 100_000
+"""Time of processors that a process may take in ns after it was seen to be stopped: what it takes to stop."""
+
 LOOKS = 28
 """Calls of a further series that is watched, where looks at calls have seen what was not told."""
 
@@ -127,6 +130,8 @@ class Trial:
         self._waited = 0.0
         """Seconds that the candidate's threads waited for a processor in timed calls."""
         self._seen: list[Seen] = []
+        self._restless: list[str] = []
+        """Timed calls before which the candidate's process ran while it was stopped."""
         self._is_open: bool | None = None
         """Whether the system told what the candidate's process runs before the solution was loaded."""
 
@@ -340,16 +345,19 @@ class Trial:
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
         on, as the judge says."""
-        before, looks = 0.0, list[float]()
+        before, spent, looks = 0.0, 0, list[float]()
         while True:
             answer = self.answered()
             if "hold" in answer:
                 self.candidate.pause()
+                spent = self.candidate.spent_ns()
                 self._begin({"held": True})
                 if self._is_open is None:
                     self._is_open = self.candidate.working() is not None
             elif "go" in answer:
                 looks = answer.get("look", [])
+                if "name" in answer and self.candidate.spent_ns() - spent > AT_REST_NS:
+                    self._restless.append(str(answer["name"]))
                 before = self.candidate.waiting_seconds()
                 started = self.candidate.resume()
                 self._begin({"at": started})
@@ -403,7 +411,7 @@ class Trial:
             made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
             timing = _timing([t for _, t in made], series, run.timing)
             busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
-            run.timing = replace(timing, busy=busy)
+            run.timing = replace(timing, busy=busy, restless=tuple(self._restless))
             names = [c.name for c, _ in made]
             run.decisive |= {names[n] for n in run.timing.decisive}
             first += len(times)
