@@ -25,7 +25,7 @@ from mucc.agent.audit.cases import (
     timed_cases,
 )
 from mucc.agent.audit.findings import Failed
-from mucc.agent.audit.hidden import DOUBTFUL, surprise
+from mucc.agent.audit.hidden import DOUBTFUL, RISK, surprise
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
 from mucc.agent.audit.options import Options
@@ -418,17 +418,20 @@ class Trial:
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
-        if self._is_open and self._is_doubtful(run):
+        for _ in range(TRIES if self._is_open else 0):
+            if not self._is_doubtful(run):
+                break
             cases = [
                 replace(c, watched=n >= WARM) for n, c in enumerate(timed_cases(self.rng, first, LOOKS, 0))
             ]
+            first += LOOKS
             self._series(run, cases)
 
     def _is_doubtful(self, run: Run) -> bool:
         """Whether looks at timed calls saw more of PyTorch than was told, which more of them may clear up."""
         observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
         looks = [look for look in run.looks if not look.hidden]
-        return surprise(looks, observed).chance < DOUBTFUL
+        return RISK <= surprise(looks, observed).chance < DOUBTFUL
 
     def _cases(self, first: int) -> list[Case]:
         """Return the calls of a timed series; on a CPU some of them are watched."""
