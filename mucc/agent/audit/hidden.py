@@ -18,8 +18,11 @@ RISK = 1e-3
 """The probability with which looks at calls that are as told are taken for others. Rejections need two audits
 that find it, or looks at two calls."""
 
-UNSURE, DOUBTFUL = 0.01, 0.2
+UNSURE, DOUBTFUL = 0.01, 0.5
 """The same below which nothing is accepted, and below which there are more looks."""
+
+ENOUGH = 8
+"""Looks from which on work that takes most of the time is seen nearly always."""
 
 ODDS = 3.0
 """Times that PyTorch's part of a call may take longer, beside the rest of it, in timed calls than in observed

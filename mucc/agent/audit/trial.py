@@ -6,7 +6,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -25,11 +25,12 @@ from mucc.agent.audit.cases import (
     timed_cases,
 )
 from mucc.agent.audit.findings import Failed
-from mucc.agent.audit.hidden import DOUBTFUL, RISK, surprise
+from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
+from mucc.agent.audit.looking import Looker
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
 from mucc.agent.audit.options import Options
-from mucc.agent.audit.places import Look, computing
+from mucc.agent.audit.places import Look
 from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.priority import AHEAD
@@ -40,7 +41,6 @@ from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import Request, error_from_json
 from mucc.api.json_types import Json
 from mucc.api.machine import exclusive_gpu, shared_gpu
-from mucc.api.processes import Place
 
 BUDGET = 1.0
 """Seconds that a timed series may take, `FEWEST` calls included in any case."""
@@ -58,17 +58,14 @@ HANDING_BYTES = (1 << 12, 1 << 24)
 """Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
 measured with each call."""
 
-AT_REST_NS = 100_000
-"""Time of processors that a process may take in ns after it was seen to be stopped: what it takes to stop."""
-
 LOOKS = 28
 """Calls of a further series that is watched, where looks at calls have seen what was not told."""
 
+MORE = 0.5
+"""Seconds that it may take."""
+
 UNKNOWN = Comparison(False)
 """That of calls which nothing was compared of yet."""
-
-SPIN = 1e-3
-"""Seconds before a moment in which the clock is watched: who sleeps wakes up late."""
 
 WAKING = 5e-5
 """Seconds in which a process that was stopped runs again."""
@@ -101,15 +98,6 @@ class Run:
     failed: Failed | None = None
 
 
-class Seen(NamedTuple):
-    """Where the threads of the candidate's process were when it had been stopped, in ns of the clock, in a
-    call; None where the system did not tell."""
-
-    case: str
-    ns: int
-    threads: list[list[Place]] | None
-
-
 class CandidateFailed(Exception):
     """The candidate raised: an outcome, not an error."""
 
@@ -129,11 +117,7 @@ class Trial:
         self._held: list[Child] = []
         self._waited = 0.0
         """Seconds that the candidate's threads waited for a processor in timed calls."""
-        self._seen: list[Seen] = []
-        self._restless: list[str] = []
-        """Timed calls before which the candidate's process ran while it was stopped."""
-        self._is_open: bool | None = None
-        """Whether the system told what the candidate's process runs before the solution was loaded."""
+        self._looker: Looker | None = None
 
     # Processes
 
@@ -345,51 +329,25 @@ class Trial:
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
         on, as the judge says."""
-        before, spent, looks = 0.0, 0, list[float]()
+        before, looks = 0.0, list[float]()
+        looker = self._looker = self._looker or Looker(self.candidate)
         while True:
             answer = self.answered()
             if "hold" in answer:
-                self.candidate.pause()
-                spent = self.candidate.spent_ns()
+                looker.stop()
                 self._begin({"held": True})
-                if self._is_open is None:
-                    self._is_open = self.candidate.working() is not None
-            elif "go" in answer:
-                looks = answer.get("look", [])
-                if "name" in answer and self.candidate.spent_ns() - spent > AT_REST_NS:
-                    self._restless.append(str(answer["name"]))
+            elif "go" in answer and "name" in answer:
+                looks = answer["look"]
                 before = self.candidate.waiting_seconds()
-                started = self.candidate.resume()
+                started = looker.start(answer["name"])
                 self._begin({"at": started})
-                self._look(str(answer.get("name")), started, looks)
-            elif "done" in answer and not looks:
-                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
+                looker.look(answer["name"], started, looks)
+            elif "go" in answer:
+                self._begin({"at": self.candidate.resume()})
             elif "done" not in answer:
                 return answer
-
-    def _look(self, case: str, started: int, moments: Sequence[float]) -> None:
-        """Stop the candidate's process at moments in ms since a call started, and keep where its threads
-        are."""
-        stopped = 0
-        for ms in moments if self._is_open else ():
-            until = started + stopped + int(ms * 1e6)
-            while (left := until - time.perf_counter_ns()) > 0:
-                time.sleep(max(left / 1e9 - SPIN, 0.0))
-            begun = time.perf_counter_ns()
-            self.candidate.pause()
-            at_rest = time.perf_counter_ns()
-            self._seen.append(Seen(case, at_rest, self.candidate.working()))
-            stopped += self.candidate.resume() - begun
-
-    def _looks(self, case: Case, times: Sequence[float]) -> Iterator[Look]:
-        """Return what was seen in a call while it lasted."""
-        returned, handed, copied, began = times
-        end = began + max(handed - copied, returned) * 1e6
-        for seen in self._seen:
-            if seen.case == case.name and seen.threads is None:
-                yield Look(case.name, hidden=True)
-            elif seen.case == case.name and seen.ns < end:
-                yield Look(case.name, computing(seen.threads or ()))
+            elif not looks:
+                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
 
     def answered(self) -> Json:
         """Return the answer of the judge's process."""
@@ -411,32 +369,36 @@ class Trial:
             made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
             timing = _timing([t for _, t in made], series, run.timing)
             busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
-            run.timing = replace(timing, busy=busy, restless=tuple(self._restless))
+            run.timing = replace(
+                timing, busy=busy, restless=tuple(self._looker.restless if self._looker else ())
+            )
             names = [c.name for c, _ in made]
             run.decisive |= {names[n] for n in run.timing.decisive}
             first += len(times)
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
-        for _ in range(TRIES if self._is_open else 0):
+        for _ in range(TRIES if self._can_look else 0):
             if not self._is_doubtful(run):
                 break
-            cases = [
-                replace(c, watched=n >= WARM) for n, c in enumerate(timed_cases(self.rng, first, LOOKS, 0))
-            ]
-            first += LOOKS
-            self._series(run, cases)
+            cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, LOOKS, 0)]
+            first += len(self._part(run, cases, MORE, 1)["times"])
+
+    @property
+    def _can_look(self) -> bool:
+        """Whether the system tells what the candidate's process runs."""
+        return bool(self._looker and self._looker.is_open)
 
     def _is_doubtful(self, run: Run) -> bool:
-        """Whether looks at timed calls saw more of PyTorch than was told, which more of them may clear up."""
+        """Whether looks at timed calls are few, or saw more of PyTorch than was told: others clear that up."""
         observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
         looks = [look for look in run.looks if not look.hidden]
-        return RISK <= surprise(looks, observed).chance < DOUBTFUL
+        return len(looks) < ENOUGH or RISK <= surprise(looks, observed).chance < DOUBTFUL
 
     def _cases(self, first: int) -> list[Case]:
         """Return the calls of a timed series; on a CPU some of them are watched."""
         runs = WARM + self.options.runs
-        if not self._is_open:
+        if not self._can_look:
             return timed_cases(self.rng, first, runs, WARM + FEWEST)
         sure = WARM + FEWEST + SURELY_WATCHED
         return some_watched(self.rng, timed_cases(self.rng, first, runs + WATCHED, sure), sure)
@@ -444,7 +406,7 @@ class Trial:
     def _series(self, run: Run, cases: list[Case]) -> tuple[float, list[Json]]:
         """Time calls, in parts between which the profiler looks at others; how long threads waited for a
         processor meanwhile in ms, and what the judge has found of each part."""
-        sure = WARM + FEWEST + (SURELY_WATCHED if self._is_open else 0)
+        sure = WARM + FEWEST + (SURELY_WATCHED if self._can_look else 0)
         cuts = divided(self.rng, len(cases), sure)
         left, waiting = BUDGET, 0.0
         series: list[Json] = []
@@ -454,22 +416,25 @@ class Trial:
                 break
             if n:
                 self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
-            part = [c.to_json() for c in cases[begin:end]]
             started, self._waited = time.monotonic(), 0.0
-            self._seen.clear()
-            found = self._tell_series(do="series", cases=part, budget=max(left, 0.0), fewest=fewest)
+            found = self._part(run, cases[begin:end], max(left, 0.0), fewest)
             left -= time.monotonic() - started
             waiting += self._waited * 1e3 + float(found["waited"])
-            made = cases[begin : begin + len(found["times"])]
-            run.made += (Entry(case, None) for case in made)
-            for case, times in zip(made, found["times"], strict=True):
-                run.looks += self._looks(case, times) if case.watched else ()
             series.append(found)
-            if len(made) < end - begin:
+            if len(found["times"]) < end - begin:
                 break
         if len(series) == 1:
             self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
         return waiting, series
+
+    def _part(self, run: Run, cases: Sequence[Case], budget: float, fewest: int) -> Json:
+        """Have calls of a series made, and keep what was seen; return what the judge has found of them."""
+        said = [case.to_json() for case in cases]
+        found = self._tell_series(do="series", cases=said, budget=budget, fewest=fewest)
+        made = list(zip(cases, found["times"], strict=False))
+        run.made += (Entry(case, None) for case, _ in made)
+        run.looks += self._looker.taken(made) if self._looker else ()
+        return found
 
     # The reference
 

@@ -12,10 +12,11 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
+from mucc.agent.audit.looking import AT_REST_NS, Looker  # noqa: E402
 from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
-from mucc.agent.audit.trial import AT_REST_NS, Trial  # noqa: E402
+from mucc.agent.audit.trial import Trial  # noqa: E402
 from mucc.api.processes import Place  # noqa: E402
 
 
@@ -132,26 +133,27 @@ class Children:
 def test_the_parent_stops_the_process_as_the_judge_says():
     made: Any = Trial.__new__(Trial)
     children = Children()
+    children.asked[1] |= {"name": "timed 3", "look": []}
     made = led(children)
     assert made._led() == {"times": [1]}
     assert children.told == ["pause", {"held": True}, {"at": 7}]
-    assert made._waited == pytest.approx(0.25, abs=1e-3) and made._restless == []
+    assert made._waited == pytest.approx(0.25, abs=1e-3) and made._looker.restless == []
 
 
 def led(children: Children) -> Any:
     made: Any = Trial.__new__(Trial)
     made.judge = made.candidate = children
-    made._waited, made._is_open, made._seen, made._restless = 0.0, None, [], []
+    made._waited, made._looker = 0.0, Looker(children)  # pyright: ignore[reportArgumentType]
     return made
 
 
 def test_a_process_that_runs_while_it_is_stopped_is_noticed():
     children = Children()
-    children.asked[1]["name"] = "timed 3"
+    children.asked[1] |= {"name": "timed 3", "look": []}
     children.spent = iter([10_000, 10_001 + AT_REST_NS])
     made = led(children)
     made._led()
-    assert made._restless == ["timed 3"]
+    assert made._looker.restless == ["timed 3"]
 
 
 def test_the_parent_looks_where_threads_are_while_a_call_lasts():
@@ -160,14 +162,15 @@ def test_the_parent_looks_where_threads_are_while_a_call_lasts():
     made = led(children)
     made._led()
     assert children.told == ["pause", {"held": True}, {"at": 7}, "pause", "pause"]
-    assert [seen.case for seen in made._seen] == ["timed 3"] * 2 and made._waited == 0.0
-    watched, first = Case("timed 3", 1, watched=True), made._seen[0].ns
-    assert list(made._looks(watched, [0.0, 0.0, 0.0, first])) == []
-    assert list(made._looks(watched, [1e-6, 0.0, 0.0, first])) == [Look("timed 3")]
-    children.threads, children.asked = None, [{"go": True, "name": "timed 4", "look": [0.0]}, {"times": []}]
-    children.spent, children.waited, made._seen = iter([10_000]), iter([1.0]), []
-    made._led()
-    assert list(made._looks(Case("timed 4", 1), [0.0] * 4)) == [Look("timed 4", hidden=True)]
+    looker = made._looker
+    watched, (first, second) = Case("timed 3", 1, watched=True), looker._seen
+    assert first.case == second.case == "timed 3" and made._waited == 0.0
+    assert list(looker.taken([(watched, [0.0, 0.0, 0.0, first.ns])])) == [], "it had returned"
+    looker._seen = [first]
+    assert list(looker.taken([(watched, [0.0, 1e-6, 0.0, first.ns])])) == [Look("timed 3")]
+    children.threads = None
+    looker.look("timed 4", 7, [0.0])
+    assert list(looker.taken([])) == [Look("timed 4", hidden=True)]
 
 
 def test_one_thread_works_on_few_bytes():
