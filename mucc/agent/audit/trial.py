@@ -390,7 +390,7 @@ class Trial:
         return bool(self._looker and self._looker.is_open)
 
     def _is_doubtful(self, run: Run) -> bool:
-        """Whether looks at timed calls are few, or saw more of PyTorch than was told: others clear that up."""
+        """Whether looks at timed calls are few, or saw more of PyTorch than was told: more clear that up."""
         observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
         looks = [look for look in run.looks if not look.hidden]
         return len(looks) < ENOUGH or RISK <= surprise(looks, observed).chance < DOUBTFUL
