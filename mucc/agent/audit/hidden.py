@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mucc.agent.audit.observations import Call
 from mucc.agent.audit.places import Look
-from mucc.agent.audit.shares import may_multiply, pytorchs_share
+from mucc.agent.audit.shares import may_multiply, pytorchs_share, starts_products
 
 RISK = 1e-3
 """The probability with which looks at calls that are as told are taken for others. Rejections need two audits
@@ -42,8 +42,13 @@ class Surprise(NamedTuple):
     chance: float
 
 
-def surprise(looks: Sequence[Look], observed: Sequence[Call]) -> Surprise:
-    """Return what is least like what was told."""
+def surprise(looks: Sequence[Look], observed: Sequence[Call], gpu: bool = False) -> Surprise:
+    """Return what is least like what was told. On a GPU the host only starts work: there products are no
+    surprise where any were told."""
+    if gpu:
+        saw = [look for look in looks if look.has_product]
+        told = float(any(starts_products(call) for call in observed) or not observed)
+        return Surprise("multiplies", saw, told, chance(len(saw), len(looks), permitted(told, MULTIPLYING)))
     kinds = (
         (
             "multiplies",

@@ -11,9 +11,12 @@ from functools import cache
 from mucc.api.processes import Place, Symbols
 
 SHARED_BY_ALL = re.compile(
-    r"(libc|libm|libmvec|ld|ld-linux[\w-]*|libpthread|libstdc\+\+|libgcc_s|libgomp[\w-]*|libi?omp5?)[.-]"
+    r"(libc|libm|libmvec|ld|ld-linux[\w-]*|libpthread|libstdc\+\+|libgcc_s|libgomp[\w-]*|libi?omp5?|libcuda|libcudart)[.-]"
 )
 """Libraries that work for whoever calls them, by their files' names: that caller counts."""
+
+OF_GPUS = re.compile(r"libcu(blas|blasLt|dnn\w*|sparse|sparseLt)[.-]")
+"""Files of NVIDIA's libraries that start products on GPUs, which PyTorch calls."""
 
 PYTORCHS = re.compile(
     r"/(torch/lib|torch\.libs)/lib(torch|torch_cpu|torch_cuda\w*|mkl\w*|dnnl|openblas\w*)[.-]"
@@ -21,7 +24,7 @@ PYTORCHS = re.compile(
 """Files of PyTorch that compute."""
 
 PRODUCTS = re.compile(
-    r"mkl_(blas|xblas|sparse|lapack)|gemm|gemv|dnnl|cblas_|xnn_|conv_?\dd|convolution", re.I
+    r"^libcu|mkl_(blas|xblas|sparse|lapack)|gemm|gemv|dnnl|cblas_|xnn_|conv_?\dd|convolution", re.I
 )
 """Functions that multiply matrices, or convolve, by their mangled names."""
 
@@ -68,8 +71,11 @@ def function_of(places: Sequence[Place]) -> str:
     Code that was made in memory belongs to whoever calls it. Returns "" where a thread is in other code.
     """
     for n, place in enumerate(places):
-        if not place.file or SHARED_BY_ALL.match(os.path.basename(place.file)):
+        file = os.path.basename(place.file)
+        if not file or SHARED_BY_ALL.match(file):
             continue
+        if OF_GPUS.match(file):
+            return file
         if not PYTORCHS.search(place.file):
             return ""
         return _name(place.file, place.offset - (n > 0))  # a return address is behind the call

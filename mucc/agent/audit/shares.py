@@ -121,6 +121,17 @@ def may_multiply(operation: str) -> bool:
     return not SIMPLE.match(operation)
 
 
+def starts_products(call: Call) -> bool:
+    """Whether kernels of an observed call on a GPU are a library's that may multiply matrices."""
+    return any(
+        w.kind == "kernel"
+        and not is_own(w)
+        and not re.match(r"Mem(cpy|set)", w.name)
+        and not (w.parent.startswith("aten::") and (CPU_FREE.match(w.parent) or not may_multiply(w.parent)))
+        for w in call.work
+    )
+
+
 def pytorchs_share(call: Call, which: Callable[[str], bool] = bool) -> float:
     """Return the part of an observed call that ATen operations take that compute, of those chosen by name."""
     if not call.seconds:

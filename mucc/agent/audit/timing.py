@@ -111,6 +111,8 @@ class Stopwatch:
         self.usually_cleared = 0.0
         self.usual: list[float] = []
         """What calls took so far that were not watched, in ms."""
+        self.host: list[float] = []
+        """What the host took of them before the GPU could begin."""
         self.handing: list[tuple[int, float]] = []
         """Bytes of results, and what handing them over took in ms, before the candidate was loaded."""
 
@@ -191,6 +193,7 @@ class Stopwatch:
             self.gate.patience = float("inf")
         self.given.clear()
         self.usual.clear()
+        self.host.clear()
         if found.get("ended") and self.gate is not None:
             self.gate, self.by_words = None, True
             return {"refused": True}
@@ -326,7 +329,7 @@ class Stopwatch:
         started = now()
         self.wire.send(b"G")
         if stopped:
-            self.line.say({"go": True, "name": case.name, "look": self._moments(case)})
+            self.line.say({"go": True, "name": case.name, "look": self._moments(case, self.usual)})
         try:
             expect(b"D")
             returned = now()
@@ -339,28 +342,34 @@ class Stopwatch:
         self.waited += waited_ns() - before
         return started, returned, handed
 
-    def _moments(self, case: Case) -> list[float]:
+    def _moments(self, case: Case, took: Sequence[float]) -> list[float]:
         """Return when the parent stops a call that is watched, in ms from its start.
 
-        They are drawn from what calls usually take. A call that has been stopped may know it, so that a short
-        one is stopped once.
+        They are drawn from what calls `took` before. A call that has been stopped may know it, so that short
+        ones are stopped once.
         """
-        if not case.watched or not self.usual:
+        if not case.watched or not took:
             return []
-        usual = statistics.median(self.usual)
+        usual = statistics.median(took)
         draw = random.SystemRandom().uniform
         return sorted(draw(0.0, usual) for _ in range(1 if usual < LONG_MS else LOOKS))
 
     def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
         """Have a call made on a GPU; see `gate`."""
         key = self._masked(case)
+        moments = self._moments(case, self.host)
+        started = time.perf_counter_ns()
         self.wire.send(b"G")
+        if moments:
+            self.line.say({"look": moments, "name": case.name})
         armed = True
         try:
             if self.wire.receive(ARMED_S) != b"D":
                 raise Ended
         except TimeoutError:
             armed = False
+        if not case.watched:
+            self.host.append((time.perf_counter_ns() - started) / 1e6)
         gate.open()
         gate.seen(COPIED, self._alive)
         self.cleared.append(self._clear())

@@ -331,6 +331,7 @@ class Trial:
         on, as the judge says."""
         before, looks = 0.0, list[float]()
         looker = self._looker = self._looker or Looker(self.candidate)
+        looker.open()
         while True:
             answer = self.answered()
             if "hold" in answer:
@@ -344,6 +345,8 @@ class Trial:
                 looker.look(answer["name"], started, looks)
             elif "go" in answer:
                 self._begin({"at": self.candidate.resume()})
+            elif "look" in answer:
+                looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
             elif "done" not in answer:
                 return answer
             elif not looks:
@@ -378,8 +381,8 @@ class Trial:
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
-        for _ in range(TRIES if self._can_look else 0):
-            if not self._is_doubtful(run):
+        for n in range(TRIES if self._can_look and self.device == "cpu" else 0):
+            if not self._is_doubtful(run, 0 if n else ENOUGH):
                 break
             cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, LOOKS, 0)]
             first += len(self._part(run, cases, MORE, 1)["times"])
@@ -389,14 +392,14 @@ class Trial:
         """Whether the system tells what the candidate's process runs."""
         return bool(self._looker and self._looker.is_open)
 
-    def _is_doubtful(self, run: Run) -> bool:
+    def _is_doubtful(self, run: Run, fewest: int) -> bool:
         """Whether looks at timed calls are few, or saw more of PyTorch than was told: more clear that up."""
         observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
         looks = [look for look in run.looks if not look.hidden]
-        return len(looks) < ENOUGH or RISK <= surprise(looks, observed).chance < DOUBTFUL
+        return len(looks) < fewest or RISK <= surprise(looks, observed).chance < DOUBTFUL
 
     def _cases(self, first: int) -> list[Case]:
-        """Return the calls of a timed series; on a CPU some of them are watched."""
+        """Return the calls of a timed series; some of them are watched."""
         runs = WARM + self.options.runs
         if not self._can_look:
             return timed_cases(self.rng, first, runs, WARM + FEWEST)
@@ -433,7 +436,7 @@ class Trial:
         found = self._tell_series(do="series", cases=said, budget=budget, fewest=fewest)
         made = list(zip(cases, found["times"], strict=False))
         run.made += (Entry(case, None) for case, _ in made)
-        run.looks += self._looker.taken(made) if self._looker else ()
+        run.looks += self._looker.taken(made, self.device == "cuda") if self._looker else ()
         return found
 
     # The reference

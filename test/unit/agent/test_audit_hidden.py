@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -109,6 +110,28 @@ def test_products_that_were_told_of_are_no_surprise(told: list[tuple[str, float]
 def test_other_operations_do_not_explain_products(told: list[tuple[str, float]]):
     (found,) = check(16, 15, told)
     assert found.severity == "reject"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "verdicts"),
+    [
+        ([("own_kernel", "")], ["reject"]),
+        ([("own_kernel", ""), ("Memcpy DtoD", ""), ("vectorized", "aten::add")], ["reject"]),
+        ([("own_kernel", ""), ("nvjet_tst_64x8", "")], []),
+        ([("own_kernel", ""), ("gemmSN_TN_kernel", "aten::addmm")], []),
+    ],
+)
+def test_on_a_gpu_libraries_start_only_products_that_are_told(
+    kernels: list[tuple[str, str]], verdicts: list[str]
+):
+    cublas = Place("/nvidia/cublas/lib/libcublasLt.so.12", 5)
+    driver, torchs = Place("/usr/lib/libcuda.so.1", 5), Place("/torch/lib/libtorch_cuda.so", 5)
+    (function,) = computing([[driver, cublas, torchs]])
+    assert function == "libcublasLt.so.12"
+    work = tuple(Work("kernel", name, parent, 7, 1, 5.0) for name, parent in kernels)
+    call = Call(Case("again", 1, observe=True), Comparison(True), work=work, seconds=1.0)
+    found = dataclasses.replace(seen(16, 9, [], function=function), device="cuda", calls=[call])
+    assert [f.severity for f in HiddenWork().check(found)] == verdicts
 
 
 def test_who_forbids_to_look_is_noticed():

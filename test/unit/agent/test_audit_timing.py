@@ -67,10 +67,10 @@ def test_inputs_are_shown_while_the_process_stands_still():
 def test_a_call_that_is_watched_is_stopped_while_it_lasts(usual: float, count: int):
     made = stopwatch(Parent())
     made.usual = [usual, 0.1, 99.0]
-    moments = [made._moments(Case("timed 1", 1, watched=True)) for _ in range(20)]
+    moments = [made._moments(Case("timed 1", 1, watched=True), made.usual) for _ in range(20)]
     assert all(len(m) == count and m == sorted(m) and m[0] >= 0 and m[-1] <= usual for m in moments)
     assert len({m[0] for m in moments}) == len(moments), "nobody can foresee them"
-    assert made._moments(Case("timed 1", 1)) == []
+    assert made._moments(Case("timed 1", 1), made.usual) == []
 
 
 def test_the_parent_is_asked_for_the_time_when_the_process_ends_in_a_call():
@@ -136,7 +136,7 @@ def test_the_parent_stops_the_process_as_the_judge_says():
     children.asked[1] |= {"name": "timed 3", "look": []}
     made = led(children)
     assert made._led() == {"times": [1]}
-    assert children.told == ["pause", {"held": True}, {"at": 7}]
+    assert children.told == ["pause", "pause", {"held": True}, {"at": 7}]
     assert made._waited == pytest.approx(0.25, abs=1e-3) and made._looker.restless == []
 
 
@@ -161,7 +161,7 @@ def test_the_parent_looks_where_threads_are_while_a_call_lasts():
     children.asked[1] |= {"name": "timed 3", "look": [0.0, 0.1]}
     made = led(children)
     made._led()
-    assert children.told == ["pause", {"held": True}, {"at": 7}, "pause", "pause"]
+    assert children.told == ["pause", "pause", {"held": True}, {"at": 7}, "pause", "pause"]
     looker = made._looker
     watched, (first, second) = Case("timed 3", 1, watched=True), looker._seen
     assert first.case == second.case == "timed 3" and made._waited == 0.0

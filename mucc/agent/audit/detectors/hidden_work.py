@@ -24,7 +24,7 @@ class HiddenWork:
             )
             yield reject(self.name, said, cases=hidden)
         looks = [look for look in seen.looks if not look.hidden]
-        found = surprise(looks, seen.observed)
+        found = surprise(looks, seen.observed, gpu=seen.device == "cuda")
         if found.chance >= UNSURE:
             return
         said = (
