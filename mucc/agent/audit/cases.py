@@ -37,9 +37,9 @@ DRIFTS = 4
 AMID = 3
 """Calls amid a timed series that the profiler looks at: who does other work after so many calls is seen."""
 
-WATCHED, SURELY_WATCHED = 16, 2
-"""Calls of a timed series during which the candidate's process is stopped to see what runs there: how many
-there are, and how many of these are made in any case. Nobody can foresee which."""
+WATCHED, SURELY_WATCHED = 1 / 3, 2
+"""The probability with which a call of a timed series is watched, each on its own, so that nobody knows from
+earlier ones whether others follow; and how many of those are that are made in any case."""
 
 FEWER = 1 << 20
 """Elements of a result of a timed call that are compared at the most."""
@@ -156,12 +156,18 @@ def timed_case(rng: random.Random, number: int) -> Case:
     )
 
 
-def some_watched(rng: random.Random, cases: list[Case], sure: int) -> list[Case]:
-    """Return timed calls, some of which are watched: `SURELY_WATCHED` of the `sure` ones, others behind
-    these, and none of the first ones, by which it is known what a call takes."""
-    among = rng.sample(range(WARM, sure), min(SURELY_WATCHED, max(sure - WARM, 0)))
-    among += rng.sample(range(sure, len(cases)), min(WATCHED - len(among), len(cases) - sure))
-    return [dataclasses.replace(case, watched=n in among) for n, case in enumerate(cases)]
+def watched_ones(rng: random.Random, runs: int, fewest: int) -> list[bool]:
+    """Return which calls of a timed series are watched, in which `WARM` calls and then `runs` others are not.
+
+    The first ones are not, by which it is known what a call takes; then come `fewest` that are not and
+    `SURELY_WATCHED` that are, in any order.
+    """
+    sure = [False] * min(fewest, runs) + [True] * SURELY_WATCHED
+    rng.shuffle(sure)
+    found = [*[False] * WARM, *sure]
+    while found.count(False) < WARM + runs:
+        found.append(rng.random() < WATCHED)
+    return found
 
 
 def timed_cases(rng: random.Random, first: int, count: int, sure: int) -> list[Case]:

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 from mucc.agent.audit.cases import (
     SURELY_WATCHED,
     WARM,
-    WATCHED,
     Case,
     amid_case,
     divided,
     plan,
-    some_watched,
     timed_cases,
+    watched_ones,
 )
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
@@ -400,11 +399,11 @@ class Trial:
 
     def _cases(self, first: int) -> list[Case]:
         """Return the calls of a timed series; some of them are watched."""
-        runs = WARM + self.options.runs
         if not self._can_look:
-            return timed_cases(self.rng, first, runs, WARM + FEWEST)
-        sure = WARM + FEWEST + SURELY_WATCHED
-        return some_watched(self.rng, timed_cases(self.rng, first, runs + WATCHED, sure), sure)
+            return timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
+        watched = watched_ones(self.rng, self.options.runs, FEWEST)
+        cases = timed_cases(self.rng, first, len(watched), WARM + FEWEST + SURELY_WATCHED)
+        return [replace(case, watched=is_one) for case, is_one in zip(cases, watched, strict=True)]
 
     def _series(self, run: Run, cases: list[Case]) -> tuple[float, list[Json]]:
         """Time calls, in parts between which the profiler looks at others; how long threads waited for a

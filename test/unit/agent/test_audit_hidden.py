@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mucc.agent.audit import places
-from mucc.agent.audit.cases import SURELY_WATCHED, WARM, WATCHED, Case, some_watched, timed_cases
+from mucc.agent.audit.cases import SURELY_WATCHED, WARM, Case, watched_ones
 from mucc.agent.audit.detectors.hidden_work import HiddenWork
 from mucc.agent.audit.findings import Finding, Label
 from mucc.agent.audit.hidden import MULTIPLYING, RISK, chance, permitted
@@ -150,15 +150,14 @@ def test_the_stated_risk_is_that_of_honest_audits():
     assert chance(0, 16, 0.3) == pytest.approx(1.0) and chance(16, 16, 1.0) == 1.0
 
 
-@pytest.mark.parametrize("runs", [5, 30])
+@pytest.mark.parametrize("runs", [3, 5, 30])
 def test_some_timed_calls_are_watched_and_the_others_count(runs: int):
     rng = random.Random(3)
-    sure = WARM + 5 + SURELY_WATCHED
-    drawn: set[int] = set()
-    for _ in range(30):
-        cases = some_watched(rng, timed_cases(rng, 0, WARM + runs + WATCHED, sure), sure)
-        at = [n for n, case in enumerate(cases) if case.watched]
-        assert len(at) == WATCHED and min(at) >= WARM and len(cases) - len(at) == WARM + runs
-        assert sum(n < sure for n in at) == SURELY_WATCHED
-        drawn.update(at)
-    assert drawn == set(range(WARM, WARM + runs + WATCHED)), "nobody can foresee which"
+    series = [watched_ones(rng, runs, 5) for _ in range(200)]
+    for found in series:
+        assert not any(found[:WARM]) and found.count(False) == WARM + runs
+        assert found[WARM : WARM + min(runs, 5) + SURELY_WATCHED].count(True) == SURELY_WATCHED
+    assert {found[WARM] for found in series} == {False, True}
+    if runs == 30:
+        counts = [found.count(True) for found in series]
+        assert min(counts) < 10 and max(counts) > 20 and 13 < sum(counts) / len(counts) < 16
