@@ -167,7 +167,12 @@ class Server:
 
     def _in_namespaces(self, request: Json, given: list[int]) -> tuple[int, int, int]:
         """Have a spare process be a child: its number here, its folder, and where its end is told."""
-        spare = self.spares.pop() if self.spares else self._spare()
+        while self.spares:
+            with contextlib.suppress(OSError, NotForked):  # somebody has ended it
+                return self._used(self.spares.pop(), request, given)
+        return self._used(self._spare(), request, given)
+
+    def _used(self, spare: Spare, request: Json, given: list[int]) -> tuple[int, int, int]:
         try:
             with spare.line as line:
                 socket.send_fds(line, [json.dumps(request).encode()], given)
