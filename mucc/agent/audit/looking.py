@@ -83,5 +83,5 @@ class Looker:
         for seen in found:
             if seen.threads is None:
                 yield Look(seen.case, hidden=True)
-            elif gpu or seen.ns < ends.get(seen.case, 0.0):
+            elif seen.threads and (gpu or seen.ns < ends.get(seen.case, 0.0)):  # else all threads wait
                 yield Look(seen.case, computing(seen.threads))

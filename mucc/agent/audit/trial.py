@@ -380,8 +380,8 @@ class Trial:
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
-        for n in range(TRIES if self._can_look and self.device == "cpu" else 0):
-            if not self._is_doubtful(run, 0 if n else ENOUGH):
+        for _ in range(TRIES if self._can_look and self.device == "cpu" else 0):
+            if not self._is_doubtful(run):
                 break
             cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, LOOKS, 0)]
             first += len(self._part(run, cases, MORE, 1)["times"])
@@ -391,11 +391,11 @@ class Trial:
         """Whether the system tells what the candidate's process runs."""
         return bool(self._looker and self._looker.is_open)
 
-    def _is_doubtful(self, run: Run, fewest: int) -> bool:
+    def _is_doubtful(self, run: Run) -> bool:
         """Whether looks at timed calls are few, or saw more of PyTorch than was told: more clear that up."""
         observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
         looks = [look for look in run.looks if not look.hidden]
-        return len(looks) < fewest or RISK <= surprise(looks, observed).chance < DOUBTFUL
+        return len(looks) < ENOUGH or RISK <= surprise(looks, observed).chance < DOUBTFUL
 
     def _cases(self, first: int) -> list[Case]:
         """Return the calls of a timed series; some of them are watched."""

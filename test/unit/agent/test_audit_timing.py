@@ -106,7 +106,7 @@ class Children:
         self.told: list[Any] = []
         self.waited = iter([1.0, 1.25])
         self.spent = iter([10_000, 10_000 + AT_REST_NS])
-        self.threads: list[list[Place]] | None = []
+        self.threads: list[list[Place]] | None = [[Place("", 0)]]
 
     def answer(self) -> dict[str, Any]:
         return self.asked.pop(0)
