@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from mucc.process.output import Printed, notes
     from mucc.process.pausing import parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
+    from mucc.process.registers import Place, working
+    from mucc.process.symbols import Symbols
     from mucc.process.tree import End, Family, end_strays
 
 __all__ = [
     "End",
     "Family",
+    "Place",
     "Printed",
+    "Symbols",
     "end_strays",
     "forget",
     "notes",
@@ -24,6 +28,7 @@ __all__ = [
     "resume",
     "temporary_folder",
     "watch",
+    "working",
 ]
 
 __getattr__ = names_from(
@@ -32,6 +37,8 @@ __getattr__ = names_from(
         "mucc.process.output": ("Printed", "notes"),
         "mucc.process.pausing": ("parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
+        "mucc.process.registers": ("Place", "working"),
+        "mucc.process.symbols": ("Symbols",),
         "mucc.process.tree": ("End", "Family", "end_strays"),
     },
 )

@@ -37,6 +37,10 @@ DRIFTS = 4
 AMID = 3
 """Calls amid a timed series that the profiler looks at: who does other work after so many calls is seen."""
 
+WATCHED, SURELY_WATCHED = 1 / 3, 2
+"""The probability with which a call of a timed series is watched, each on its own, so that nobody knows from
+earlier ones whether others follow; and how many of those are that are made in any case."""
+
 FEWER = 1 << 20
 """Elements of a result of a timed call that are compared at the most."""
 
@@ -50,7 +54,7 @@ class Case:
     `guard` is the byte around inputs. `probe` changes the digits of f32 inputs (`inputs.PROBES`). `observe`
     has the call traced by the profiler. `sample` draws the elements of large results that are compared, at
     `most` so many. `drift` says how often the inputs are changed a little where they lie, just before a timed
-    call starts.
+    call starts. A timed call that is `watched` is stopped at a random moment, and its time does not count.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Case:
     sample: int = 0
     drift: int = 0
     most: int = 1 << 22
+    watched: bool = False
 
     def to_json(self) -> Json:
         return dataclasses.asdict(self)
@@ -149,6 +154,20 @@ def timed_case(rng: random.Random, number: int) -> Case:
         drift=1 + rng.randrange(DRIFTS),
         most=FEWER,
     )
+
+
+def watched_ones(rng: random.Random, runs: int, fewest: int) -> list[bool]:
+    """Return which calls of a timed series are watched, in which `WARM` calls and then `runs` others are not.
+
+    The first ones are not, by which it is known what a call takes; then come `fewest` that are not and
+    `SURELY_WATCHED` that are, in any order.
+    """
+    sure = [False] * min(fewest, runs) + [True] * SURELY_WATCHED
+    rng.shuffle(sure)
+    found = [*[False] * WARM, *sure]
+    while found.count(False) < WARM + runs:
+        found.append(rng.random() < WATCHED)
+    return found
 
 
 def timed_cases(rng: random.Random, first: int, count: int, sure: int) -> list[Case]:

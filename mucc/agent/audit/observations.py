@@ -10,6 +10,7 @@ from typing import Any
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.noise import interval
+from mucc.agent.audit.places import Look
 from mucc.api.json_types import from_json
 
 BUSY = 0.1
@@ -96,7 +97,8 @@ class Timing:
     wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
     the candidate's threads and the judge's waited for a processor, over the calls' time. `cleared` is how
     long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
-    waited to begin, when results had been handed over, and when the candidate's process had ended.
+    waited to begin, when results had been handed over, and when the candidate's process had ended. `restless`
+    are calls before which the process ran while it was stopped for inputs to come.
     """
 
     calls: tuple[float, ...] = ()
@@ -106,6 +108,7 @@ class Timing:
     deferred: int = 0
     busy: float = 0.0
     cleared: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    restless: tuple[str, ...] = ()
 
     @property
     def is_disturbed(self) -> bool:
@@ -184,6 +187,8 @@ class Observations:
     """Ways in which it has looked into the process that runs it."""
     libraries: Sequence[str] = ()
     """Files of machine code in its memory, as the system tells."""
+    looks: Sequence[Look] = ()
+    """What was seen when timed calls were stopped."""
 
     @property
     def compared(self) -> Iterator[Call]:

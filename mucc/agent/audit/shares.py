@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from statistics import median
 
-from mucc.agent.audit.observations import Observations, Work
+from mucc.agent.audit.observations import Call, Observations, Work
 
 LIBRARIES = re.compile(
     r"\bat::|at_cuda_detail|\bc10::|cudnn|cublas|cusparse|cufft|^nvjet|sm\d+_xmma|xmma_"
@@ -34,9 +34,7 @@ def is_own(work: Work) -> bool:
 
 def compute_ops(work: Iterable[Work]) -> set[str]:
     """Return the ATen operations that compute something."""
-    return {
-        w.name for w in work if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
-    }
+    return {w.name for w in work if _computes(w)}
 
 
 PRODUCTS = re.compile(
@@ -108,13 +106,49 @@ def own_share(seen: Observations) -> float | None:
     return min(found, default=None)
 
 
+SIMPLE = re.compile(
+    r"aten::_*(add|sub|rsub|mul|div|neg|abs|exp|exp2|expm1|log|log1p|log2|sqrt|rsqrt|reciprocal|pow|square|sin|cos"
+    r"|tanh|sigmoid|relu|gelu|silu|elu|leaky_relu|clamp|clamp_min|clamp_max|threshold|hardtanh|maximum|minimum"
+    r"|where|eq|ne|lt|le|gt|ge|logical_\w+|bitwise_\w+|isnan|isfinite|all|any|sum|mean|amax|amin|max|min|argmax"
+    r"|argmin|std|var|softmax|log_softmax|cumsum|sort|topk|dropout|round|floor|ceil|sign|rand|randn|uniform"
+    r"|normal|random|bernoulli|equal|allclose|isclose|native_layer_norm|native_batch_norm|layer_norm)_?$"
+)
+"""ATen operations that multiply no matrices."""
+
+
+def may_multiply(operation: str) -> bool:
+    """Whether an ATen operation may multiply matrices, itself or by what it calls."""
+    return not SIMPLE.match(operation)
+
+
+def starts_products(call: Call) -> bool:
+    """Whether kernels of an observed call on a GPU are a library's that may multiply matrices."""
+    return any(
+        w.kind == "kernel"
+        and not is_own(w)
+        and not re.match(r"Mem(cpy|set)", w.name)
+        and not (w.parent.startswith("aten::") and (CPU_FREE.match(w.parent) or not may_multiply(w.parent)))
+        for w in call.work
+    )
+
+
+def pytorchs_share(call: Call, which: Callable[[str], bool] = bool) -> float:
+    """Return the part of an observed call that ATen operations take that compute, of those chosen by name."""
+    if not call.seconds:
+        return 1.0
+    return sum(w.us for w in call.work if _computes(w) and which(w.name)) / (call.seconds * 1e6)
+
+
+def _computes(work: Work) -> bool:
+    """Whether it is an ATen operation that computes something."""
+    return work.kind == "op" and work.name.startswith("aten::") and not CPU_FREE.match(work.name)
+
+
 def _share(work: Iterable[Work], seconds: float, seen: Observations) -> float | None:
     rows = list(work)
     if seen.device == "cuda":
         whole = sum(w.us for w in rows if w.kind == "kernel")
         return sum(w.us for w in rows if w.kind == "kernel" and is_own(w)) / whole if whole else None
     whole = seconds * 1e6
-    theirs = sum(
-        w.us for w in rows if w.kind == "op" and w.name.startswith("aten::") and not CPU_FREE.match(w.name)
-    )
+    theirs = sum(w.us for w in rows if _computes(w))
     return max(0.0, 1 - theirs / whole) if whole else None

@@ -6,7 +6,9 @@ import ctypes
 import gc
 import importlib
 import json
+import random
 import secrets
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -63,17 +65,27 @@ HANDING = 0.02
 HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
 """Further slack for that in ms, on a GPU and on a CPU."""
 
+LONG_MS, LOOKS = 20.0, 4
+"""The ms from which on a call that is watched is stopped so often: there are few calls then."""
+
 CLEARED = 5
 """How often caches are cleared to see what that takes."""
 
 
 class Times(NamedTuple):
     """One call in ms by the judge's clock: until it returned, until its results were handed over, and what it
-    takes at the most to hand over as much."""
+    takes at the most to hand over as much; and when it began, in ns of that clock."""
 
     returned: float
     handed: float
     copied: float
+    began: int
+
+    @property
+    def counted(self) -> float:
+        """Until it returned, or until its results were handed over, less what that takes at the most, where
+        that is later: then a call still computes while results are fetched."""
+        return max(self.handed - self.copied, self.returned)
 
 
 class Stopwatch:
@@ -97,6 +109,10 @@ class Stopwatch:
         self.reset: Callable[[], int] | None = None
         """Have lines of the cache that somebody has set aside be like others."""
         self.usually_cleared = 0.0
+        self.usual: list[float] = []
+        """What calls took so far that were not watched, in ms."""
+        self.host: list[float] = []
+        """What the host took of them before the GPU could begin."""
         self.handing: list[tuple[int, float]] = []
         """Bytes of results, and what handing them over took in ms, before the candidate was loaded."""
 
@@ -142,6 +158,8 @@ class Stopwatch:
                     break
                 times, changed = self._timed(case)
                 told.append(times)
+                if not case.watched:
+                    self.usual.append(times.counted)
                 if changed:
                     late.append(case.name)
                 if self.gate is None:  # else shared memory has masked inputs
@@ -174,18 +192,20 @@ class Stopwatch:
         if self.gate is not None:
             self.gate.patience = float("inf")
         self.given.clear()
+        self.usual.clear()
+        self.host.clear()
         if found.get("ended") and self.gate is not None:
             self.gate, self.by_words = None, True
             return {"refused": True}
-        times = found["times"][WARMING:]
+        times = [Times(*t) for t in found["times"][WARMING:]]
         if times and not self.handing:
-            self.overhead = _calm([returned for returned, *_ in times])
+            self.overhead = _calm([t.returned for t in times])
             if self.device.type == "cpu":
                 self.overhead = min(self.overhead, MOST_MS)
             self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
             self.usually_cleared = _least(self.cleared)
         if times:
-            self.handing.append((results, _calm([handed - returned for returned, handed, _ in times])))
+            self.handing.append((results, _calm([t.handed - t.returned for t in times])))
         self.lender.forget_results()  # or all of its memory would be looked at after each call
         return {"ended": bool(found.get("ended")), "overhead": self.overhead}
 
@@ -244,7 +264,7 @@ class Stopwatch:
             changed = not torch.equal(held[places], read)
         self.given.append(Given(case, described, self.lender.kept(case, described, held)))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
-        return Times(returned, handed, self._handing_ms(described, copied)), changed
+        return Times(returned, handed, self._handing_ms(described, copied), started), changed
 
     def _copied(self) -> tuple[Any, int]:
         """Copy the memory of results, and return what that takes in ns; on a CPU the candidate's process is
@@ -309,7 +329,7 @@ class Stopwatch:
         started = now()
         self.wire.send(b"G")
         if stopped:
-            self.line.say({"go": True})
+            self.line.say({"go": True, "name": case.name, "look": self._moments(case, self.usual)})
         try:
             expect(b"D")
             returned = now()
@@ -322,16 +342,34 @@ class Stopwatch:
         self.waited += waited_ns() - before
         return started, returned, handed
 
+    def _moments(self, case: Case, took: Sequence[float]) -> list[float]:
+        """Return when the parent stops a call that is watched, in ms from its start.
+
+        They are drawn from what calls `took` before. A call that has been stopped may know it, so that short
+        ones are stopped once.
+        """
+        if not case.watched or not took:
+            return []
+        usual = statistics.median(took)
+        draw = random.SystemRandom().uniform
+        return sorted(draw(0.0, usual) for _ in range(1 if usual < LONG_MS else LOOKS))
+
     def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
         """Have a call made on a GPU; see `gate`."""
         key = self._masked(case)
+        moments = self._moments(case, self.host)
+        started = time.perf_counter_ns()
         self.wire.send(b"G")
+        if moments:
+            self.line.say({"look": moments, "name": case.name})
         armed = True
         try:
             if self.wire.receive(ARMED_S) != b"D":
                 raise Ended
         except TimeoutError:
             armed = False
+        if not case.watched:
+            self.host.append((time.perf_counter_ns() - started) / 1e6)
         gate.open()
         gate.seen(COPIED, self._alive)
         self.cleared.append(self._clear())

@@ -6,18 +6,30 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.cases import WARM, Case, amid_case, divided, plan, timed_cases
+from mucc.agent.audit.cases import (
+    SURELY_WATCHED,
+    WARM,
+    Case,
+    amid_case,
+    divided,
+    plan,
+    timed_cases,
+    watched_ones,
+)
 from mucc.agent.audit.findings import Failed
+from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
+from mucc.agent.audit.looking import Looker
 from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from
 from mucc.agent.audit.options import Options
+from mucc.agent.audit.places import Look
 from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.priority import AHEAD
@@ -45,6 +57,15 @@ HANDING_BYTES = (1 << 12, 1 << 24)
 """Bytes of results by which the judge knows what handing over takes; a CPU's copies differ by caches, and are
 measured with each call."""
 
+LOOKS = 28
+"""Calls of a further series that is watched, where looks at calls have seen what was not told."""
+
+MORE = 0.5
+"""Seconds that it may take."""
+
+UNKNOWN = Comparison(False)
+"""That of calls which nothing was compared of yet."""
+
 WAKING = 5e-5
 """Seconds in which a process that was stopped runs again."""
 
@@ -70,6 +91,7 @@ class Run:
     decisive: frozenset[str] = frozenset()
     """The names of timed calls that alone make the time what it is."""
     timing: Timing = field(default_factory=Timing)
+    looks: list[Look] = field(default_factory=list[Look])
     signs: Mapping[str, Any] = field(default_factory=Json)
     libraries: tuple[str, ...] = ()
     failed: Failed | None = None
@@ -94,6 +116,7 @@ class Trial:
         self._held: list[Child] = []
         self._waited = 0.0
         """Seconds that the candidate's threads waited for a processor in timed calls."""
+        self._looker: Looker | None = None
 
     # Processes
 
@@ -253,7 +276,7 @@ class Trial:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
         said = self._tell(do="call", observe=case.observe, first=first, **filled)
         outputs = descriptions(said["outputs"])
-        call_from(case, said, Comparison(False))
+        call_from(case, said, UNKNOWN)
         self._lend(self.ask(do="room", outputs=outputs))
         self._tell(do="commit")
         said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
@@ -305,19 +328,28 @@ class Trial:
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
         on, as the judge says."""
-        before = 0.0
+        before, looks = 0.0, list[float]()
+        looker = self._looker = self._looker or Looker(self.candidate)
+        looker.open()
         while True:
             answer = self.answered()
             if "hold" in answer:
-                self.candidate.pause()
+                looker.stop()
                 self._begin({"held": True})
-            elif "go" in answer:
+            elif "go" in answer and "name" in answer:
+                looks = answer["look"]
                 before = self.candidate.waiting_seconds()
+                started = looker.start(answer["name"])
+                self._begin({"at": started})
+                looker.look(answer["name"], started, looks)
+            elif "go" in answer:
                 self._begin({"at": self.candidate.resume()})
-            elif "done" in answer:
-                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
-            else:
+            elif "look" in answer:
+                looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
+            elif "done" not in answer:
                 return answer
+            elif not looks:
+                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
 
     def answered(self) -> Json:
         """Return the answer of the judge's process."""
@@ -333,24 +365,52 @@ class Trial:
         """Time calls, each on inputs of its own; once more where times are not steady."""
         first = 0
         for attempt in range(TRIES):
-            cases = timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
+            cases = self._cases(first)
             waiting, series = self._series(run, cases)
             times = [t for found in series for t in found["times"]]
-            timing = _timing(times[WARM:], series, run.timing)
-            busy = waiting / max(sum(t[1] for t in times), 1e-3) if self.device == "cpu" else 0.0
-            run.timing = replace(timing, busy=busy)
-            names = [c.name for c in cases[WARM : len(times)]]
+            made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
+            timing = _timing([t for _, t in made], series, run.timing)
+            busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
+            run.timing = replace(
+                timing, busy=busy, restless=tuple(self._looker.restless if self._looker else ())
+            )
+            names = [c.name for c, _ in made]
             run.decisive |= {names[n] for n in run.timing.decisive}
             first += len(times)
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
+        for _ in range(TRIES if self._can_look and self.device == "cpu" else 0):
+            if not self._is_doubtful(run):
+                break
+            cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, LOOKS, 0)]
+            first += len(self._part(run, cases, MORE, 1)["times"])
+
+    @property
+    def _can_look(self) -> bool:
+        """Whether the system tells what the candidate's process runs."""
+        return bool(self._looker and self._looker.is_open)
+
+    def _is_doubtful(self, run: Run) -> bool:
+        """Whether looks at timed calls are few, or saw more of PyTorch than was told: more clear that up."""
+        observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
+        looks = [look for look in run.looks if not look.hidden]
+        return len(looks) < ENOUGH or RISK <= surprise(looks, observed).chance < DOUBTFUL
+
+    def _cases(self, first: int) -> list[Case]:
+        """Return the calls of a timed series; some of them are watched."""
+        if not self._can_look:
+            return timed_cases(self.rng, first, WARM + self.options.runs, WARM + FEWEST)
+        watched = watched_ones(self.rng, self.options.runs, FEWEST)
+        cases = timed_cases(self.rng, first, len(watched), WARM + FEWEST + SURELY_WATCHED)
+        return [replace(case, watched=is_one) for case, is_one in zip(cases, watched, strict=True)]
 
     def _series(self, run: Run, cases: list[Case]) -> tuple[float, list[Json]]:
         """Time calls, in parts between which the profiler looks at others; how long threads waited for a
         processor meanwhile in ms, and what the judge has found of each part."""
-        cuts = divided(self.rng, len(cases), WARM + FEWEST)
-        left, sure, waiting = BUDGET, WARM + FEWEST, 0.0
+        sure = WARM + FEWEST + (SURELY_WATCHED if self._can_look else 0)
+        cuts = divided(self.rng, len(cases), sure)
+        left, waiting = BUDGET, 0.0
         series: list[Json] = []
         for n, (begin, end) in enumerate(pairwise([0, *cuts, len(cases)])):
             fewest = min(max(sure - begin, 0), end - begin)
@@ -358,19 +418,25 @@ class Trial:
                 break
             if n:
                 self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
-            part = [c.to_json() for c in cases[begin:end]]
             started, self._waited = time.monotonic(), 0.0
-            found = self._tell_series(do="series", cases=part, budget=max(left, 0.0), fewest=fewest)
+            found = self._part(run, cases[begin:end], max(left, 0.0), fewest)
             left -= time.monotonic() - started
             waiting += self._waited * 1e3 + float(found["waited"])
-            made = cases[begin : begin + len(found["times"])]
-            run.made += (Entry(case, None) for case in made)
             series.append(found)
-            if len(made) < end - begin:
+            if len(found["times"]) < end - begin:
                 break
         if len(series) == 1:
             self._answer(run, amid_case(self.rng, sum(e.case.is_amid for e in run.made)))
         return waiting, series
+
+    def _part(self, run: Run, cases: Sequence[Case], budget: float, fewest: int) -> Json:
+        """Have calls of a series made, and keep what was seen; return what the judge has found of them."""
+        said = [case.to_json() for case in cases]
+        found = self._tell_series(do="series", cases=said, budget=budget, fewest=fewest)
+        made = list(zip(cases, found["times"], strict=False))
+        run.made += (Entry(case, None) for case, _ in made)
+        run.looks += self._looker.taken(made, self.device == "cuda") if self._looker else ()
+        return found
 
     # The reference
 
@@ -392,8 +458,8 @@ def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Tim
     """Return the times in ms of the parts of a series: until calls returned, or until their results were
     handed over, less what that takes at the most, where that is later: then a call still computes while
     results are fetched."""
-    counted = [max(handed - copied, returned) for returned, handed, copied in times]
-    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied in times)
+    counted = [max(handed - copied, returned) for returned, handed, copied, _ in times]
+    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied, _ in times)
     overhead = float(series[0]["overhead"])
     before_calls, during, left = (
         min((ms for ms in least if ms), default=0.0)

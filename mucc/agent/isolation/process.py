@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from mucc.agent.isolation.server import MARK
@@ -17,7 +17,7 @@ from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
 from mucc.api.json_types import Json
-from mucc.api.processes import End, Family, Printed, end_strays, notes
+from mucc.api.processes import End, Family, Place, Printed, end_strays, notes
 from mucc.api.sandbox import Layer
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
@@ -181,13 +181,7 @@ class Child:
 
     def waiting_seconds(self) -> float:
         """Return how long the threads of the process have waited for a processor, all together."""
-        waited = 0
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            tasks = f"/proc/{self._pid}/task"
-            for task in os.listdir(tasks):
-                with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
-                    waited += int(file.read().split()[1])
-        return waited / 1e9
+        return sum(int(fields[1]) for fields in _schedule(self._pid)) / 1e9
 
     def libraries(self) -> tuple[str, ...]:
         """Return the files of machine code that are mapped, as far as the system tells."""
@@ -203,6 +197,26 @@ class Child:
     def pause(self) -> None:
         """Stop the process, and all others of its namespaces, until `resume`."""
         self._paused = processes.pause(self._pid, self._first)
+
+    def working(self) -> list[list[Place]] | None:
+        """Return where threads of the stopped processes compute (`processes.working`); None where the system
+        does not tell."""
+        found: list[list[Place]] = []
+        try:
+            for pid in self._paused:
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                    found += processes.working(pid)
+        except OSError:
+            return None
+        return found
+
+    def spent_ns(self) -> int:
+        """Return the time of processors that the stopped processes have taken so far."""
+        spent = 0
+        for pid in self._paused:
+            for fields in _schedule(pid):
+                spent += int(fields[0])
+        return spent
 
     def resume(self) -> int:
         """Let it go on; return the time right before, in ns of `time.perf_counter_ns`."""
@@ -233,6 +247,18 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.close()
         self._printed.close()
+
+
+def _schedule(pid: int) -> Iterator[list[str]]:
+    """Return for each thread of a process how long it was on a processor, and waited for one, in ns; nothing
+    where the system does not tell."""
+    with contextlib.suppress(OSError):
+        tasks = f"/proc/{pid}/task"
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
+                fields = file.read().split()
+            if len(fields) > 1:
+                yield fields
 
 
 def _not_started(failed: ZygoteFailed) -> DiagnosticError:

@@ -11,7 +11,8 @@ packets:
                         -> {"pid": 17}, in namespaces with a descriptor of the child's own folder
     {"reap": 17}        -> {"status": 0, "peak": 123}, its peak in KiB; {"status": null} before its end
 
-In namespaces a child is the second process of its own; the first, which waits for it, ends all others.
+In namespaces a child is the second process of its own; the first, which waits for it, ends all others. Some
+are there before they are needed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from mucc.agent.isolation.huge_pages import HugePages
 from mucc.agent.isolation.line import Line
@@ -57,12 +58,23 @@ PIECES = 8
 """Pieces of memory that are put into huge pages after a child has ended: a zygote with few children gains
 less than that costs, and nobody waits for it meanwhile."""
 
+SPARES = 2
+"""Processes that wait in namespaces of their own, which to make takes three forks: an audit needs two. Others
+are made when a child has ended, and nobody waits."""
+
 CREDENTIALS = struct.Struct("3i")
 """What the kernel says of the sender of a message: its process, user and group."""
 
 
 class NotForked(Exception):
     """No child could be made; the message says why."""
+
+
+class Spare(NamedTuple):
+    """A process that waits for a request in namespaces of its own: on this line, and its end is told here."""
+
+    line: socket.socket
+    ended: int
 
 
 class Server:
@@ -77,6 +89,7 @@ class Server:
         libc.getenv.restype = ctypes.c_void_p
         self.mark_at: int | None = libc.getenv(MARK.encode())
         self.pages = HugePages()
+        self.spares: list[Spare] = []
 
     def serve(self) -> None:
         """Answer requests until the pipe closes; then end all children."""
@@ -95,6 +108,10 @@ class Server:
                 os.close(folder)
             if answer.get("status") is not None:
                 self.pages.collapse(PIECES)
+                self.prepare()
+        for spare in self.spares:
+            spare.line.close()
+            os.read(spare.ended, PACKET)  # until it has ended
         for pid in self.children:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
@@ -103,11 +120,10 @@ class Server:
         """Fork a child that answers requests on the pipes that were given; return the answer, and the child's
         folder where that is its own."""
         try:
-            place = places(request["folder"], QUOTA, request["readable"], request["writable"])
             if Layer.NAMESPACES in self.layers:
-                pid, folder, end = self._in_namespaces(request, place, given)
+                pid, folder, end = self._in_namespaces(request, given)
             else:
-                pid, folder, end = self._beside(request, place, given), None, None
+                pid, folder, end = self._beside(request, self._place(request), given), None, None
         except (OSError, NotForked) as error:
             return {"error": getattr(error, "strerror", None) or str(error)}, None
         finally:
@@ -115,6 +131,16 @@ class Server:
                 os.close(fd)
         self.children[pid] = end
         return {"pid": pid}, folder
+
+    def prepare(self) -> None:
+        """Have spare processes in namespaces, where that is allowed."""
+        with contextlib.suppress(OSError):
+            while Layer.NAMESPACES in self.layers and len(self.spares) < SPARES:
+                self.spares.append(self._spare())
+
+    def _place(self, request: Json) -> Places:
+        """Return what a child may read and write. Raises OSError."""
+        return places(request["folder"], QUOTA, request["readable"], request["writable"])
 
     def _beside(self, request: Json, place: Places, given: list[int]) -> int:
         """Fork a child that shares the namespaces of this process."""
@@ -139,38 +165,51 @@ class Server:
         os.close(ready)
         return pid
 
-    def _in_namespaces(self, request: Json, place: Places, given: list[int]) -> tuple[int, int, int]:
-        """Fork a child into namespaces of its own: its number here, its folder, and where its end is told."""
+    def _in_namespaces(self, request: Json, given: list[int]) -> tuple[int, int, int]:
+        """Have a spare process be a child: its number here, its folder, and where its end is told."""
+        while self.spares:
+            with contextlib.suppress(OSError, NotForked):  # somebody has ended it
+                return self._used(self.spares.pop(), request, given)
+        return self._used(self._spare(), request, given)
+
+    def _used(self, spare: Spare, request: Json, given: list[int]) -> tuple[int, int, int]:
+        try:
+            with spare.line as line:
+                socket.send_fds(line, [json.dumps(request).encode()], given)
+                room = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(4)
+                data, extra, _, _ = line.recvmsg(1 << 10, room)
+        except BaseException:
+            os.close(spare.ended)
+            raise
+        found = {kind: value for _, kind, value in extra}
+        if socket.SCM_RIGHTS not in found or socket.SCM_CREDENTIALS not in found:
+            os.close(spare.ended)
+            raise NotForked(data.decode(errors="replace") or "it ended before it was confined")
+        pid, _, _ = CREDENTIALS.unpack(found[socket.SCM_CREDENTIALS][: CREDENTIALS.size])
+        (folder,) = struct.unpack("i", found[socket.SCM_RIGHTS][:4])
+        os.set_blocking(spare.ended, False)
+        return pid, folder, spare.ended
+
+    def _spare(self) -> Spare:
+        """Fork a process into namespaces of its own, where it waits for a request."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ended, told = os.pipe()
         try:
-            with ours, theirs:
+            with theirs:
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 first = os.fork()
                 if not first:
-                    ours.close()
-                    self._leave(request, place, given, theirs, told)
-                theirs.close()
-                room = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(4)
-                data, extra, _, _ = ours.recvmsg(1 << 10, room)
-                os.waitpid(first, 0)  # it has ended by now, beside what the child does
+                    self._leave(theirs, told)
+                os.waitpid(first, 0)  # it ends when it has forked
         except BaseException:
+            ours.close()
             os.close(ended)
             raise
         finally:
             os.close(told)
-        found = {kind: value for _, kind, value in extra}
-        if socket.SCM_RIGHTS not in found or socket.SCM_CREDENTIALS not in found:
-            os.close(ended)
-            raise NotForked(data.decode(errors="replace") or "it ended before it was confined")
-        pid, _, _ = CREDENTIALS.unpack(found[socket.SCM_CREDENTIALS][: CREDENTIALS.size])
-        (folder,) = struct.unpack("i", found[socket.SCM_RIGHTS][:4])
-        os.set_blocking(ended, False)
-        return pid, folder, ended
+        return Spare(ours, ended)
 
-    def _leave(
-        self, request: Json, place: Places, given: list[int], line: socket.socket, told: int
-    ) -> NoReturn:
+    def _leave(self, line: socket.socket, told: int) -> NoReturn:
         """Leave the old namespaces, and fork the first process of the new ones."""
         try:
             leave_namespaces()
@@ -179,26 +218,33 @@ class Server:
                 if worker:
                     line.close()
                     _wait_for(worker, told)
-                os.close(told)
                 os.setsid()
-                self._worker(request, place, given, line)
+                self._worker(line.detach())
         except BaseException as error:
             line.send(str(error).encode()[:500])
         os._exit(0)
 
-    def _worker(self, request: Json, place: Places, given: list[int], line: socket.socket) -> NoReturn:
-        """Confine this process, tell its folder, and run the child."""
+    def _worker(self, told: int) -> NoReturn:
+        """Wait for a request, confine this process, tell its folder, and run the child."""
+        os.dup2(told, 3)
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # sockets of the server, and of other spares
+        line = socket.socket(fileno=3)
         try:
-            folder = self._confine(place, given)
+            data, given, _, _ = socket.recv_fds(line, PACKET, 4)
+            if not data:
+                os._exit(0)  # nobody needs it any more
+            request = json.loads(data)
+            folder = self._confine(self._place(request), given)
             assert folder is not None
             socket.send_fds(line, [b"."], [folder])
             os.close(folder)
         except BaseException as error:
             line.send(str(error).encode()[:500])
             os._exit(1)
+        kept = [os.dup(fd) for fd in given]  # the places of these are about to be taken
         line.close()
         try:
-            self._live(request, given)
+            self._live(request, kept)
         except BaseException:
             traceback.print_exc()
         os._exit(1)
@@ -213,7 +259,7 @@ class Server:
         """Run a child."""
         _dumpable(True)
         kept = [os.dup(fd) for fd in given]  # so that none lies where it is about to go
-        self.control.detach()
+        self.control.detach()  # a spare process has closed it
         for place, fd in zip((3, 4, 1, 2), (*kept[:3], kept[2]), strict=True):
             os.dup2(fd, place)
         if kept[3:]:
@@ -324,6 +370,7 @@ def main() -> None:
     _prctl(PR_SET_CHILD_SUBREAPER, Layer.NAMESPACES in layers)
     gc.collect()
     gc.freeze()  # so that children share the pages
+    server.prepare()
     said = {"seconds": time.monotonic() - started, "layers": [layer.value for layer in layers]}
     control.send(json.dumps(said).encode())
     server.serve()

@@ -53,8 +53,8 @@ def test_work_before_a_call_is_the_solutions_where_it_comes_and_goes_with_it(
 
 
 def test_what_is_handed_over_late_counts():
-    """Columns: returned, handed over, what handing over takes; all in ms."""
-    calls = [[1.0, 1.1, 0.12], [0.01, 1.12, 0.12], [0.01, 0.14, 0.12]]
+    """Columns: returned, handed over, what handing over takes, in ms; when it began."""
+    calls = [[1.0, 1.1, 0.12, 0], [0.01, 1.12, 0.12, 0], [0.01, 0.14, 0.12, 0]]
     parts = [
         part(cleared=[0.2, 0.3, 0.4]),
         part(late=["timed 7"], bands_changed=[1], cleared=[0.2, 0.1, 0.0]),

@@ -12,9 +12,12 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
+from mucc.agent.audit.looking import AT_REST_NS, Looker  # noqa: E402
+from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
 from mucc.agent.audit.trial import Trial  # noqa: E402
+from mucc.api.processes import Place  # noqa: E402
 
 
 class Parent:
@@ -25,7 +28,8 @@ class Parent:
         self.words = [b"D", b"C"]
 
     def say(self, answer: dict[str, Any]) -> None:
-        self.did += answer
+        self.did.append(next(iter(answer)))
+        self.looks: list[float] = answer.get("look", [])
 
     def heard(self) -> dict[str, int]:
         return {"at": 5}
@@ -42,6 +46,7 @@ class Parent:
 def stopwatch(parent: Parent, size: int = 64) -> Any:
     made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
     made.line, made.wire, made.host_clock, made.waited = parent, parent, object(), 0
+    made.usual = [2.0, 6.0, 4.0]
     made.lender = SimpleNamespace(results=SimpleNamespace(data=torch.arange(size)))
 
     def show(case: Case) -> None:
@@ -56,6 +61,16 @@ def test_inputs_are_shown_while_the_process_stands_still():
     started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1))
     assert parent.did == ["hold", "show", "G", "go", "D", "C", "done"]
     assert started == 5 and returned <= handed
+
+
+@pytest.mark.parametrize(("usual", "count"), [(4.0, 1), (timing.LONG_MS, timing.LOOKS)])
+def test_a_call_that_is_watched_is_stopped_while_it_lasts(usual: float, count: int):
+    made = stopwatch(Parent())
+    made.usual = [usual, 0.1, 99.0]
+    moments = [made._moments(Case("timed 1", 1, watched=True), made.usual) for _ in range(20)]
+    assert all(len(m) == count and m == sorted(m) and m[0] >= 0 and m[-1] <= usual for m in moments)
+    assert len({m[0] for m in moments}) == len(moments), "nobody can foresee them"
+    assert made._moments(Case("timed 1", 1), made.usual) == []
 
 
 def test_the_parent_is_asked_for_the_time_when_the_process_ends_in_a_call():
@@ -90,6 +105,8 @@ class Children:
         self.asked: list[dict[str, Any]] = [{"hold": True}, {"go": True}, {"done": True}, {"times": [1]}]
         self.told: list[Any] = []
         self.waited = iter([1.0, 1.25])
+        self.spent = iter([10_000, 10_000 + AT_REST_NS])
+        self.threads: list[list[Place]] | None = [[Place("", 0)]]
 
     def answer(self) -> dict[str, Any]:
         return self.asked.pop(0)
@@ -103,17 +120,57 @@ class Children:
     def resume(self) -> int:
         return 7
 
+    def spent_ns(self) -> int:
+        return next(self.spent)
+
+    def working(self) -> list[list[Place]] | None:
+        return self.threads
+
     def waiting_seconds(self) -> float:
         return next(self.waited)
 
 
 def test_the_parent_stops_the_process_as_the_judge_says():
     made: Any = Trial.__new__(Trial)
-    made.judge = made.candidate = children = Children()
-    made._waited = 0.0
+    children = Children()
+    children.asked[1] |= {"name": "timed 3", "look": []}
+    made = led(children)
     assert made._led() == {"times": [1]}
-    assert children.told == ["pause", {"held": True}, {"at": 7}]
-    assert made._waited == pytest.approx(0.25, abs=1e-3)
+    assert children.told == ["pause", "pause", {"held": True}, {"at": 7}]
+    assert made._waited == pytest.approx(0.25, abs=1e-3) and made._looker.restless == []
+
+
+def led(children: Children) -> Any:
+    made: Any = Trial.__new__(Trial)
+    made.judge = made.candidate = children
+    made._waited, made._looker = 0.0, Looker(children)  # pyright: ignore[reportArgumentType]
+    return made
+
+
+def test_a_process_that_runs_while_it_is_stopped_is_noticed():
+    children = Children()
+    children.asked[1] |= {"name": "timed 3", "look": []}
+    children.spent = iter([10_000, 10_001 + AT_REST_NS])
+    made = led(children)
+    made._led()
+    assert made._looker.restless == ["timed 3"]
+
+
+def test_the_parent_looks_where_threads_are_while_a_call_lasts():
+    children = Children()
+    children.asked[1] |= {"name": "timed 3", "look": [0.0, 0.1]}
+    made = led(children)
+    made._led()
+    assert children.told == ["pause", "pause", {"held": True}, {"at": 7}, "pause", "pause"]
+    looker = made._looker
+    watched, (first, second) = Case("timed 3", 1, watched=True), looker._seen
+    assert first.case == second.case == "timed 3" and made._waited == 0.0
+    assert list(looker.taken([(watched, [0.0, 0.0, 0.0, first.ns])])) == [], "it had returned"
+    looker._seen = [first]
+    assert list(looker.taken([(watched, [0.0, 1e-6, 0.0, first.ns])])) == [Look("timed 3")]
+    children.threads = None
+    looker.look("timed 4", 7, [0.0])
+    assert list(looker.taken([])) == [Look("timed 4", hidden=True)]
 
 
 def test_one_thread_works_on_few_bytes():

@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import HANG, descendants, gone, wait_for
+from processes import HANG, descendants, gone, lives, wait_for
 
 from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.process import Child, ChildFailed
-from mucc.agent.isolation.server import SHARED
+from mucc.agent.isolation.server import SHARED, SPARES
 from mucc.agent.isolation.zygote import Zygote, ZygoteFailed
 from mucc.diagnostics.core import DiagnosticError
+from mucc.process.pausing import parent
 from mucc.process.sandbox.modes import Isolation, Layer
 
 SERVANT = """
@@ -162,11 +164,31 @@ def test_nobody_outlives_a_child(zygote: Zygote, tmp_path: Path):
     if Layer.NAMESPACES not in zygote.layers():
         pytest.skip("this machine does not allow namespaces")
     with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child:
-        server = zygote.start()._process.pid  # pyright: ignore[reportPrivateUsage]
-        before = len(descendants(server))
+        first = parent(child._pid)  # pyright: ignore[reportPrivateUsage]
+        assert first is not None
+        before = len(descendants(first))
         child.ask(do="leave")
-        assert len(descendants(server)) == before + 1
-    wait_for(lambda: not descendants(server))
+        family = [first, *descendants(first)]
+        assert len(family) == before + 2
+    wait_for(lambda: not any(map(lives, family)))
+
+
+def test_processes_that_wait_end_with_the_one_that_made_them(tmp_path: Path):
+    with Zygote(("servant",)) as made:
+        if Layer.NAMESPACES not in made.layers():
+            pytest.skip("this machine does not allow namespaces")
+        server = made.start()._process.pid  # pyright: ignore[reportPrivateUsage]
+        wait_for(lambda: len(descendants(server)) == 2 * SPARES)  # each with the first of its namespaces
+        waiting = descendants(server)
+        with Child(made, "servant", str(tmp_path), HANG, MEMORY) as child:
+            assert child._pid in waiting  # pyright: ignore[reportPrivateUsage]
+            used = {child._pid, parent(child._pid)}  # pyright: ignore[reportPrivateUsage]
+            for pid in {*waiting} - used:
+                with suppress(ProcessLookupError):  # it has ended with the first of its namespaces
+                    os.kill(pid, signal.SIGKILL)
+            with Child(made, "servant", str(tmp_path), HANG, MEMORY) as other:
+                assert other._pid not in waiting  # pyright: ignore[reportPrivateUsage]
+    wait_for(lambda: not any(map(lives, waiting)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])

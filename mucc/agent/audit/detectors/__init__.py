@@ -41,6 +41,7 @@ DETECTORS: tuple[str, ...] = (
     "harness:Harness",
     "fallback:Fallback",
     "pytorch_only:PyTorchOnly",
+    "hidden_work:HiddenWork",
     "precision:Precision",
     "sol_ceiling:SolCeiling",
     "degenerate:Degenerate",

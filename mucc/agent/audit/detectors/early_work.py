@@ -1,4 +1,5 @@
-"""Work on a GPU before a call may begin: kernels that wait for inputs, or keep caches warm."""
+"""Work before a call may begin: in a process that goes on when it is stopped; on a GPU, kernels that wait for
+inputs, or keep caches warm."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ TIMES, MORE_MS = 2.0, 0.15
 """Where the GPU has other work, clearing the caches takes longer than so many times as usual and so many ms
 more."""
 
+RESTLESS, FEWEST = 0.1, 3
+"""The share of timed calls, and their number, before which a process runs that is stopped; fewer are what the
+system counts late."""
+
 
 def delayed(ms: float, *usual: float) -> bool:
     """Whether a kernel of the judge had to wait for others: it took longer than each time that was usual."""
@@ -19,12 +24,19 @@ def delayed(ms: float, *usual: float) -> bool:
 
 
 class EarlyWork:
-    """Whether the GPU was busy when nothing of a call could have begun."""
+    """Whether the process or the GPU was busy when nothing of a call could have begun."""
 
     name = "early_work"
-    looks_at = "how long the judge's own kernel takes while a call waits to begin"
+    looks_at = "time of processors while the process is stopped, and of the judge's own kernel on a GPU"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
+        restless = seen.timing.restless
+        if len(restless) >= max(FEWEST, RESTLESS * len(seen.timed)):
+            yield reject(
+                self.name,
+                f"its process ran while it was stopped for inputs to come: {', '.join(restless[:6])}",
+                cases=list(restless),
+            )
         before, during, _, after = seen.timing.cleared
         if delayed(during, before, after):
             yield reject(

@@ -1,0 +1,101 @@
+"""What a stopped process was about to execute, as the system tells: nothing that runs in it is asked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+WORDS = 512
+"""Words of a stack that are read, from its top on."""
+
+WORD = struct.Struct("=Q")
+
+
+class Place(NamedTuple):
+    """Machine code: a file and an offset in it; no file for code that was made in memory."""
+
+    file: str
+    offset: int
+
+
+class Mapping(NamedTuple):
+    """A range of addresses with machine code."""
+
+    start: int
+    end: int
+    offset: int
+    file: str
+
+
+class Code:
+    """The machine code that a process has mapped. Raises OSError where the system does not tell."""
+
+    def __init__(self, pid: int):
+        self.found = list(_mappings(pid))
+        self._starts = [m.start for m in self.found]
+
+    def place(self, address: int) -> Place | None:
+        """Return what lies at an address; None where that is no machine code."""
+        n = bisect_right(self._starts, address) - 1
+        if n < 0 or address >= self.found[n].end:
+            return None
+        found = self.found[n]
+        return Place(found.file, address - found.start + found.offset)
+
+
+def _mappings(pid: int) -> Iterator[Mapping]:
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            fields = line.split(maxsplit=5)
+            if "x" not in fields[1]:
+                continue
+            start, _, end = fields[0].partition("-")
+            name = fields[5].rstrip("\n") if len(fields) == 6 else ""
+            is_file = name.startswith("/") and fields[4] != "0" and not name.startswith("/memfd:")
+            yield Mapping(int(start, 16), int(end, 16), int(fields[2], 16), name if is_file else "")
+
+
+def working(pid: int) -> list[list[Place]]:
+    """Return where the threads of a stopped process are that compute: for each the place of its next
+    instruction, and of those that words on its stack point to, the innermost first.
+
+    Threads that wait in a call of the system are left out. Some of the words are no return addresses, but
+    numbers that were left there. Raises OSError where the system does not tell.
+    """
+    at = [found for thread in os.listdir(f"/proc/{pid}/task") if (found := _registers(pid, thread))]
+    if not at:
+        return []
+    code = Code(pid)
+    return [list(_places(pid, code, *found)) for found in at]
+
+
+def _registers(pid: int, thread: str) -> tuple[int, int] | None:
+    """Return the next instruction and the stack of a thread; None where it waits, or has ended."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/syscall", encoding="ascii") as file:
+            fields = file.read().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if len(fields) != 3 or fields[0] != "-1":
+        return None
+    return int(fields[2], 16), int(fields[1], 16)
+
+
+def _places(pid: int, code: Code, instruction: int, stack: int) -> Iterator[Place]:
+    yield code.place(instruction) or Place("", 0)
+    for word in _words(pid, stack):
+        if (found := code.place(word)) is not None:
+            yield found
+
+
+def _words(pid: int, stack: int) -> list[int]:
+    """Return the words from an address on, as many as are there."""
+    with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+        file.seek(stack)
+        data = file.read(WORDS * WORD.size)
+        return [word for (word,) in WORD.iter_unpack(data[: len(data) // WORD.size * WORD.size])]
+    return []
