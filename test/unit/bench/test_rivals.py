@@ -118,3 +118,29 @@ def test_a_killed_command_and_a_full_store_cost_nothing(
     (path,) = tmp_path.glob("*/farm_ray.json")
     driver, store = json.loads(path.read_text())["rows"]
     assert driver["kept"] >= farm.LOSE_AT and store["blocks"] < farm.STORE_BYTES // farm.BLOCK_BYTES
+
+
+def test_results_of_several_runs_are_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+
+    def run(file: str, card: str, **times: tuple[float, float]) -> str:
+        rows = [
+            {
+                "name": kernel,
+                "results": [{"name": "mucc", "time_us": ours}, {"name": "torch", "time_us": other}],
+            }
+            for kernel, (ours, other) in times.items()
+        ]
+        made = {"card": card, "versions": {"torch": "2.11"}, "command": file, "date": file, "rows": rows}
+        (tmp_path / file).write_text(json.dumps(made))
+        return str(tmp_path / file)
+
+    first = run("a", "h100", softmax=(1.0, 9.0), linear=(1.0, 2.0))
+    second = run("b", "h100", softmax=(1.0, 8.0))
+    made = json.loads(rivals.merged([first, second]).read_text())
+    assert [row["name"] for row in made["rows"]] == ["linear", "softmax"]
+    assert made["summary"]["rivals.torch.mucc_speedup"] == 4.0 and made["commands"] == ["a", "b"]
+    with pytest.raises(ValueError, match="differ in their card"):
+        rivals.merged([first, run("c", "h200", linear=(1.0, 2.0))])
