@@ -270,6 +270,7 @@ def main() -> int:
     for what in losses:
         found = lose(what, args, max(counts), command)
         add(rows, max(counts), args.ray, {**found, "loses": what})
+        report(rows, simulated=command is not None)
         check_loss(what, found)
     return report(rows, simulated=command is not None)
 
