@@ -138,10 +138,9 @@ def merged(paths: Sequence[str]) -> Path:
     measured: dict[str, Row] = {row["name"]: row for run in runs for row in run["rows"]}
     rows = [measured[case.name] for case in CASES if case.name in measured]
     print("\n".join(map(line, rows)))
-    label, found = runs[0]["card"], runs[0]["versions"]
-    path = write_result(label, "rivals", rows, summarise(rows), extra_versions=found)
-    commands = [run["command"] for run in runs]
-    made = json.loads(path.read_text()) | {"commands": commands, "date": runs[-1]["date"]}
+    path = write_result(runs[0]["card"], "rivals", rows, summarise(rows))
+    of_runs = {"versions": runs[0]["versions"], "commands": [run["command"] for run in runs]}
+    made = json.loads(path.read_text()) | of_runs | {"date": runs[-1]["date"], "commit": runs[-1]["commit"]}
     replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
     return path
 

@@ -133,7 +133,8 @@ def test_results_of_several_runs_are_one(
             }
             for kernel, (ours, other) in times.items()
         ]
-        made = {"card": card, "versions": {"torch": "2.11"}, "command": file, "date": file, "rows": rows}
+        made = {"card": card, "versions": {"torch": "2.11"}, "command": file, "date": file, "commit": ""}
+        made["rows"] = rows
         (tmp_path / file).write_text(json.dumps(made))
         return str(tmp_path / file)
 
@@ -142,5 +143,6 @@ def test_results_of_several_runs_are_one(
     made = json.loads(rivals.merged([first, second]).read_text())
     assert [row["name"] for row in made["rows"]] == ["linear", "softmax"]
     assert made["summary"]["rivals.torch.mucc_speedup"] == 4.0 and made["commands"] == ["a", "b"]
+    assert made["versions"] == {"torch": "2.11"} and made["date"] == "b"
     with pytest.raises(ValueError, match="differ in their card"):
         rivals.merged([first, run("c", "h200", linear=(1.0, 2.0))])
