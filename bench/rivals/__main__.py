@@ -25,6 +25,7 @@ from typing import Any
 from bench.common import ROOT, Row, at_least_one, run_main, versions, write_result
 from bench.rivals import AGAINST, CASES, Case
 from bench.timing import card, gpu_versions
+from mucc.files.atomic import replace_file
 
 PROGRAMS = ROOT / "examples" / "against"
 
@@ -125,6 +126,25 @@ def summarise(rows: Sequence[Row]) -> dict[str, float]:
     return summary
 
 
+def merged(paths: Sequence[str]) -> Path:
+    """Write the result of kernels that several runs measured on one card; of two rows the later counts.
+
+    A row has all of its contenders from one run. Raises ValueError where runs differ in card or versions.
+    """
+    runs: list[dict[str, Any]] = [json.loads(Path(path).read_text()) for path in paths]
+    for name in ("card", "versions"):
+        if any(run[name] != runs[0][name] for run in runs):
+            raise ValueError(f"runs differ in their {name}: {', '.join(paths)}")
+    measured: dict[str, Row] = {row["name"]: row for run in runs for row in run["rows"]}
+    rows = [measured[case.name] for case in CASES if case.name in measured]
+    print("\n".join(map(line, rows)))
+    path = write_result(runs[0]["card"], "rivals", rows, summarise(rows))
+    of_runs = {"versions": runs[0]["versions"], "commands": [run["command"] for run in runs]}
+    made = json.loads(path.read_text()) | of_runs | {"date": runs[-1]["date"], "commit": runs[-1]["commit"]}
+    replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
+    return path
+
+
 def line(row: Row) -> str:
     """A row as a line: µs of each contender."""
     found = "  ".join(f"{name} {time:.1f}" for name, time in times(row).items())
@@ -150,11 +170,17 @@ def main() -> int:
         "--helion-seconds", type=at_least_one, default=120, help="budget of Helion's search for a kernel"
     )
     parser.add_argument("--timeout", type=float, default=900, help="seconds for a kernel")
+    parser.add_argument(
+        "--merge", nargs="+", metavar="JSON", help="measure nothing, and write the result of several runs"
+    )
     parser.add_argument("--plots", metavar="FOLDER", help="draw the times of each kernel as NAME.svg")
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else [case.name for case in CASES]
     if unknown := sorted(set(wanted) - {case.name for case in CASES}):
         parser.error(f"there is no kernel {', '.join(unknown)}, there are {', '.join(c.name for c in CASES)}")
+    if options.merge:
+        print(merged(options.merge))
+        return 0
     torch: Any = importlib.import_module("torch")
     if not torch.cuda.is_available():
         parser.exit(1, f"{parser.prog}: there is no GPU\n")

@@ -18,6 +18,9 @@ DESCRIPTION = """\
 Begin a project: a folder with a kernel, tests that compare it with the interpreter and with PyTorch, a
 benchmark, and a workflow of continuous integration. Nothing that exists is overwritten."""
 
+LONGEST = 100
+"""Characters of a name at most, so that the names of all files fit a file system."""
+
 
 @dataclass
 class Arguments:
@@ -33,14 +36,10 @@ class Arguments:
 def main(args: Arguments, reporter: Reporter) -> int:
     """Write the files of a project. Raises MU5001 for a name that is none, or a folder that exists."""
     from mucc.cli.project import files as texts
-    from mucc.frontend.lexer import is_name
 
     if not args.name:
         raise usage_error("which name?", "give the name of a kernel: mucc new linear_gelu")
-    if not args.name.isascii() or not is_name(args.name):
-        raise usage_error(
-            f"'{args.name}' is no name of a kernel", "letters, digits and underscores: linear_gelu"
-        )
+    _check_name(args.name)
     folder = Path(args.folder if args.folder is not None else args.name)
     if args.folder == "" or os.path.lexists(folder):
         raise usage_error(f"'{folder}' exists already", "name another folder: --folder FOLDER")
@@ -54,3 +53,17 @@ def main(args: Arguments, reporter: Reporter) -> int:
         files.write_output(str(place), text.encode())
     reporter.line(f"{folder}: a project with the kernel {args.name}; README.md says what to run")
     return ExitStatus.GOOD
+
+
+def _check_name(name: str) -> None:
+    """Raise MU5001 for a name that no kernel, or no file, can have."""
+    from mucc.frontend.lexer import KEYWORDS, is_name
+
+    if name in KEYWORDS:
+        raise usage_error(
+            f"'{name}' is a word of the language, so no name of a kernel", f"as in: mucc new my_{name}"
+        )
+    if not name.isascii() or not is_name(name):
+        raise usage_error(f"'{name}' is no name of a kernel", "letters, digits and underscores: linear_gelu")
+    if len(name) > LONGEST:
+        raise usage_error(f"a name of {len(name)} characters is too long: {LONGEST} at most")

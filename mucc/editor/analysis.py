@@ -23,8 +23,8 @@ from mucc.frontend import ast, lower, parse
 from mucc.frontend.context import type_text
 from mucc.frontend.irgen import Checked, check_program
 
-KNOWN = 512
-"""The number of kernels whose diagnostics are kept."""
+KNOWN = 4096
+"""The number of kernels whose diagnostics are kept. An edit of a program with more checks all of them."""
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,8 @@ def _start(ray: Any, address: str) -> None:
         with _own_signals():
             start()
     except (ConnectionError, TimeoutError, ValueError) as error:
-        raise _missing(address, str(error).partition("\n")[0]) from None
+        why = "none runs on this machine" if address == "auto" else str(error).partition("\n")[0]
+        raise _missing(address, why) from None
     except RuntimeError as error:
         if "ersion mismatch" not in str(error):
             raise _missing(address, str(error).partition("\n")[0]) from None
@@ -205,6 +206,8 @@ def _check_answer(address: str, shown: str) -> None:
     if address == "auto":
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdecimal():
+        raise _missing(shown, f"'{port}' is no number of a port")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER).close()
     except (OSError, ValueError, OverflowError) as error:

@@ -31,7 +31,7 @@ class Objects:
         """
         if len(data) < SMALL:
             return data
-        key = hashlib.blake2b(data, digest_size=20).hexdigest()
+        key = digest_of(data)
         with self._lock:
             if (known := self._found.get(key)) is not None:
                 self._found.move_to_end(key)
@@ -51,6 +51,16 @@ class Objects:
         with self._lock:
             self._found.clear()
             self._bytes = 0
+
+
+def digest_of(data: bytes) -> str:
+    """Return what names contents."""
+    return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+def pieces(data: bytes) -> list[bytes]:
+    """Cut contents into pieces that each travel with a call; there is at least one."""
+    return [data[start : start + SMALL - 1] for start in range(0, len(data) or 1, SMALL - 1)]
 
 
 def contents(ray: Any, given: Any) -> bytes:

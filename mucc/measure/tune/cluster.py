@@ -8,7 +8,6 @@ costs what it was measuring, and another measures that again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 import time
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mucc.build.cluster.connection import Cluster, connect, imported, refusal
-from mucc.build.cluster.objects import Objects, contents
+from mucc.build.cluster.objects import Objects, contents, digest_of, pieces
 from mucc.build.cluster.versions import Versions, without_compilers
 from mucc.build.jobs import AWAKE
 from mucc.database.records import Record
@@ -55,6 +54,12 @@ class Measured(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
+class Sent(NamedTuple):
+    """A library that was sent in pieces, by the digest of its contents."""
+
+    digest: str
+
+
 class Station:
     """The actor: it measures on the GPU that Ray gave it."""
 
@@ -63,6 +68,7 @@ class Station:
         self.timeout, self.support = timeout, support
         self.folder = contextlib.ExitStack()
         self.place = self.folder.enter_context(reaper.temporary_folder(tempfile.gettempdir()))
+        self.pieces: list[bytes] = []
         self.session: Session | None = None
 
     def hello(self) -> Said:
@@ -80,7 +86,7 @@ class Station:
         """Check and time a candidate."""
         assert self.session is not None
         try:
-            return Measured([self.session.sweep(kernel, size, candidate, self._path(library))])
+            return Measured([self.session.sweep(kernel, size, candidate, self.path(library))])
         except DiagnosticError as error:
             return Measured([], tuple(error.diagnostics))
 
@@ -88,19 +94,34 @@ class Station:
         """Time candidates in turns."""
         assert self.session is not None
         try:
-            entrants = [(candidate, self._path(library)) for candidate, library in finalists]
+            entrants = [(candidate, self.path(library)) for candidate, library in finalists]
             return Measured(self.session.final(kernel, size, entrants))
         except DiagnosticError as error:
             return Measured([], tuple(error.diagnostics))
 
-    def _path(self, library: Any) -> str:
+    def take(self, number: int, piece: bytes) -> None:
+        """Take a piece of a library; piece 0 begins another one."""
+        self.pieces = [*self.pieces[:number], piece]
+
+    def whole(self) -> Sent:
+        """Write the library whose pieces came."""
+        return Sent(self._written(b"".join(self.pieces)))
+
+    def path(self, library: Any) -> str:
         """Write a library to this machine, once, and return its path."""
-        data = contents(imported(), library)
-        path = os.path.join(self.place, f"{hashlib.blake2b(data, digest_size=20).hexdigest()}.so")
-        if not os.path.exists(path):
+        sent = isinstance(library, Sent)
+        return self._place(library.digest if sent else self._written(contents(imported(), library)))
+
+    def _written(self, data: bytes) -> str:
+        """Write a library unless it is there, and return its digest."""
+        digest = digest_of(data)
+        if not os.path.exists(path := self._place(digest)):
             with open(path, "wb") as file:
                 file.write(data)
-        return path
+        return digest
+
+    def _place(self, digest: str) -> str:
+        return os.path.join(self.place, f"{digest}.so")
 
 
 def driver_version() -> str:
@@ -123,15 +144,16 @@ class Remote:
 
     def sweep(self, kernel: Kernel, size: Size, candidate: Candidate, path: str) -> Record:
         """Check and time a candidate alone."""
-        library = self._library(path)
+        library = self.library(path)
         return self._ask(self.actor.sweep, _bare(kernel), size, candidate, library)[0]
 
     def final(self, kernel: Kernel, size: Size, finalists: Sequence[tuple[Candidate, str]]) -> list[Record]:
         """Time candidates in turns."""
-        entrants = [(candidate, self._library(path)) for candidate, path in finalists]
+        entrants = [(candidate, self.library(path)) for candidate, path in finalists]
         return self._ask(self.actor.final, _bare(kernel), size, entrants)
 
-    def _library(self, path: str) -> Any:
+    def library(self, path: str) -> Any:
+        """Return what stands for a library in a call; past a full store, send it. Raises Lost."""
         with open(path, "rb") as file:
             data = file.read()
         errors = self.cluster.ray.exceptions
@@ -139,22 +161,29 @@ class Remote:
             return self.objects.put(data)
         except (errors.ObjectStoreFullError, errors.OutOfDiskError):
             self.objects.drop()
-            return data  # with the call, not by way of the store
+        # Ray puts large arguments into the store too, so they go in pieces, which it sends with their calls.
+        for number, piece in enumerate(pieces(data)):
+            self.actor.take.remote(number, piece)
+        return self._call(self.actor.whole)
 
     def _ask(self, method: Any, *args: Any) -> list[Record]:
-        """Call a method of the actor. Raises Lost where it is gone, and the actor's diagnostics."""
+        """Measure. Raises Lost where the actor is gone, and the actor's diagnostics."""
+        answer: Measured = self._call(method, *args)
+        if answer.diagnostics:
+            raise DiagnosticError(answer.diagnostics)
+        return answer.records
+
+    def _call(self, method: Any, *args: Any) -> Any:
+        """Call a method of the actor. Raises Lost where it is gone."""
         ray = self.cluster.ray
         try:
             reference = method.remote(*args)
             while not ray.wait([reference], timeout=AWAKE)[0]:
                 pass
-            answer: Measured = ray.get(reference)
+            return ray.get(reference)
         except ray.exceptions.RayError as error:
             self.stop()
             raise Lost(f"{self.said.place}: {_first_line(error)}") from None
-        if answer.diagnostics:
-            raise DiagnosticError(answer.diagnostics)
-        return answer.records
 
     def stop(self) -> None:
         """End the actor, and with it the lease of its GPU."""

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from bench import farm
+from bench import common, farm
 from bench.rivals import CASES
 from bench.rivals import __main__ as rivals
+from mucc.build.cluster.connection import disconnect
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import Source
 from mucc.library.signature import Manifest
 from mucc.measure.dims import complete_dims
+from mucc.measure.tune import local
 
 OPTIONS = Namespace(
     tune=False, against="torch", plots=None, helion_effort="quick", helion_seconds=5, timeout=9, gpus="0,1"
@@ -82,11 +84,65 @@ def test_speedups_of_the_farm_are_of_medians(monkeypatch: pytest.MonkeyPatch) ->
     assert written[0][3] == {"farm.ray.gpus_2.measuring_speedup": 2.0, "farm.ray.gpus_2.wall_speedup": 2.0}
 
 
-@pytest.mark.parametrize("changed", [{}, {"tuned": 39}, {"stored": 321}, {"lost": 0}, {"good": 319}])
-def test_a_lost_actor_may_cost_nothing(changed: dict[str, int]) -> None:
-    found = {"problems": 40, "tuned": 40, "measurements": 320, "good": 320, "stored": 320, "lost": 1}
+WHOLE = {
+    "problems": 40, "tuned": 40, "measurements": 320, "good": 320, "stored": 320, "known": 0, "lost": 1
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed", [{}, {"tuned": 39}, {"stored": 321}, {"lost": 0}, {"good": 319}, {"kept": 100}]
+)
+def test_a_loss_may_cost_nothing(changed: dict[str, int]) -> None:
     if changed:
-        with pytest.raises(SystemExit, match="not all was tuned"):
-            farm.check_loss({**found, **changed})
+        with pytest.raises(SystemExit, match="--lose actor: not all was tuned"):
+            farm.check_loss("actor", {**WHOLE, **changed})
     else:
-        farm.check_loss(found)
+        farm.check_loss("actor", WHOLE)
+        farm.check_loss("driver", {**WHOLE, "known": 100, "kept": 100})
+
+
+@pytest.mark.long
+def test_a_killed_command_and_a_full_store_cost_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Scheduling, storing and Ray are real; measurements sleep, and libraries are zeros."""
+    pytest.importorskip("ray")
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    words = ["--gpus", "2", "--ray", "local", "--stand-in", "2", "--losses-only", "--lose", "driver,store"]
+    monkeypatch.setattr("sys.argv", ["farm", *words])
+    monkeypatch.setattr(local, "build_each", local.build_each)
+    try:
+        assert farm.main() == 0
+    finally:
+        disconnect()
+    (path,) = tmp_path.glob("*/farm_ray.json")
+    driver, store = json.loads(path.read_text())["rows"]
+    assert driver["kept"] >= farm.LOSE_AT and store["blocks"] < farm.STORE_BYTES // farm.BLOCK_BYTES
+
+
+def test_results_of_several_runs_are_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+
+    def run(file: str, card: str, **times: tuple[float, float]) -> str:
+        rows = [
+            {
+                "name": kernel,
+                "results": [{"name": "mucc", "time_us": ours}, {"name": "torch", "time_us": other}],
+            }
+            for kernel, (ours, other) in times.items()
+        ]
+        made = {"card": card, "versions": {"torch": "2.11"}, "command": file, "date": file, "commit": ""}
+        made["rows"] = rows
+        (tmp_path / file).write_text(json.dumps(made))
+        return str(tmp_path / file)
+
+    first = run("a", "h100", softmax=(1.0, 9.0), linear=(1.0, 2.0))
+    second = run("b", "h100", softmax=(1.0, 8.0))
+    made = json.loads(rivals.merged([first, second]).read_text())
+    assert [row["name"] for row in made["rows"]] == ["linear", "softmax"]
+    assert made["summary"]["rivals.torch.mucc_speedup"] == 4.0 and made["commands"] == ["a", "b"]
+    assert made["versions"] == {"torch": "2.11"} and made["date"] == "b"
+    with pytest.raises(ValueError, match="differ in their card"):
+        rivals.merged([first, run("c", "h200", linear=(1.0, 2.0))])

@@ -75,12 +75,23 @@ def _missing(name: str) -> Any:
     raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9", "nowhere.invalid", "127.0.0.1:x", "127.0.0.1:99999999"])
-def test_no_such_cluster(address: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:9", "connection refused"),
+        ("nowhere.invalid", ""),
+        ("127.0.0.1:x", "'x' is no number of a port"),
+        ("http://a/b", "'a/b' is no number of a port"),
+        ("127.0.0.1:99999999", ""),
+        ("auto", "none runs on this machine"),
+    ],
+)
+def test_no_such_cluster(address: str, why: str) -> None:
     pytest.importorskip("ray")
     with pytest.raises(DiagnosticError) as caught:
         connection.connect(address)
-    assert caught.value.diagnostics[0].code == "MU5502"
+    (found,) = caught.value.diagnostics
+    assert found.code == "MU5502" and str(found.message).endswith(why)
 
 
 def test_importing_mucc_does_not_load_ray() -> None:

@@ -38,8 +38,8 @@ def test_a_lost_machine_costs_its_tasks_only(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_full_object_store_loses_nothing() -> None:
-    """Without room on the disk to spill to, six files of 40 MB do not fit a store of 80 MB."""
-    off = {"automatic_object_spilling_enabled": False}
+    """Without room on the disk, six files of 40 MB do not fit a store of 80 MB."""
+    off = {"automatic_object_spilling_enabled": False, "local_fs_capacity_threshold": 0.0}
     with raylib.machines(num_cpus=2, _system_config=off) as made:
         runner = RayRunner(connection.connect(made.address))
         runner.cluster.probe()
