@@ -108,11 +108,16 @@ struct Places {
   MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats; }
   // Of each row its log-sum-exp, then of each row the sum of gradients times results.
   MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
+  MUCC_DEVICE Step* step(int s) const { return reinterpret_cast<Step*>(numbers(kQueryStages)) + s; }
 };
 
 // Whether blocks see different numbers of queries.
 template <class Work>
 inline constexpr bool kIsRanged = attention::kTakesTiles<Work>;
+
+// Whether a block sees all queries from that of its first key on, and nothing else hides any.
+template <class Work>
+inline constexpr bool kIsCausalOnly = Work::kCausal && !Work::kHasFirst && !Work::kHasLast && !Work::kHasLabels;
 
 // A block's keys: their tile, and the number of the leading indices along which keys differ.
 struct KeyTile {
@@ -133,14 +138,19 @@ MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
 }
 
 // The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
-// begins with another tile, so that they add to different ones at a time.
+// begins with another tile, so that they add to different ones at a time. Where attention is causal, all blocks begin with the
+// last queries: bands of `kBand` tiles of all heads, in each of which a block begins with another tile. So blocks
+// that run at a time read and add to tiles of the same few bands, which stay in L2, however many keys and heads there are.
 template <class Work>
 struct Walk {
   using At = Position<Work::kRank, int>;
+  static constexpr int kBand = 16;
 
   At position;
   int head = -1, heads = 1, tile = 0, end = 0, left = 0;
   int first_key;
+  // Where attention is causal: the first tile of the band before, that of this one's, and the tiles of all heads in it.
+  int band = 0, first = 0, items = 0, item = 0;
   Columns labelled[kGroups];  // the rows that all have the label of a warpgroup's keys
 
   MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents) {
@@ -150,10 +160,10 @@ struct Walk {
 #pragma unroll
     for (int a = 0; a < Work::kBatch; ++a)
       if (attention::is_shared<Work>(a)) heads *= int(extents.of[a]);
+    if constexpr (kIsCausalOnly<Work>) band = int((work.query.count + Work::kTileRows - 1) / Work::kTileRows);
   }
 
-  // Sets the leading indices, and the tiles that see some of the keys.
-  MUCC_DEVICE void begin_head(Work const& work, Extents<Work::kRank> const& extents, int number) {
+  MUCC_DEVICE void place_head(Extents<Work::kRank> const& extents, int number) {
     head = number;
     int rest = head;
 #pragma unroll
@@ -163,10 +173,36 @@ struct Walk {
       position.at[a] = rest - left * extent;
       rest = left;
     }
+  }
+
+  // Sets the leading indices, and the tiles that see some of the keys.
+  MUCC_DEVICE void begin_head(Work const& work, Extents<Work::kRank> const& extents, int number) {
+    place_head(extents, number);
     find(work);
   }
 
+  // The next tile of this band, or one of the band before.
+  MUCC_DEVICE bool advance_in_bands(Extents<Work::kRank> const& extents) {
+    int const lowest = first_key / Work::kTileRows;
+    if (left <= 1) {
+      if (band <= lowest || heads == 0) return false;
+      int const behind = band, width = heads < kBand ? kBand / heads : 1;
+      band = (band - 1) / width * width;
+      first = band > lowest ? band : lowest;
+      left = items = (behind - first) * heads;
+      item = first_key / kKeys % items;
+    } else {
+      --left;
+      item = item + 1 < items ? item + 1 : 0;
+    }
+    int const number = item / heads;
+    tile = first + number;
+    place_head(extents, item - number * heads);
+    return true;
+  }
+
   MUCC_DEVICE bool advance(Work const& work, Extents<Work::kRank> const& extents) {
+    if constexpr (kIsCausalOnly<Work>) return advance_in_bands(extents);
     ++tile, --left;
     if (!kIsRanged<Work> && tile == end) tile = 0;
     while (left <= 0) {
@@ -255,36 +291,52 @@ MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extent
   Ring<At::kQueryStages> queries;
   Ring<At::kGradientStages> gradients;
 #pragma unroll 1
-  while (walk.advance(work, extents)) {
+  while (true) {
+    bool const more = walk.advance(work, extents);
     int const first_row = walk.tile * At::kRows, s = queries.place, g = gradients.place;
     await(at.query_empty(s), queries.parity ^ 1);
     if (lane == 0) {
-      int query[3] = {};
-      attention::leading_of(query, work.query, walk.position);
-      arrive_and_expect(at.query_full(s), At::kQueryBytes);
-      for (int i = 0; i < At::kChunks; ++i)
-        copy_tile<kRank>(at.query(s) + i * At::kRowChunk, maps.query, at.query_full(s), i * kChunk, first_row, query);
-      int gradient[3] = {};
-      attention::leading_of(gradient, work.gradient, walk.position);
-      await(at.gradient_empty(g), gradients.parity ^ 1);
-      arrive_and_expect(at.gradient_full(g), At::kGradientBytes);
-      for (int i = 0; i < At::kResultChunks; ++i)
-        copy_tile<kRank>(at.gradient(g) + i * At::kRowChunk, maps.gradient, at.gradient_full(g), i * kChunk, first_row,
-                         gradient);
+      Step& step = *at.step(s);
+      step.row = more ? first_row : kNoStep;
+      if (!more) {
+        arrive(at.query_full(s));
+      } else {
+        step.tile = int(tile_of(extents, walk));
+        step.whole = 0;
+#pragma unroll
+        for (int a = 0; a < Work::kBatch; ++a) step.leading[a] = walk.position.at[a];
+#pragma unroll
+        for (int w = 0; w < kGroups; ++w) step.whole |= unsigned(walk.is_whole(work, w)) << w;
+        int query[3] = {};
+        attention::leading_of(query, work.query, walk.position);
+        arrive_and_expect(at.query_full(s), At::kQueryBytes);
+        for (int i = 0; i < At::kChunks; ++i)
+          copy_tile<kRank>(at.query(s) + i * At::kRowChunk, maps.query, at.query_full(s), i * kChunk, first_row, query);
+        int gradient[3] = {};
+        attention::leading_of(gradient, work.gradient, walk.position);
+        await(at.gradient_empty(g), gradients.parity ^ 1);
+        arrive_and_expect(at.gradient_full(g), At::kGradientBytes);
+        for (int i = 0; i < At::kResultChunks; ++i)
+          copy_tile<kRank>(at.gradient(g) + i * At::kRowChunk, maps.gradient, at.gradient_full(g), i * kChunk, first_row,
+                           gradient);
+      }
     }
-    float const* const logs = attention::matrix_of(work.logsumexp, walk.position);
-    float const* const sums = attention::matrix_of(work.sums, walk.position);
-    float* const numbers = at.numbers(s);
+    if (more) {
+      float const* const logs = attention::matrix_of(work.logsumexp, walk.position);
+      float const* const sums = attention::matrix_of(work.sums, walk.position);
+      float* const numbers = at.numbers(s);
 #pragma unroll 1
-    for (int r = lane; r < At::kRows; r += 32) {
-      int64_t const row = first_row + r;
-      bool const exists = row < work.query.count;
-      float const log = exists ? logs[row * work.logsumexp.row] : INFINITY;
-      // Rows that see no key have weights of 0, as do those that there are not.
-      numbers[r] = log == -INFINITY ? INFINITY : Work::kPlain ? log * kLog2E : log;
-      numbers[At::kRows + r] = exists ? sums[row * work.sums.row] : 0.0f;
+      for (int r = lane; r < At::kRows; r += 32) {
+        int64_t const row = first_row + r;
+        bool const exists = row < work.query.count;
+        float const log = exists ? logs[row * work.logsumexp.row] : INFINITY;
+        // Rows that see no key have weights of 0, as do those that there are not.
+        numbers[r] = log == -INFINITY ? INFINITY : Work::kPlain ? log * kLog2E : log;
+        numbers[At::kRows + r] = exists ? sums[row * work.sums.row] : 0.0f;
+      }
     }
     arrive(at.query_full(s));
+    if (!more) return;
     queries.advance(), gradients.advance();
   }
 }
@@ -451,30 +503,37 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     end_products();
   };
 
-  Walk<Work> walk(work, extents);
-  int const key = walk.first_key + group * kGroupKeys + own_row;
+  KeyTile const own_keys = key_tile(work, extents);
+  auto const key_position = attention::position_of_keys<Work>(extents, own_keys.batch);
+  int const key = int(own_keys.tile) * kKeys + group * kGroupKeys + own_row;
   Ring<At::kQueryStages> query;
   Ring<At::kGradientStages> gradient;
-  bool more = walk.advance(work, extents);
   int keeps = 0, place = 0, last = 0;
   await(at.keys_full(), 0);
+  await(at.query_full(0), 0);
+  bool more = at.step(0)->row != kNoStep;
   if (more) {
-    await(at.query_full(0), 0);
     begin_products();
     multiply_keys(0);
     wait_products<0>();
     hold(c);
   }
   while (more) {
-    int const s = query.place, g = gradient.place, row = walk.tile * kRows;
+    int const s = query.place, g = gradient.place;
+    Step const step = *at.step(s);
+    int const row = step.row;
+    auto position = key_position;
+#pragma unroll
+    for (int a = 0; a < Work::kBatch; ++a)
+      if (attention::is_shared<Work>(a)) position.at[a] = step.leading[a];
     await(at.gradient_full(g), gradient.parity);
     begin_products();
     multiply_values(g);
     float const* const numbers = at.numbers(s) + lane % 4 * 2;
-    if (walk.is_whole(work, group))
-      make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
+    if (step.whole >> group & 1)
+      make_weights<false>(work, position, row + lane % 4 * 2, key, numbers, c);
     else
-      make_weights<true>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
+      make_weights<true>(work, position, row + lane % 4 * 2, key, numbers, c);
 #pragma unroll
     for (int t = 0; t < kRows / 16; ++t)
 #pragma unroll
@@ -497,7 +556,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
         for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
         if constexpr (kStoresChanges<Work>) {
-          auto at_score = walk.position;
+          auto at_score = position;
           at_score.at[Work::kRank - 1] = key + 8 * h;
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
@@ -509,10 +568,9 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
         *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
     }
-    int64_t const tile = tile_of(extents, walk);
     query.advance(), gradient.advance();
-    more = walk.advance(work, extents);
-    if (more) await(at.query_full(query.place), query.parity);
+    await(at.query_full(query.place), query.parity);
+    more = at.step(query.place)->row != kNoStep;
     // The products of the next queries with keys; behind the last ones any will do. They begin before the warpgroups meet,
     // unless weights are still in the registers.
     auto multiply_next = [&] {
@@ -538,7 +596,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     wait_products<1>();
     hold(c), hold(queries);
     if (partials) {
-      float* const to = partials + (tile * kGroups + group) * kPartFloats;
+      float* const to = partials + (int64_t(step.tile) * kGroups + group) * kPartFloats;
       if constexpr (kAddsByEngine<Work>) {
         if (thread == 0) await_parts();
         sync_group(group);
@@ -564,11 +622,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int i = 0; i < 8 * kResultSteps; ++i) values[i] = 0.0f;
   }
-  auto const position = attention::position_of_keys<Work>(extents, key_tile(work, extents).batch);
   if (work.key_gradient.data)
-    store_gradient<2 * kSteps>(work.key_gradient, position, key, Work::kWidth, work.packs, Work::kScale, keys);
+    store_gradient<2 * kSteps>(work.key_gradient, key_position, key, Work::kWidth, work.packs, Work::kScale, keys);
   if (work.value_gradient.data)
-    store_gradient<2 * kResultSteps>(work.value_gradient, position, key, Work::kResultWidth, work.packs, 1.0f, values);
+    store_gradient<2 * kResultSteps>(work.value_gradient, key_position, key, Work::kResultWidth, work.packs, 1.0f, values);
 }
 
 template <class Work>
