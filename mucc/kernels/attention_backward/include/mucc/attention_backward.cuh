@@ -456,8 +456,6 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   using T = typename Work::Element;
   constexpr int kRows = At::kRows, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
-  // With 128 queries a step there is no room for weights in f32 beside products.
-  constexpr bool kKeepsWeights = kRows == 64;
   constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;
   auto release = [&](uint32_t barrier) {
@@ -538,21 +536,33 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     for (int t = 0; t < kRows / 16; ++t)
 #pragma unroll
       for (int i = 0; i < 4; ++i) weights[t][i] = attention::packed(T{}, c[8 * t + 2 * i], c[8 * t + 2 * i + 1]);
+    query.advance(), gradient.advance();
+    await(at.query_full(query.place), query.parity);
+    more = at.step(query.place)->row != kNoStep;
+    // The products of the next queries with keys; behind the last ones any will do.
+    auto multiply_next = [&] {
+      begin_products();
+      multiply_keys(more ? query.place : s);
+    };
     begin_products();
     add_values(g, keeps);
-    wait_products<1>();  // products with values, and what the last step added to the gradients of keys
+    // With 128 queries a step there is room for the next ones' once half of the gradients of scores are made.
+    constexpr bool kHalves = kRows == 128;
+    if constexpr (!kHalves) multiply_next();
+    wait_products<kHalves ? 1 : 2>();  // products with values, and what the last step added to the gradients of keys
     hold(d);
     if (keeps) release(at.query_empty(last));
     // Pieces of 16 bytes are swizzled as those that the copy engine writes.
     char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
     for (int j = 0; j < kRows / 8; ++j) {
+      if (kHalves && j == kRows / 16) multiply_next();
       auto const sums = *reinterpret_cast<Pack<float, 2> const*>(numbers + kRows + 8 * j);
       char* const to = own + j / 8 * At::kKeyChunk + (j % 8 ^ lane / 4) * 16;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        float x[2] = {c[4 * j + 2 * h], c[4 * j + 2 * h + 1]};
-        if constexpr (!kKeepsWeights) unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
+        float x[2];
+        unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
 #pragma unroll
         for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
         if constexpr (kStoresChanges<Work>) {
@@ -568,33 +578,14 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
         *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
     }
-    query.advance(), gradient.advance();
-    await(at.query_full(query.place), query.parity);
-    more = at.step(query.place)->row != kNoStep;
-    // The products of the next queries with keys; behind the last ones any will do. They begin before the warpgroups meet,
-    // unless weights are still in the registers.
-    auto multiply_next = [&] {
-      begin_products();
-      multiply_keys(more ? query.place : s);
-    };
-    if constexpr (kKeepsWeights) {
-      multiply_next();
-      publish_shared();
-      sync_groups(1);
-      wait_products<1>();
-    } else {
-      wait_products<0>();
-      publish_shared();
-      sync_groups(1);
-      multiply_next();
-    }
-    hold(values);
-    release(at.gradient_empty(g));
+    publish_shared();
+    sync_groups(1);
     begin_products();
     multiply_changes(place);
     add_keys(s, place, keeps);
     wait_products<1>();
-    hold(c), hold(queries);
+    hold(c), hold(values), hold(queries);
+    release(at.gradient_empty(g));
     if (partials) {
       float* const to = partials + (int64_t(step.tile) * kGroups + group) * kPartFloats;
       if constexpr (kAddsByEngine<Work>) {
