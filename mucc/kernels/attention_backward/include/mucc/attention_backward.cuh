@@ -546,17 +546,16 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     };
     begin_products();
     add_values(g, keeps);
-    // With 128 queries a step there is room for the next ones' once half of the gradients of scores are made.
-    constexpr bool kHalves = kRows == 128;
-    if constexpr (!kHalves) multiply_next();
-    wait_products<kHalves ? 1 : 2>();  // products with values, and what the last step added to the gradients of keys
+    // With 128 queries a step there is no room for those of the next ones before the gradients of scores are made.
+    constexpr bool kEarly = kRows == 64;
+    if constexpr (kEarly) multiply_next();
+    wait_products<kEarly ? 2 : 1>();  // products with values, and what the last step added to the gradients of keys
     hold(d);
     if (keeps) release(at.query_empty(last));
     // Pieces of 16 bytes are swizzled as those that the copy engine writes.
     char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
     for (int j = 0; j < kRows / 8; ++j) {
-      if (kHalves && j == kRows / 16) multiply_next();
       auto const sums = *reinterpret_cast<Pack<float, 2> const*>(numbers + kRows + 8 * j);
       char* const to = own + j / 8 * At::kKeyChunk + (j % 8 ^ lane / 4) * 16;
 #pragma unroll
@@ -577,6 +576,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
         }
         *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
+    }
+    if constexpr (!kEarly) {
+      wait_products<0>();
+      multiply_next();
     }
     publish_shared();
     sync_groups(1);
