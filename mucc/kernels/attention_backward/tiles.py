@@ -21,4 +21,12 @@ def tile_of(width: int) -> Tile:
 
     A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries.
     """
-    return Tile(128 if width <= CHUNK else 64, 3, 2)
+    return Tile(64, 3, 2)
+
+
+def part_columns(rows: int, width: int) -> int:
+    """Return the columns of the gradient of a step's queries that a warpgroup computes, of 64 rows.
+
+    Each of the two has half of the columns, in whole chunks of a row, or half of 128 rows.
+    """
+    return CHUNK if rows == 128 else -(-width // CHUNK) * CHUNK // 2

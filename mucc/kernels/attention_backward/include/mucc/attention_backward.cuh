@@ -56,12 +56,13 @@ inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))>
 template <class Work>
 inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
 
-// Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
+// Adds so many numbers in shared memory to memory, by one thread: the copy engine does it.
+template <int kCount>
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
                "cp.async.bulk.commit_group;" ::"l"(to),
-               "r"(from), "r"(4 * kPartFloats)
+               "r"(from), "r"(4 * kCount)
                : "memory");
 #endif
 }
@@ -105,7 +106,7 @@ struct Places {
   MUCC_DEVICE uint32_t changes(int s) const { return gradient(kGradientStages) + s * kChangeBytes; }
   MUCC_DEVICE char* at(uint32_t address) const { return dynamic_shared() + (address - shared_address(dynamic_shared())); }
   // What a warpgroup adds to the gradients of queries.
-  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats; }
+  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats<Work>; }
   // Of each row its log-sum-exp, then of each row the sum of gradients times results.
   MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
   MUCC_DEVICE Step* step(int s) const { return reinterpret_cast<Step*>(numbers(kQueryStages)) + s; }
@@ -461,7 +462,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
-  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[32];
+  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[kPartColumns<Work> / 2];
   uint32_t weights[kRows / 16][4];
 
   auto multiply_keys = [&](int s) {
@@ -494,7 +495,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   };
   auto multiply_changes = [&](int s) {
     uint64_t const a = described(at.changes(s) + (kByRows ? group * At::kKeyChunk : 0), At::kKeyChunk);
-    uint64_t const b = described(at.keys() + (kByRows ? 0 : group * At::kKeyChunk), At::kKeyChunk);
+    // A warpgroup's columns are a chunk, or half of one.
+    constexpr int kColumns = kPartColumns<Work>;
+    int const from = kByRows ? 0 : group * kColumns / kChunk, half = kByRows ? 0 : group * kColumns % kChunk * 2;
+    uint64_t const b = described(at.keys() + from * At::kKeyChunk + half, At::kKeyChunk);
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i)
       Work::multiply_changes(queries, a + i * (16 * 128 / 16), b + i * (16 * 128 / 16), i > 0);
@@ -590,19 +594,19 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     hold(c), hold(values), hold(queries);
     release(at.gradient_empty(g));
     if (partials) {
-      float* const to = partials + (int64_t(step.tile) * kGroups + group) * kPartFloats;
+      float* const to = partials + (int64_t(step.tile) * kGroups + group) * kPartFloats<Work>;
       if constexpr (kAddsByEngine<Work>) {
         if (thread == 0) await_parts();
         sync_group(group);
         auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+        for (int j = 0; j < kPartColumns<Work> / 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
         publish_shared();
         sync_group(group);
-        if (thread == 0) add_part(to, at.part(group));
+        if (thread == 0) add_part<kPartFloats<Work>>(to, at.part(group));
       } else {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
+        for (int j = 0; j < kPartColumns<Work> / 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
       }
     }
     keeps = 1, place ^= 1, last = s;
@@ -659,19 +663,20 @@ MUCC_DEVICE void finish(Work const& work, Extents<Work::kRank> const& extents, f
   unsigned const tiles = unsigned((extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows);
   auto const position = attention::leading_position<Work>(extents, blockIdx.x / tiles);
   int const group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats + thread * 4;
-  float x[32];
+  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats<Work> + thread * 4;
+  constexpr int kColumns = kPartColumns<Work>;
+  float x[kColumns / 2];
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
+  for (int j = 0; j < kColumns / 8; ++j) {
     auto const four = *reinterpret_cast<Pack<float, 4> const*>(from + j * 512);
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[4 * j + i] = four.of[i];
   }
   int const row = int(blockIdx.x % tiles) * Work::kTileRows + (kByRows ? 64 * group : 0) + thread / 32 * 16 + lane / 4;
   auto result = work.query_gradient;
-  int const first = kByRows ? 0 : 64 * group;
+  int const first = kByRows ? 0 : kColumns * group;
   result.data += first * result.step;
-  store_gradient<8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
+  store_gradient<kColumns / 8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
 }
 
 }  // namespace mucc::attention_backward
