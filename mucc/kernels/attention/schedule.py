@@ -15,6 +15,7 @@ from mucc.kernels.attention.tiles import (
     WARPGROUP_BYTES,
     Tile,
     decode_tile_of,
+    narrow_tile_of,
     tile_of,
     warpgroup_tile_of,
 )
@@ -83,12 +84,22 @@ class Problem(NamedTuple):
     @property
     def item(self) -> int:
         """Bytes of an element."""
-        return 4 if self.compute == "tf32" else 2
+        return {"tf32": 4, "e4m3": 1}.get(self.compute, 2)
+
+    @property
+    def in_shared(self) -> int:
+        """Bytes of an element in shared memory of kernels on mma.sync, which multiply e4m3 as f16."""
+        return max(self.item, 2)
 
     @property
     def depth(self) -> int:
         """Elements of a row of queries, rounded up to steps of 16 of the tensor cores."""
-        return -(-self.width // 16) * 16
+        return -(-self.width // self.step) * self.step
+
+    @property
+    def step(self) -> int:
+        """Elements of a row that one product takes: those of 32 bytes, or 16."""
+        return 32 if self.item == 1 else 16
 
     @property
     def result_depth(self) -> int:
@@ -138,10 +149,12 @@ def default_tile(problem: Problem, mainloop: str) -> Tile:
     """Return the tile that a mainloop has where none is pinned."""
     widths = (problem.width, problem.result_width)
     if mainloop == "multistage":
-        return tile_of(*widths, problem.item)
+        return tile_of(*widths, problem.in_shared)
     if mainloop == "skinny":
         return decode_tile_of(*widths, few_bytes(problem))
     # Pages have a power of two of keys more often than a multiple of 11.
+    if problem.item == 1:
+        return narrow_tile_of(*widths, plain=problem.plain)
     short = problem.causal or problem.page > 0
     return warpgroup_tile_of(*widths, causal=short, plain=problem.plain)
 
@@ -168,10 +181,13 @@ def complete(problem: Problem, fixed: Mapping[str, Any]) -> Schedule:
 
 def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     """Return the bytes of shared memory that queries take, and those of one stage of keys and values."""
-    rows, columns, item = schedule.rows, schedule.columns, problem.item
-    chunks, result_chunks = (128 * -(-w // 64) for w in (problem.width, problem.result_width))
+    rows, columns, item = schedule.rows, schedule.columns, problem.in_shared
+    chunks, result_chunks = (128 * -(-w * problem.item // 128) for w in (problem.width, problem.result_width))
     # Rows that threads copy are a piece of 16 bytes longer, so that eight of them lie in different banks.
     row, result_row = (item * w + 16 for w in (problem.depth, problem.result_depth))
+    if schedule.mainloop in WARPGROUP_LOOPS and problem.item == 1:
+        # Values are turned: a row for each element of a result, in chunks of 128 keys.
+        return rows * chunks, columns * chunks + -(-columns // 128) * 128 * problem.result_depth
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
     if schedule.mainloop == "skinny":
@@ -193,7 +209,7 @@ def most_stages(problem: Problem, schedule: Schedule) -> int:
 
 def registers(problem: Problem, schedule: Schedule) -> int:
     """Return the 32-bit registers of a thread for scores, weights of 16 bits and results."""
-    weights = schedule.columns // 4 if schedule.mainloop in WARPGROUP_LOOPS else 0
+    weights = schedule.columns * problem.item // 8 if schedule.mainloop in WARPGROUP_LOOPS else 0
     return schedule.columns // 2 + weights + problem.result_depth // 2
 
 
@@ -225,7 +241,7 @@ def _tile_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     if schedule.depth != problem.depth:
         yield broken(
             f"tile K of this attention is {problem.depth}, not {schedule.depth}",
-            f"a block holds whole rows of queries and keys: {problem.width} elements, in steps of 16",
+            f"a block holds whole rows of queries and keys: {problem.width} elements, in steps of {problem.step}",
         )
     if schedule.rows not in ROWS[loop]:
         listed = ", ".join(map(str, ROWS[loop]))
@@ -236,8 +252,9 @@ def _tile_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
         listed = ", ".join(map(str, SKINNY_COLUMNS))
         yield broken(f"tile N of skinny attention is one of {listed}, not {columns}")
         return
-    if columns % 16 or columns > WIDEST[loop]:
-        yield broken(f"tile N of {loop} attention is a multiple of 16, {WIDEST[loop]} at most, not {columns}")
+    if columns % problem.step or columns > WIDEST[loop]:
+        text = f"tile N of {loop} attention is a multiple of {problem.step}, {WIDEST[loop]} at most"
+        yield broken(f"{text}, not {columns}")
         return
     if loop == "skinny":
         return
