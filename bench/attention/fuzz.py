@@ -76,7 +76,12 @@ class Call:
     @property
     def dtype(self) -> Any:
         torch = self.torch
-        return {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[self.form.dtype]
+        types = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+        return (types | {"e4m3": torch.float8_e4m3fn})[self.form.dtype]
+
+    @property
+    def result_dtype(self) -> Any:
+        return self.torch.bfloat16 if self.form.dtype == "e4m3" else self.dtype
 
     def _narrowed(self, x: Any) -> Any:
         """Round float64 to what products are of: the type of the inputs, or tf32 where that is f32."""
@@ -146,8 +151,10 @@ class Call:
         v = self.inputs[2].double()
         exact = self._result(*self._weights(self.scores()), v)
         weights, total, empty = self._weights(self.scores(narrowed=True))
-        rounded = self._result(self._narrowed(weights), total, empty, self._narrowed(v))
-        return exact, rounded.to(self.dtype).double()
+        # The largest weight of e4m3 is 256.
+        by = 256.0 if self.form.dtype == "e4m3" else 1.0
+        rounded = self._result(self._narrowed(weights * by) / by, total, empty, self._narrowed(v))
+        return exact, rounded.to(self.result_dtype).double()
 
     def _weights(self, scores: Any) -> tuple[Any, Any, Any]:
         """Return the weights of scores, by what they are divided, and which rows have none."""
@@ -171,7 +178,7 @@ class Call:
         if self.form.gives == "gradients":
             return self._error_of_gradients(kernel)
         exact, rounded = self.expected()
-        out = self._filled(exact.shape, self.dtype)
+        out = self._filled(exact.shape, self.result_dtype)
         if self.form.gives == "result":
             kernel(*self.given, out=out)
             return _error(out, exact, rounded)

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.attention.cases import Case
-from bench.attention.measuring import ROUNDOFF, errors_of, inputs_of
+from bench.attention.measuring import dtype_of, errors_of, inputs_of, roundoff_of
 from bench.common import at_least_one, run_main, write_result
 from bench.gemm.measure import captured, timed
 from bench.runner import Options, build_problems, loaded
 from bench.timing import card, gpu_versions
 from mucc.agent.report.figures import geomean
-from mucc.kernels.attention.schedule import Problem, Schedule, complete, neighbours
+from mucc.kernels.attention.schedule import Problem, Schedule, complete, is_legal, neighbours
 from mucc.target import get_target
 
 SHAPES = (
@@ -34,6 +34,9 @@ SHAPES = (
     Case("causal", 128, 16, 16, 1, 1024, 1024),
     Case("causal", 128, 2, 16, 1, 8192, 8192),
     Case("softcap", 128, 4, 16, 1, 4096, 4096),
+    Case("full_e4m3", 64, 4, 32, 1, 4096, 4096),
+    Case("full_e4m3", 128, 4, 16, 1, 4096, 4096),
+    Case("causal_e4m3", 128, 4, 16, 1, 4096, 4096),
 )
 
 
@@ -91,7 +94,7 @@ def problem_of(case: Case) -> Problem:
         ranged=case.is_causal,
         plain=case.kind != "softcap",
         page=0,
-        may_decode=True,
+        may_decode=case.dtype == "bf16",
         is_many=True,
         has_warpgroups=True,
         shared_memory=get_target("sm_90a").smem_bytes,
@@ -104,6 +107,9 @@ def variants_of(case: Case) -> Iterator[Variant]:
     usual = complete(problem, {})
     yield Variant(case, usual, True)
     others = [complete(problem, {"mainloop": loop}) for loop in problem.mainloops[1:]]
+    if case.dtype == "e4m3":  # its tiles are new
+        tiles = ((rows, columns, problem.depth) for rows in (128, 192) for columns in range(96, 225, 32))
+        others += (s for t in tiles if is_legal(problem, s := complete(problem, {"tile": t})) and s != usual)
     yield from (Variant(case, s, False) for s in dict.fromkeys([*others, *neighbours(problem, usual)]))
 
 
@@ -116,7 +122,9 @@ def measured(torch: Any, variants: Sequence[Variant], folder: Path, rounds: int)
     for variant in variants:
         try:
             kernel = loaded(variant, folder)[0]
-            result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=inputs[0].dtype)
+            result = torch.full(
+                case.shapes[0], math.nan, device="cuda", dtype=dtype_of(torch, case.result_dtype)
+            )
             kernel(*inputs, out=result)
             results[variant.word] = result
             calls[variant.word] = captured(torch, lambda k=kernel, y=result: k(*inputs, out=y))
@@ -132,7 +140,7 @@ def measured(torch: Any, variants: Sequence[Variant], folder: Path, rounds: int)
             "call": case.key,
             "settings": v.word,
             "error": errors[v.word],
-            "good": errors[v.word] <= ROUNDOFF,
+            "good": errors[v.word] <= roundoff_of(case),
             "ms": round(times[v.word], 6),
             "tflops": round(case.flops / times[v.word] * 1e-9, 1),
             "over_default": round(usual / times[v.word], 4),

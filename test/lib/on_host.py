@@ -154,7 +154,9 @@ _WGMMA = (
 
 _WGMMA_TF32 = r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k8\.f32\.tf32\..*?"r"\(keeps\)\);'
 
-_WGMMA_E4M3 = r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k32\.f32\.e4m3\..*?"r"\(keeps\)\);'
+_WGMMA_E4M3 = (
+    r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k32\.f32\.e4m3\..*?"r"\(keeps\)\);'
+)
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 64

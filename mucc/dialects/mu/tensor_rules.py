@@ -80,9 +80,7 @@ def attention(
     alike = q.element_type == k.element_type == v.element_type
     if not alike or q.element_type not in (*WIDE, DTYPES["e4m3"]):
         names = ", ".join(dtype_name(t.element_type) for t in (q, k, v))
-        raise TypeRuleError(
-            "MU1103", f"attention needs three tensors of bf16, f16, f32 or e4m3, got {names}"
-        )
+        raise TypeRuleError("MU1103", f"attention needs three tensors of bf16, f16, f32 or e4m3, got {names}")
     try:
         products = scores(query, key)
         # Weights are rounded to the dtype of the values.

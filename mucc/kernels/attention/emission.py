@@ -185,7 +185,9 @@ class AttentionWork(ScoreWork):
         """Return along which leading axes values of e4m3 are the same."""
         if not self.attention.is_narrow:
             return []
-        return [f"static constexpr int kSharedValues = {shared_axes(self.batch, self.attention.attend.value)};"]
+        return [
+            f"static constexpr int kSharedValues = {shared_axes(self.batch, self.attention.attend.value)};"
+        ]
 
     def _tile(self, *mainloops: str) -> Tile:
         """Return the tile of the kernel with one of the mainloops: the schedule's, or the default."""

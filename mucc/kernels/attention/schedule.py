@@ -241,7 +241,8 @@ def _tile_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     if schedule.depth != problem.depth:
         yield broken(
             f"tile K of this attention is {problem.depth}, not {schedule.depth}",
-            f"a block holds whole rows of queries and keys: {problem.width} elements, in steps of {problem.step}",
+            f"a block holds whole rows of queries and keys: {problem.width} elements, "
+            f"in steps of {problem.step}",
         )
     if schedule.rows not in ROWS[loop]:
         listed = ", ".join(map(str, ROWS[loop]))

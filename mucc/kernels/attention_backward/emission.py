@@ -136,7 +136,14 @@ class AttentionBackwardWork(ScoreWork):
             *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
             *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
-            *wgmma("multiply_changes", dtype, part_columns(rows, widths[0]), from_registers=False, turned=True, left_turned=True),
+            *wgmma(
+                "multiply_changes",
+                dtype,
+                part_columns(rows, widths[0]),
+                from_registers=False,
+                turned=True,
+                left_turned=True,
+            ),
         ]
 
     def _change_store(self) -> list[str]:

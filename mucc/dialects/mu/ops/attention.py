@@ -32,7 +32,7 @@ from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.library.extents import multiply
 
 NARROW_WEIGHT = 256.0
-"""The largest weight of attention of e4m3, whose small numbers have few bits: weights are rounded as multiples."""
+"""The largest weight of attention of e4m3 when it is rounded: small numbers have few bits there."""
 
 
 @irdl_op_definition

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 from on_host import Program, run
 
 from mucc.compiler.driver import Options, compile_text
-from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import ProgramOp
-from mucc.dialects.mu.ops.attention import NARROW_WEIGHT
 
 FOUND = """
 kernel plain[B, S, T](q: e4m3[B, S, 64], k: e4m3[B, T, 64], v: e4m3[B, T, 96]) -> bf16[B, S, 96] {
     return attention(q, k, v)
 }
-kernel causal[H, S, T](q: e4m3[S, H, 128], k: e4m3[T, H, 128], v: e4m3[T, H, 24], s: f32[H]) -> f32[H, S, 24] {
+kernel causal[H, S, T](
+    q: e4m3[S, H, 128], k: e4m3[T, H, 128], v: e4m3[T, H, 24], s: f32[H]
+) -> f32[H, S, 24] {
     return attention(permute(q, (1, 0, 2)), permute(k, (1, 0, 2)), permute(v, (1, 0, 2)), causal=on, sinks=s)
 }
-kernel shared[B, S, T](q: e4m3[B, 2, S, 32], k: e4m3[B, 1, T, 32], v: e4m3[1, T, 32], m: s32[B]) -> f16[B, 2, S, 32] {
+kernel shared[B, S, T](
+    q: e4m3[B, 2, S, 32], k: e4m3[B, 1, T, 32], v: e4m3[1, T, 32], m: s32[B]
+) -> f16[B, 2, S, 32] {
     return attention(q, k, v[:, None], mask=iota((B, 1, 1, T), axis=3) < m[:, None, None, None])
 }
 kernel scaled[S, T](q: e4m3[S, 160], k: e4m3[T, 160], v: e4m3[T, 16], s: f32[]) -> f32[S, 16] {
