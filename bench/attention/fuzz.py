@@ -228,10 +228,8 @@ class Call:
         q, k, v = (x.abs().double() if whole else x.double() for x in self.inputs)
         by, dy = 1 / math.sqrt(q.shape[-1]), gradient.double()
         sums = (dy * y.double()).sum(-1, keepdim=True) * (-1 if whole else 1)
-        if max(self.form.widths) <= 64:  # kernels have no room for weights in f32 then
-            weights = rounded(weights)
-        changes = rounded(weights * (dy @ v.mT - sums))
         weights = rounded(weights)
+        changes = rounded(weights * (dy @ v.mT - sums))
         found = [changes @ k * by, changes.mT @ q * by, weights.mT @ dy]
         found += [changes] if self.form.learned else []
         return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self._differentiated, strict=True)]

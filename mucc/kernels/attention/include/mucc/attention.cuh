@@ -661,13 +661,23 @@ MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch)
   bool words = kElements % 4 == 0 && work.value.step == 1 && work.value.row % 4 == 0 && reinterpret_cast<uint64_t>(from) % 4 == 0;
   if (words) {
     constexpr int kWords = kElements / 4 > 0 ? kElements / 4 : 1;
+    // A thread turns four elements of the four keys that follow each other then.
 #pragma unroll 4
-    for (int i = threadIdx.x; i < kTurnedKeys * kWords; i += kTurnThreads) {
-      int const key = i / kWords, e = i % kWords * 4;
-      bool const exists = first + key < work.value.count;
-      uint32_t const word = exists ? *reinterpret_cast<uint32_t const*>(from + (first + key) * work.value.row + e) : 0;
+    for (int i = threadIdx.x; i < kTurnedKeys / 4 * kWords; i += kTurnThreads) {
+      int const place = i / kWords * 4, e = i % kWords * 4, key = place & ~15 | (place & 12) >> 1;
+      uint32_t given[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) turned[(e + k) * kTurnPitch + turned_place(key)] = (unsigned char)(word >> 8 * k);
+      for (int j = 0; j < 4; ++j) {
+        int64_t const row = first + key + j % 2 + j / 2 * 8;
+        given[j] = row < work.value.count ? *reinterpret_cast<uint32_t const*>(from + row * work.value.row + e) : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        uint32_t word = 0;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) word |= (given[j] >> 8 * k & 255) << 8 * j;
+        *reinterpret_cast<uint32_t*>(turned + (e + k) * kTurnPitch + place) = word;
+      }
     }
   } else {
     for (int i = threadIdx.x; i < kTurnedKeys * kElements; i += kTurnThreads) {
