@@ -30,3 +30,8 @@ def part_columns(rows: int, width: int) -> int:
     Each of the two has half of the columns, in whole chunks of a row, or half of 128 rows.
     """
     return CHUNK if rows == 128 else -(-width // CHUNK) * CHUNK // 2
+
+
+def holds_operands(width: int) -> bool:
+    """Whether a warpgroup has its keys, values and gradients of scores in registers, as left operands."""
+    return width <= CHUNK

@@ -462,6 +462,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
+  // Where rows have one chunk there is room for all left operands in registers: wgmma reads less shared memory then.
+  constexpr bool kInRegisters = Work::kInRegisters;
+  constexpr int kHeld = kInRegisters ? kSteps : 1, kHeldValues = kInRegisters ? kResultSteps : 1;
+  uint32_t own_keys_held[kHeld][4], own_values_held[kHeldValues][4], changes[kInRegisters ? kRows / 16 : 1][4];
   float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[kPartColumns<Work> / 2];
   uint32_t weights[kRows / 16][4];
 
@@ -469,14 +473,20 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     uint64_t const a = described(at.keys() + group * kGroupKeys * 128, 16), b = described(at.query(s), 16);
 #pragma unroll
     for (int i = 0; i < kSteps; ++i)
-      Work::multiply_rows(c, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+      if constexpr (kInRegisters)
+        Work::multiply_rows(c, own_keys_held[i], b + i * 2, i > 0);
+      else
+        Work::multiply_rows(c, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
     end_products();
   };
   auto multiply_values = [&](int s) {
     uint64_t const a = described(at.values() + group * kGroupKeys * 128, 16), b = described(at.gradient(s), 16);
 #pragma unroll
     for (int i = 0; i < kResultSteps; ++i)
-      Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+      if constexpr (kInRegisters)
+        Work::multiply_rows(d, own_values_held[i], b + i * 2, i > 0);
+      else
+        Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
     end_products();
   };
   auto add_values = [&](int s, int keeps) {
@@ -490,7 +500,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     uint64_t const b = described(at.query(s), At::kRowChunk);
 #pragma unroll
     for (int i = 0; i < kRows / 16; ++i)
-      Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
+      if constexpr (kInRegisters)
+        Work::add_keys(keys, changes[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+      else
+        Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
     end_products();
   };
   auto multiply_changes = [&](int s) {
@@ -512,6 +525,15 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   Ring<At::kGradientStages> gradient;
   int keeps = 0, place = 0, last = 0;
   await(at.keys_full(), 0);
+  if constexpr (kInRegisters) {
+    // Four matrices of 8 x 8: two of rows, two of pieces of 16 bytes, which are swizzled.
+    int const matrix_row = thread / 32 * 16 + lane % 16, held = group * kGroupKeys + matrix_row;
+    auto piece = [&](uint32_t from, int i) { return at.at(from) + held * 128 + ((2 * i + lane / 16) ^ held % 8) * 16; };
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) attention::load_matrices(own_keys_held[i], piece(at.keys(), i));
+#pragma unroll
+    for (int i = 0; i < kResultSteps; ++i) attention::load_matrices(own_values_held[i], piece(at.values(), i));
+  }
   await(at.query_full(0), 0);
   bool more = at.step(0)->row != kNoStep;
   if (more) {
@@ -578,7 +600,9 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
             if (query < work.query.count && key + 8 * h < work.key.count) work.store_change(at_score, x[e]);
           }
         }
-        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
+        uint32_t const both = attention::packed(T{}, x[0], x[1]);
+        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = both;
+        if constexpr (kInRegisters) changes[j / 2][j % 2 * 2 + h] = both;
       }
     }
     if constexpr (!kEarly) {
