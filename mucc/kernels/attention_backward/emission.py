@@ -49,8 +49,8 @@ class AttentionBackwardWork(ScoreWork):
 
     members = SCORE_MEMBERS | words(
         """
-        gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages kInRegisters
-        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
+        gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages
+        kInRegisters multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
         """
     )
 
