@@ -221,7 +221,9 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
-  float c[kColumns / 2], sum[4 * kResults];
+  // Tensor cores add products of 8 bits up with fewer bits than f32 has: each step has a sum of its own.
+  constexpr bool kApart = kIsNarrow<Work> && Work::kResultWidth <= 128;
+  float c[kColumns / 2], sum[4 * kResults], part[kApart ? 4 * kResults : 1];
   uint32_t weights[kColumns / kDepth][4];
 
   auto multiply_keys = [&](int s) {
@@ -237,7 +239,10 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       uint64_t const b = described(at.values(s), 16);
 #pragma unroll
       for (int i = 0; i < kColumns / 32; ++i)
-        Work::multiply_values(sum, weights[i], b + (i / 4 * At::kValueChunk + i % 4 * 32) / 16, i > 0 || keeps);
+        if constexpr (kApart)
+          Work::multiply_values(part, weights[i], b + (i / 4 * At::kValueChunk + i % 4 * 32) / 16, i > 0);
+        else
+          Work::multiply_values(sum, weights[i], b + (i / 4 * At::kValueChunk + i % 4 * 32) / 16, i > 0 || keeps);
     } else {
       uint64_t const b = described(at.values(s), At::kStepChunk);
 #pragma unroll
@@ -296,7 +301,16 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     }
     int column = steps.last;
     Rows state;
-    float rescale[2];
+    float rescale[2], before[2] = {0.0f, 0.0f};
+    // `before` scales the sum to the largest score that the weights of the last step are relative to.
+    auto add_part = [&] {
+#pragma unroll
+      for (int i = 0; i < 4 * kResults; ++i) sum[i] = fmaf(sum[i], before[i / 2 % 2], part[i]);
+    };
+    if constexpr (kApart) {
+#pragma unroll
+      for (int i = 0; i < 4 * kResults; ++i) sum[i] = 0.0f;
+    }
     auto weigh = [&] {
       Corner const corner{row, column + lane % 4 * 2};
       bool const whole = span.all.first <= column && column + kColumns <= span.all.end;
@@ -350,10 +364,16 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       if (column == mine.first) release(at.query_empty(group));
       weigh();
       wait_products<0>();
-      hold(sum);
+      if constexpr (kApart) hold(part);
+      else hold(sum);
       release(at.values_empty(ring.place));
+      if constexpr (kApart) {
+        add_part();
+        before[0] = rescale[0], before[1] = rescale[1];
+      } else {
 #pragma unroll
-      for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
+        for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
+      }
       pack();
       keeps = 1;
       ring = next;
@@ -362,8 +382,10 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     begin_products();
     multiply_values(ring.place, keeps);
     wait_products<0>();
-    hold(sum);
+    if constexpr (kApart) hold(part);
+    else hold(sum);
     release(at.values_empty(ring.place));
+    if constexpr (kApart) add_part();
     ring.advance();
     if constexpr (kSkips) {
       for (column -= kColumns; column >= steps.first; column -= kColumns) skip();
