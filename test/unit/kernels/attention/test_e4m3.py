@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 from on_host import Program, run
 
 from mucc.compiler.driver import Options, compile_text
-from mucc.diagnostics.core import Source
+from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.cutlass.ops import ProgramOp
 
 FOUND = """
@@ -44,14 +47,49 @@ def test_one_kernel_has_it_all(program: Program) -> None:
     assert {k.name for p in programs for k in p.kernels} == {"cutlass.attention"}
 
 
-@pytest.mark.parametrize("lengths", [(1, 9), (70, 150), (200, 300)], ids=str)
-@pytest.mark.parametrize("align", [1, 16], ids=["elements", "tiles"])
-@pytest.mark.parametrize("name", ["plain", "causal", "shared", "scaled", "sums"])
+@pytest.mark.parametrize(
+    ("name", "align", "lengths"),
+    [
+        *((name, 16, (135, 200)) for name in ("plain", "causal", "shared", "scaled", "sums")),
+        *((name, 1, (20, 70)) for name in ("plain", "causal", "shared", "scaled", "sums")),
+        ("plain", 16, (1, 9)),
+        ("causal", 16, (70, 1)),
+    ],
+    ids=str,
+)
 def test_kernels_agree_with_the_interpreter(
     program: Program, name: str, align: int, lengths: tuple[int, int]
 ) -> None:
+    """Tensors that begin at 16 bytes have kernels on wgmma, others are read element by element."""
     info = next(k for k in program.kernels if k.name == name)
-    sizes = {"B": 2, "H": 2, "S": lengths[0], "T": lengths[1]}
+    sizes = {"B": 2 if name == "shared" else 1, "H": 2, "S": lengths[0], "T": lengths[1]}
     dims = {d: sizes[d] for d in info.dims}
     # Weights are rounded relative to the largest score so far, by 2**-4 at most.
     run(program, info, dims, seed=3, within=2**-4, align=align)
+
+
+WIDE = """
+kernel wide[S, T](q: e4m3[S, 272], k: e4m3[T, 272], v: e4m3[T, 272]) -> f32[S, 272] {
+    return attention(q, k, v)
+}
+"""
+
+
+def test_wide_rows_are_products_of_weights_that_keep_their_bits() -> None:
+    """Weights of 600 keys are 2**-9 and less, which e4m3 has three numbers for unless they are multiplied."""
+    compilation = compile_text(Source("k.mcu", WIDE), Options())
+    assert "cutlass.attention" not in str(compilation.cutlass)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.choice([-1.0, -0.25, 0.5, 1.0], (n, 272)) for n in (16, 600, 600))
+    scores = q @ k.T / math.sqrt(272)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    exact = weights @ v / weights.sum(-1, keepdims=True)
+    (found,) = compilation.interpret("wide", [q, k, v])
+    assert np.linalg.norm(found - exact) < 2**-4 * np.linalg.norm(exact)
+
+
+def test_other_tensors_of_eight_bits_are_refused() -> None:
+    text = "kernel f[S](q: e5m2[S, 64]) -> f32[S, 64] { return attention(q, q, q) }"
+    with pytest.raises(DiagnosticError) as caught:
+        compile_text(Source("k.mcu", text))
+    assert [d.code for d in caught.value.diagnostics] == ["MU1103"]
