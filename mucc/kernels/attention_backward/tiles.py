@@ -19,8 +19,8 @@ class Tile(NamedTuple):
 def tile_of(width: int) -> Tile:
     """Return the tile for rows of so many elements.
 
-    A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries. Rows
-    of up to 64 elements may have steps of 128 queries, too, without what `holds_operands` says.
+    A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries.
+    Rows of up to 64 elements may have steps of 128 queries, too, without what `holds_operands` says.
     """
     return Tile(64, 3, 2)
 
