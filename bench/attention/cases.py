@@ -23,6 +23,8 @@ KINDS = {
     "sink": "attention(q, k, v, causal=on, sinks=sink)",
     "sigmoid": "cast(sigmoid(cast(q @ permute(k, (0, 1, 3, 2)), f32) * {scale}), bf16) @ v",
     "full_f32": "attention(q, k, v)",
+    "full_e4m3": "attention(q, k, v)",
+    "causal_e4m3": "attention(q, k, v, causal=on)",
     "causal_f32": "attention(q, k, v, causal=on)",
     "relu_f32": "relu(where(j <= i, q @ permute(k, (0, 1, 3, 2)) * {scale}, -inf)) @ v",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
@@ -35,9 +37,12 @@ MORE = {"alibi": "slope: f32[H]", "document": "doc: s32[B, S]", "sink": "sink: f
 
 DOCUMENTS = (1536, 512, 1024, 256, 768)
 """Lengths of the documents of a sequence, in turns."""
-SDPA = ("full", "causal", "gqa", "decode", "paged", "full_f32", "causal_f32")
+SDPA = (
+    *("full", "causal", "gqa", "decode", "paged", "full_f32", "causal_f32"),
+    *("full_e4m3", "causal_e4m3"),
+)
 """What `scaled_dot_product_attention` computes without a mask in memory; of pages, it has keys that follow
-each other."""
+each other, and of e4m3 the same numbers in bf16."""
 
 PAGE = 64
 """Keys of a page."""
@@ -51,6 +56,7 @@ FLEX = ("window", "alibi", "softcap", "document", "sink")
 
 CAUSAL = (
     *("causal", "gqa", "alibi", "window", "document", "sink", "causal_f32", "relu_f32"),
+    "causal_e4m3",
     *("backward_causal", "backward_gqa"),
 )
 
@@ -75,8 +81,14 @@ class Case:
 
     @property
     def dtype(self) -> str:
-        """The type of all tensors but further ones: f32 is multiplied as tf32."""
-        return "f32" if self.kind.endswith("f32") else "bf16"
+        """The type of all tensors but further ones: f32 is multiplied as tf32; results of e4m3 are bf16."""
+        end = self.kind.rpartition("_")[2]
+        return end if end in ("f32", "e4m3") else "bf16"
+
+    @property
+    def result_dtype(self) -> str:
+        """The type of the result."""
+        return "bf16" if self.dtype == "e4m3" else self.dtype
 
     @property
     def stem(self) -> str:
@@ -135,7 +147,7 @@ class Case:
             [
                 f"kernel {self.kernel}[{', '.join(dims)}](",
                 f"    q: {of_query}, k: {of_key}, v: {of_key}{more}",
-                f") -> {of_query} {{",
+                f") -> {of_query.replace(self.dtype, self.result_dtype)} {{",
                 *(indices if self.kind in INDEXED else []),
                 f"    return {result}",
                 "}",
@@ -224,6 +236,14 @@ def _others() -> Iterator[Case]:
         yield Case("full_f32", 128, 4, 16, 1, length, length)
 
 
+def _narrow() -> Iterator[Case]:
+    """What is e4m3."""
+    for kind in ("full_e4m3", "causal_e4m3"):
+        for width in (64, 128, 256):
+            for length in (1024, 4096, 16384):
+                yield Case(kind, width, max(1, 16384 // length), max(8, 2048 // width), 1, length, length)
+
+
 def _decode() -> Iterator[Case]:
     for heads, groups in ((8, 8), (32, 1)):
         for batch in (1, 4, 16, 64, 128):
@@ -248,4 +268,4 @@ def _backward() -> Iterator[Case]:
                 yield Case(f"backward_{kind}", width, batch, heads // groups, groups, length, length)
 
 
-CASES: tuple[Case, ...] = (*_prefill(), *_others(), *_decode(), *_paged(), *_backward())
+CASES: tuple[Case, ...] = (*_prefill(), *_others(), *_narrow(), *_decode(), *_paged(), *_backward())

@@ -46,6 +46,11 @@ class Form:
         return self.kernel
 
     @property
+    def result_dtype(self) -> str:
+        """The type of the result."""
+        return "bf16" if self.dtype == "e4m3" else self.dtype
+
+    @property
     def _paged_text(self) -> str:
         """The program, whose keys and values lie in pages."""
         rows = "1" if self.few else "S"
@@ -83,7 +88,7 @@ class Form:
             f"{self.dtype}[{lead}, {n}, {w}]"
             for lead, n, w in ((of_query, rows, wide), (of_key, "T", wide), (of_key, "T", result))
         )
-        out = f"{self.dtype}[{of_query}, {rows}, {result}]"
+        out = f"{self.result_dtype}[{of_query}, {rows}, {result}]"
         more = f", {self.more}" if self.more else ""
         sums, value = f"f32[{of_query}, {rows}]", self.result
         arguments = self.result.removeprefix("attention(q, k, v").removesuffix(")")
@@ -302,6 +307,40 @@ FORMS = (
         "relu(where( j <= i , q @ permute(k, (0, 1, 3, 2)) * 0.125, -inf)) @ v",
         lambda x, i, j, m: _where(j <= i, x).relu(),
         normalised=False,
+    ),
+    Form("narrow64", "e4m3", (64, 64), "attention(q, k, v)"),
+    Form("narrow128", "e4m3", (128, 96), "attention(q, k, v, causal=on)", _causal),
+    Form(
+        "narrow_grouped",
+        "e4m3",
+        (128, 128),
+        "attention(q, k, v, causal=on)",
+        _causal,
+        lead=("B, H, G", "B, H, 1"),
+    ),
+    Form(
+        "narrow_lengths",
+        "e4m3",
+        (96, 48),
+        "attention(q, k, v, mask= j < n[:, None, None, None] )",
+        _until_length,
+        more="n: s32[B]",
+        gives="sums",
+    ),
+    Form(
+        "narrow_sinks",
+        "e4m3",
+        (256, 256),
+        "attention(q, k, v, mask= j <= i and i - j < 128 , sinks=sink)",
+        lambda x, i, j, m: _where((j <= i) & (i - j < 128), x),
+        more="sink: f32[H]",
+    ),
+    Form(
+        "narrow_capped",
+        "e4m3",
+        (64, 128),
+        "cast(softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * 0.125 / 20) * 20), e4m3) @ v",
+        lambda x, i, j, m: (x / 20).tanh() * 20,
     ),
     Form("sums64", "bf16", (64, 64), "attention(q, k, v)", gives="sums"),
     Form(

@@ -33,6 +33,9 @@ FLOOR = 2.0**-11
 ROUNDOFF = 2.0**-20
 """An error of gradients, relative to sums of the sizes of their parts, that is good."""
 
+NARROW = 2.0**-9
+"""The same of e4m3, and of its log-sum-exps: tensor cores add up products of 8 bits with about 14 bits."""
+
 SUMS_FLOOR = 1e-5
 """An error of log-sum-exps, relative to their size and 1, that is good."""
 
@@ -76,7 +79,12 @@ class Call:
     @property
     def dtype(self) -> Any:
         torch = self.torch
-        return {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[self.form.dtype]
+        types = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+        return (types | {"e4m3": torch.float8_e4m3fn})[self.form.dtype]
+
+    @property
+    def result_dtype(self) -> Any:
+        return self.torch.bfloat16 if self.form.dtype == "e4m3" else self.dtype
 
     def _narrowed(self, x: Any) -> Any:
         """Round float64 to what products are of: the type of the inputs, or tf32 where that is f32."""
@@ -146,8 +154,10 @@ class Call:
         v = self.inputs[2].double()
         exact = self._result(*self._weights(self.scores()), v)
         weights, total, empty = self._weights(self.scores(narrowed=True))
-        rounded = self._result(self._narrowed(weights), total, empty, self._narrowed(v))
-        return exact, rounded.to(self.dtype).double()
+        # The largest weight of e4m3 is 256.
+        by = 256.0 if self.form.dtype == "e4m3" else 1.0
+        rounded = self._result(self._narrowed(weights * by) / by, total, empty, self._narrowed(v))
+        return exact, rounded.to(self.result_dtype).double()
 
     def _weights(self, scores: Any) -> tuple[Any, Any, Any]:
         """Return the weights of scores, by what they are divided, and which rows have none."""
@@ -171,13 +181,16 @@ class Call:
         if self.form.gives == "gradients":
             return self._error_of_gradients(kernel)
         exact, rounded = self.expected()
-        out = self._filled(exact.shape, self.dtype)
+        out = self._filled(exact.shape, self.result_dtype)
+        floor = NARROW if self.form.dtype == "e4m3" else FLOOR
         if self.form.gives == "result":
             kernel(*self.given, out=out)
-            return _error(out, exact, rounded)
+            return _error(out, exact, rounded, floor)
         sums = self._filled(exact.shape[:-1], self.torch.float32)
         kernel(*self.inputs, *self.more.values(), out=(out, sums))
-        shares = [_error(out, exact, rounded), _sums_error(sums, self.scores().logsumexp(-1), self._parts())]
+        least = NARROW if self.form.dtype == "e4m3" else SUMS_FLOOR
+        of_sums = _sums_error(sums, self.scores().logsumexp(-1), self._parts(), least)
+        shares = [_error(out, exact, rounded, floor), of_sums]
         return max(shares, key=lambda share: share[0] / share[1] if share[1] else math.inf)
 
     def _parts(self) -> Any:
@@ -221,10 +234,8 @@ class Call:
         q, k, v = (x.abs().double() if whole else x.double() for x in self.inputs)
         by, dy = 1 / math.sqrt(q.shape[-1]), gradient.double()
         sums = (dy * y.double()).sum(-1, keepdim=True) * (-1 if whole else 1)
-        if max(self.form.widths) <= 64:  # kernels have no room for weights in f32 then
-            weights = rounded(weights)
-        changes = rounded(weights * (dy @ v.mT - sums))
         weights = rounded(weights)
+        changes = rounded(weights * (dy @ v.mT - sums))
         found = [changes @ k * by, changes.mT @ q * by, weights.mT @ dy]
         found += [changes] if self.form.learned else []
         return [rounded(x.sum_to_size(own.shape)) for x, own in zip(found, self._differentiated, strict=True)]
@@ -235,16 +246,16 @@ class Call:
         return [*self.inputs, *([self.more[self.form.learned]] if self.form.learned else [])]
 
 
-def _error(found: Any, exact: Any, rounded: Any) -> tuple[float, float]:
+def _error(found: Any, exact: Any, rounded: Any, floor: float = FLOOR) -> tuple[float, float]:
     """Return a relative error, and how large it may be; infinity where NaN differ."""
     found, size = found.double(), max(float(exact.nan_to_num().norm()), 1e-30)
     if not bool((found.isnan() == exact.isnan()).all()):
         return math.inf, 0.0
     distances = [float((x - exact).nan_to_num().norm()) / size for x in (found, rounded)]
-    return distances[0], SLACK * distances[1] + FLOOR
+    return distances[0], SLACK * distances[1] + floor
 
 
-def _sums_error(found: Any, exact: Any, parts: Any) -> tuple[float, float]:
+def _sums_error(found: Any, exact: Any, parts: Any, least: float) -> tuple[float, float]:
     """Return the largest error of log-sum-exps, and how large it may be: that of scores in f32.
 
     `parts` are the sizes of what may cancel in a score.
@@ -255,7 +266,7 @@ def _sums_error(found: Any, exact: Any, parts: Any) -> tuple[float, float]:
     exact = exact.masked_fill(empty, 0.0)
     size = 1 + exact.abs() + ROUNDOFF / 4 / SUMS_FLOOR * parts
     distance = (found.double().masked_fill(empty, 0.0) - exact).abs() / size
-    return float(distance.max()), SUMS_FLOOR
+    return float(distance.max()), least
 
 
 def main() -> int:

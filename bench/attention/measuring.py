@@ -18,15 +18,25 @@ ROWS = 128
 """Queries of a head whose results are compared with float64."""
 
 ROUNDOFF = 2.0**-7
+ROUNDOFF_E4M3 = 2.0**-5
+"""The same where weights are rounded to e4m3: half of 2**-3 relative at most."""
+
 SLACK = 4
 """An error is good up to so many times that of PyTorch."""
+
+
+def dtype_of(torch: Any, name: str) -> Any:
+    """Return a dtype of PyTorch by its name in programs."""
+    return {"f32": torch.float32, "bf16": torch.bfloat16}[name]
 
 
 def inputs_of(torch: Any, case: Case, device: str = "cuda") -> list[Any]:
     """Draw queries, keys and values, and the slopes of heads where the kind has such."""
     of_query, of_key = case.shapes
-    dtype = torch.float32 if case.dtype == "f32" else torch.bfloat16
+    dtype = dtype_of(torch, case.result_dtype)
     made = [torch.randn(s, device=device, dtype=dtype) for s in (of_query, of_key, of_key)]
+    if case.dtype == "e4m3":
+        made = [x.to(torch.float8_e4m3fn) for x in made]
     if case.kind == "document":
         lengths = torch.tensor(documents_of(case.keys), device=device)
         labels = torch.arange(len(lengths), device=device, dtype=torch.int32).repeat_interleave(lengths)
@@ -95,7 +105,7 @@ def _sdpa(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     function = torch.nn.functional.scaled_dot_product_attention
-    q, k, v = (_flat(case, x) for x in inputs[:3])
+    q, k, v = (_flat(case, x).to(dtype_of(torch, case.result_dtype)) for x in inputs[:3])
     options: dict[str, Any] = {"is_causal": case.is_causal}
     if case.groups > 1:
         options["enable_gqa"] = True
@@ -172,6 +182,11 @@ def _written(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
     return {"compiled": lambda: compiled(*inputs)}
 
 
+def roundoff_of(case: Case) -> float:
+    """Return the relative distance from float64 that is always good."""
+    return ROUNDOFF_E4M3 if case.dtype == "e4m3" else ROUNDOFF
+
+
 def given_of(torch: Any, case: Case, inputs: Sequence[Any]) -> Sequence[Any]:
     """Return what the kernel is called with: keys and values as they are, or in pages in a random order."""
     if case.kind != "paged":
@@ -198,7 +213,7 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     if case.is_backward:
         return measure_backward(torch, kernel, case, rounds)
     inputs = inputs_of(torch, case)
-    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=inputs[0].dtype)
+    result = torch.full(case.shapes[0], math.nan, device="cuda", dtype=dtype_of(torch, case.result_dtype))
     given = given_of(torch, case, inputs)
     kernel(*given, out=result)
     results, failed = {"mucc": result}, dict[str, str]()
@@ -217,7 +232,8 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     row: Values = {
         "errors": errors,
         "failed": failed,
-        "good": errors["mucc"] <= max(ROUNDOFF, *(SLACK * e for n, e in errors.items() if n != "mucc")),
+        "good": errors["mucc"]
+        <= max(roundoff_of(case), *(SLACK * e for n, e in errors.items() if n != "mucc")),
         **{f"{name}_ms": round(ms, 6) for name, ms in times.items()},
         "tflops": case.flops / times["mucc"] * 1e-9,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-DEPTH = {"f16": 16, "bf16": 16, "tf32": 8}
+DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32}
 """K of one wgmma instruction by format, in elements: always 32 bytes."""
 
 

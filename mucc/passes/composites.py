@@ -14,6 +14,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import (
+    NARROW_WEIGHT,
     AttentionGradientOp,
     AttentionLogSumExpOp,
     AttentionOp,
@@ -303,8 +304,13 @@ class Attention(RewritePattern):
             axis = len(Shaped.of(scores.type).dims) - 1
             sums = b(ExpandOp(b(LogSumExpOp(scores, (axis,))), [axis]))
             weights = b(e.MulOp(weights, b(e.SigmoidOp(b(e.SubOp(sums, op.sinks))))))
-        weights = converted(b, weights, op.value)
-        result = b(MatmulOp(weights, op.value))
+        if Shaped.of(op.value.type).element_type == f32 or Shaped.of(op.result.type).element_type != f32:
+            result = b(MatmulOp(converted(b, weights, op.value), op.value))
+        else:
+            # Weights of e4m3 are multiples, since small ones have few bits.
+            weights = b(e.MulOp(weights, b.number(NARROW_WEIGHT)))
+            product = b(MatmulOp(converted(b, weights, op.value), op.value))
+            result = b(e.MulOp(product, b.number(1 / NARROW_WEIGHT)))
         rewriter.replace(op, b.ops, [result])
 
 

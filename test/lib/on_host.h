@@ -534,6 +534,46 @@ void wgmma_tf32(float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int ke
   align();
 }
 
+// The same of e4m3, whose rows have 32 elements.
+inline float from_e4m3(uint8_t bits) {
+  int const exponent = bits >> 3 & 15, mantissa = bits & 7;
+  float const x = exponent == 15 && mantissa == 7 ? NAN
+                  : exponent == 0                 ? std::ldexp(float(mantissa), -9)
+                                                  : std::ldexp(float(mantissa + 8), exponent - 10);
+  return bits >> 7 ? -x : x;
+}
+inline float e4m3_at(uint64_t d, int row, int k) {
+  uint32_t const start = uint32_t(d & 0x3fff) << 4, step = uint32_t(d >> 32 & 0x3fff) << 4;
+  return from_e4m3(uint8_t(dynamic[block][swizzled(start + row / 8 * step + row % 8 * 128 + k)]));
+}
+template <int kCount, class Left>
+__attribute__((optimize("O2"))) void add_e4m3(float (&sum)[kCount], Left left, uint64_t b, int keeps) {
+  int const thread = int(threadIdx.x) % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+  float a[2][32];
+  for (int k = 0; k < 32; ++k)
+    for (int h = 0; h < 2; ++h) a[h][k] = left(row + 8 * h, k);
+  for (int i = 0; i < kCount; ++i) {
+    if (!keeps) sum[i] = 0;
+    for (int k = 0; k < 32; ++k) sum[i] += a[i / 2 % 2][k] * e4m3_at(b, i / 4 * 8 + column + i % 2, k);
+  }
+}
+template <int kCount>
+void wgmma_e4m3(float (&sum)[kCount], uint64_t a, uint64_t b, int keeps) {
+  add_e4m3(sum, [a](int row, int k) { return e4m3_at(a, row, k); }, b, keeps);
+}
+template <int kCount>
+void wgmma_e4m3(float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps) {
+  int const self = on_host::self(), lane = self % 32;
+  std::memcpy(words[0][self], a, sizeof(a));
+  align();
+  auto left = [&](int row, int k) {
+    uint32_t const word = words[0][self - lane + row % 8 * 4 + k % 16 / 4][row % 16 / 8 + k / 16 * 2];
+    return from_e4m3(uint8_t(word >> 8 * (k % 4)));
+  };
+  add_e4m3(sum, left, b, keeps);
+  align();
+}
+
 }  // namespace on_host
 
 namespace mucc {

@@ -91,6 +91,11 @@ _ON_HOST = (
         r'asm\("cvt\.rn\.(b?f16)x2[^;]*;[^;]*;',
         r"both = on_host::to_\1(low) | uint32_t(on_host::to_\1(high)) << 16;",
     ),
+    (
+        "attention.cuh",
+        r'asm\("cvt\.rn\.satfinite\.e4m3x2[^;]*;" : "=h"\((\w+)\) : "f"\((\w)\), "f"\((\w)\)\);',
+        r"\1 = uint16_t(mucc::to_e4m3(\3) | mucc::to_e4m3(\2) << 8);",
+    ),
     ("attention.cuh", r'asm\("ex2\.approx[^;]*;[^;]*;', "y = std::exp2(x);"),
     (
         "warpgroup.cuh",
@@ -149,6 +154,10 @@ _WGMMA = (
 """A wgmma instruction: the dtype, and whether columns of the left and the right operand are contiguous."""
 
 _WGMMA_TF32 = r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k8\.f32\.tf32\..*?"r"\(keeps\)\);'
+
+_WGMMA_E4M3 = (
+    r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k32\.f32\.e4m3\..*?"r"\(keeps\)\);'
+)
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 64
@@ -407,6 +416,7 @@ def _text(compilation: Compilation) -> str:
             flags=re.DOTALL,
         )
         source = re.sub(_WGMMA_TF32, "on_host::wgmma_tf32(sum, a, b, keeps);", source, flags=re.DOTALL)
+        source = re.sub(_WGMMA_E4M3, "on_host::wgmma_e4m3(sum, a, b, keeps);", source, flags=re.DOTALL)
         lines += [f"namespace image_{i} {{", source, "}"]
         for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
             call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"

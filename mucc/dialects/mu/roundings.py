@@ -95,7 +95,7 @@ GELU = 5e-7
 FAST_TANH = 6e-7
 """What `tanh` of scores loses in kernels of attention: `fast_tanh` in `math.cuh` says half of it."""
 
-UNEVEN = {"bf16": 2.0**-8, "f16": 2.0**-11}
+UNEVEN = {"bf16": 2.0**-8, "f16": 2.0**-11, "e4m3": 2.0**-4}
 """The largest relative error of one rounding."""
 
 

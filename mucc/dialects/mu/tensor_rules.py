@@ -72,16 +72,19 @@ def attention(
 ) -> TensorType:
     """Infer attention of `[.., M, D]`, `[.., N, D]` and `[.., N, E]`: `[.., M, E]`; leading axes broadcast.
 
+    The dtype is that of the operands, or f32 where they are e4m3, as that of products is.
     Sinks `[.., 1, 1]` broadcast to leading axes. Raises TypeRuleError MU1103 where shapes or dtypes do not
     fit.
     """
     q, k, v = (tensor("attention", type, 2) for type in (query, key, value))
-    if not q.element_type == k.element_type == v.element_type or q.element_type not in WIDE:
+    alike = q.element_type == k.element_type == v.element_type
+    if not alike or q.element_type not in (*WIDE, DTYPES["e4m3"]):
         names = ", ".join(dtype_name(t.element_type) for t in (q, k, v))
-        raise TypeRuleError("MU1103", f"attention needs three tensors of bf16, f16 or f32, got {names}")
+        raise TypeRuleError("MU1103", f"attention needs three tensors of bf16, f16, f32 or e4m3, got {names}")
     try:
         products = scores(query, key)
-        result = rules.matmul(products, value)
+        # Weights are rounded to the dtype of the values.
+        result = rules.matmul(TensorType.of(products.dims, v.element_type), value)
     except TypeRuleError as e:
         raise TypeRuleError(
             "MU1103",

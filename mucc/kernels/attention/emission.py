@@ -25,7 +25,7 @@ from mucc.kernels.attention.score_work import (
     shared_axes,
     width_of,
 )
-from mucc.kernels.attention.tiles import DECODE_ROWS, Tile
+from mucc.kernels.attention.tiles import Tile
 from mucc.target import WARPGROUPS
 
 
@@ -167,6 +167,7 @@ class AttentionWork(ScoreWork):
                     f"static constexpr int kPage = {self.page};",
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
                     f"static constexpr bool kHasSink = {boolean(attend.sink is not None)};",
+                    *self._narrow_constants(),
                     f"static constexpr bool kSoftmax = {boolean(attend.without_softmax is None)};",
                     f"static constexpr bool kNarrowsFirst = {boolean(self.narrows_first)};",
                     f"static constexpr bool kNanRows = {boolean(attend.nan_rows is not None)};",
@@ -179,6 +180,14 @@ class AttentionWork(ScoreWork):
                 scratch_arguments=[keys],
             )
         )
+
+    def _narrow_constants(self) -> list[str]:
+        """Return along which leading axes values of e4m3 are the same."""
+        if not self.attention.is_narrow:
+            return []
+        return [
+            f"static constexpr int kSharedValues = {shared_axes(self.batch, self.attention.attend.value)};"
+        ]
 
     def _tile(self, *mainloops: str) -> Tile:
         """Return the tile of the kernel with one of the mainloops: the schedule's, or the default."""
@@ -245,8 +254,7 @@ class AttentionWork(ScoreWork):
     @property
     def is_many(self) -> bool:
         """Whether there may be so many queries that other kernels take them."""
-        rows = self.attention.extents[-2]
-        return not isinstance(rows, int) or rows > DECODE_ROWS
+        return self.problem.is_many
 
     @property
     def decodes(self) -> bool:
@@ -270,7 +278,9 @@ class AttentionWork(ScoreWork):
             width = -(-self.result_width // 16) * 16
             dtype = dtype_of(self.attention.attend.value)
             lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
-            lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=True)
+            # Values of 8 bits are turned in memory before.
+            turned = not self.attention.is_narrow
+            lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=turned)
         return lines
 
     def _sink(self) -> list[str]:
@@ -300,7 +310,8 @@ class AttentionWork(ScoreWork):
     def _entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `mucc::attention::Form`."""
         given = "Work const op, mucc::Extents<Op::kRank> const extents"
-        forms = (("elements", "false"), ("pieces", "true"))
+        # Elements of e4m3 become f16 on their way to shared memory.
+        forms = (("elements", "false"), ("pieces", boolean(not self.attention.is_narrow)))
         entries = [
             Entry(f"{entry}_{form}", given, f"mucc::attention::run<{pieces}>(op, extents)")
             for form, pieces in (forms if self.is_many else ())
@@ -320,6 +331,10 @@ class AttentionWork(ScoreWork):
         if self.labels is not None and self.is_many:
             call = "mucc::attention::find_spans<false>(op, extents)"
             entries.append(Entry(f"{entry}_spans", given, call, "mucc::attention::kSpanThreads"))
+        if self.attention.is_narrow and self.has_warpgroups:
+            turn = "mucc::attention::turn_values(op, values, pitch)"
+            given = "Work const op, unsigned char* const values, int64_t const pitch"
+            entries.append(Entry(f"{entry}_turn", given, turn, "mucc::attention::kTurnThreads"))
         return entries
 
     def _decode_entries(self, entry: str, given: str, maps: str) -> list[Entry]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import Float8E4M3FNType
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.ops import ProgramOp
@@ -67,6 +68,12 @@ class AttentionKind(Kind[AttentionKernelOp]):
 
     def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
         return isinstance(op, AttentionLogSumExpOp) and self._stores(op, anchor)
+
+    def keeps_in_flight(self, anchor: AnchorOp) -> bool:
+        """Whether work behind attention joins it: results of e4m3 are f32, which are scaled and rounded."""
+        if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
+            return False
+        return Shaped.of(anchor.query.type).element_type == Float8E4M3FNType()
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         if isinstance(anchor, AttentionLogSumExpOp):
@@ -131,7 +138,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
         return True
 
     def needs_scratch(self, op: AttentionKernelOp) -> bool:
-        return op.may_decode or op.is_ranged
+        return op.may_decode or op.is_ranged or op.is_narrow
 
     def interpret(self, functions: CutlassFunctions, op: AttentionKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents)

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    Float8E4M3FNType,
     Float32Type,
     FloatAttr,
     IntAttr,
@@ -238,12 +239,17 @@ class AttentionKernelOp(DeviceKernelOp):
     def may_decode(self) -> bool:
         """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
         rows = self.extents[-2]
-        return not self.is_f32 and (not isinstance(rows, int) or rows <= FEW)
+        return not self.is_f32 and not self.is_narrow and (not isinstance(rows, int) or rows <= FEW)
 
     @property
     def is_f32(self) -> bool:
         """Whether operands are f32, which is multiplied as tf32: by one form of kernel, for many queries."""
         return Shaped.of(self.score.query.type).element_type == f32
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether operands are e4m3, which have kernels for many queries only."""
+        return Shaped.of(self.score.query.type).element_type == Float8E4M3FNType()
 
     @property
     def is_causal(self) -> bool:

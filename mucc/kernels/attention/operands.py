@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import bf16, f16, f32
+from xdsl.dialects.builtin import Float8E4M3FNType, bf16, f16, f32
 from xdsl.ir import SSAValue
 
 from mucc.dialects.mu.types import Dims, Shaped
@@ -34,5 +34,6 @@ def takes(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:
     """Whether the kernels compute attention of these operands, whose result has the extents `space`."""
     types = [Shaped.of(v.type) for v in (query, key, value)]
     widths = (types[0].dims[-1], types[2].dims[-1])
-    alike = len({t.element_type for t in types}) == 1 and types[0].element_type in (bf16, f16)
+    alike = len({t.element_type for t in types}) == 1
+    alike = alike and types[0].element_type in (bf16, f16, Float8E4M3FNType())
     return alike and len(space) <= LEADING + 2 and all(isinstance(w, int) and w <= MOST for w in widths)

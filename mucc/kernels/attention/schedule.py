@@ -15,6 +15,7 @@ from mucc.kernels.attention.tiles import (
     WARPGROUP_BYTES,
     Tile,
     decode_tile_of,
+    narrow_tile_of,
     tile_of,
     warpgroup_tile_of,
 )
@@ -46,6 +47,9 @@ ROOM = {"pingpong": 200, "cooperative": 200, "multistage": 160}
 
 ptxas 13.0: 128 x 176 of 128 elements takes 196 and does not spill on wgmma.
 """
+
+ROOM_OF_NARROW = 208
+"""The same of e4m3: 128 x 128 of 128 elements takes 208 and does not spill but for 16 bytes where causal."""
 
 ROOM_OF_THREE = 128
 """The same with three warpgroups, which have 160 registers: 192 x 128 of 64 elements takes 128, 192 x 144
@@ -84,12 +88,22 @@ class Problem(NamedTuple):
     @property
     def item(self) -> int:
         """Bytes of an element."""
-        return 4 if self.compute == "tf32" else 2
+        return {"tf32": 4, "e4m3": 1}.get(self.compute, 2)
+
+    @property
+    def in_shared(self) -> int:
+        """Bytes of an element in shared memory of kernels on mma.sync, which multiply e4m3 as f16."""
+        return max(self.item, 2)
 
     @property
     def depth(self) -> int:
         """Elements of a row of queries, rounded up to steps of 16 of the tensor cores."""
-        return -(-self.width // 16) * 16
+        return -(-self.width // self.step) * self.step
+
+    @property
+    def step(self) -> int:
+        """Elements of a row that one product takes: those of 32 bytes, or 16."""
+        return 32 if self.item == 1 else 16
 
     @property
     def result_depth(self) -> int:
@@ -129,10 +143,12 @@ def default_tile(problem: Problem, mainloop: str) -> Tile:
     """Return the tile that a mainloop has where none is pinned."""
     widths = (problem.width, problem.result_width)
     if mainloop == "multistage":
-        return tile_of(*widths, problem.item)
+        return tile_of(*widths, problem.in_shared)
     if mainloop == "skinny":
         return decode_tile_of(*widths, few_bytes(problem))
     # Pages have a power of two of keys more often than a multiple of 11.
+    if problem.item == 1:
+        return narrow_tile_of(*widths, plain=problem.plain)
     short = problem.causal or problem.page > 0
     return warpgroup_tile_of(*widths, causal=short, plain=problem.plain)
 
@@ -159,10 +175,13 @@ def complete(problem: Problem, fixed: Mapping[str, Any]) -> Schedule:
 
 def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     """Return the bytes of shared memory that queries take, and those of one stage of keys and values."""
-    rows, columns, item = schedule.rows, schedule.columns, problem.item
-    chunks, result_chunks = (128 * -(-w // 64) for w in (problem.width, problem.result_width))
+    rows, columns, item = schedule.rows, schedule.columns, problem.in_shared
+    chunks, result_chunks = (128 * -(-w * problem.item // 128) for w in (problem.width, problem.result_width))
     # Rows that threads copy are a piece of 16 bytes longer, so that eight of them lie in different banks.
     row, result_row = (item * w + 16 for w in (problem.depth, problem.result_depth))
+    if schedule.mainloop in WARPGROUP_LOOPS and problem.item == 1:
+        # Values are turned: a row for each element of a result, in chunks of 128 keys.
+        return rows * chunks, columns * chunks + -(-columns // 128) * 128 * problem.result_depth
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
     if schedule.mainloop == "skinny":
@@ -184,8 +203,10 @@ def most_stages(problem: Problem, schedule: Schedule) -> int:
 
 def registers(problem: Problem, schedule: Schedule) -> int:
     """Return the 32-bit registers of a thread for scores, weights of 16 bits and results."""
-    weights = schedule.columns // 4 if schedule.mainloop in WARPGROUP_LOOPS else 0
-    return schedule.columns // 2 + weights + problem.result_depth // 2
+    weights = schedule.columns * problem.item // 8 if schedule.mainloop in WARPGROUP_LOOPS else 0
+    # Sums of a step's products of 8 bits are apart from those of all steps, where there is room.
+    sums = 2 if problem.item == 1 and problem.result_width <= 128 else 1
+    return schedule.columns // 2 + weights + sums * problem.result_depth // 2
 
 
 def violations(problem: Problem, schedule: Schedule) -> list[Violation]:
@@ -216,7 +237,8 @@ def _tile_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     if schedule.depth != problem.depth:
         yield broken(
             f"tile K of this attention is {problem.depth}, not {schedule.depth}",
-            f"a block holds whole rows of queries and keys: {problem.width} elements, in steps of 16",
+            f"a block holds whole rows of queries and keys: {problem.width} elements, "
+            f"in steps of {problem.step}",
         )
     if schedule.rows not in ROWS[loop]:
         listed = ", ".join(map(str, ROWS[loop]))
@@ -227,8 +249,9 @@ def _tile_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
         listed = ", ".join(map(str, SKINNY_COLUMNS))
         yield broken(f"tile N of skinny attention is one of {listed}, not {columns}")
         return
-    if columns % 16 or columns > WIDEST[loop]:
-        yield broken(f"tile N of {loop} attention is a multiple of 16, {WIDEST[loop]} at most, not {columns}")
+    if columns % problem.step or columns > WIDEST[loop]:
+        text = f"tile N of {loop} attention is a multiple of {problem.step}, {WIDEST[loop]} at most"
+        yield broken(f"{text}, not {columns}")
         return
     if loop == "skinny":
         return
@@ -239,12 +262,20 @@ def _tile_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
             "than scaled products, and labels, need further ones",
         )
         return
-    taken, room = registers(problem, schedule), ROOM_OF_THREE if schedule.rows == 192 else ROOM[loop]
+    taken, room = registers(problem, schedule), _room(problem, schedule)
     if taken > room:
         yield broken(
             f"a tile of {schedule.rows}x{columns} takes too many registers",
             f"scores, weights and results take {taken} of a thread, for which there is room for {room}",
         )
+
+
+def _room(problem: Problem, schedule: Schedule) -> int:
+    """Return the registers of a thread that scores, weights and results may take."""
+    if schedule.rows == 192:
+        return ROOM_OF_THREE
+    is_narrow = problem.item == 1 and schedule.mainloop in WARPGROUP_LOOPS
+    return ROOM_OF_NARROW if is_narrow else ROOM[schedule.mainloop]
 
 
 def _stage_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:

@@ -48,6 +48,16 @@ def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: boo
     return Tile(rows, columns, rows // 16, min(stages, 4 if widest <= 64 else 2))
 
 
+def narrow_tile_of(width: int, result_width: int, *, plain: bool) -> Tile:
+    """Return the tile of kernels on wgmma of e4m3, whose values are turned: chunks of 128 keys."""
+    widest = max(width, result_width)
+    rows = 192 if widest <= 64 and plain else 128
+    columns = 128 if 64 < widest <= 128 else 96
+    row, depth = 128 * -(-width // 128), -(-result_width // 16) * 16
+    stages = (WARPGROUP_BYTES - rows * row) // (columns * row + 128 * depth)
+    return Tile(rows, columns, rows // 16, min(stages, 4))
+
+
 def decode_tile_of(width: int, result_width: int, shared: int) -> Tile:
     """Return the tile of kernels for few queries that fits `shared` bytes: with fewer warps if need be.
 

@@ -179,7 +179,7 @@ def test_composites_over_run_time_dims(call: str) -> None:
         (
             lambda: tensor_rules.attention(*[tensor("M", 8, dtype="s8")] * 3),
             "MU1103",
-            "attention needs three tensors of bf16, f16 or f32, got s8, s8, s8",
+            "attention needs three tensors of bf16, f16, f32 or e4m3, got s8, s8, s8",
         ),
         (
             lambda: tensor_rules.attention(*[tensor("M", 8)] * 3, tensor("N")),

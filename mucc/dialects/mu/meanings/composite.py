@@ -13,6 +13,7 @@ from mucc.dialects.mu.arrays import Arrays, wrapped
 from mucc.dialects.mu.meanings.base import Machine, Meaning
 from mucc.dialects.mu.meanings.reduction import variance
 from mucc.dialects.mu.ops.attention import (
+    NARROW_WEIGHT,
     AttentionBackwardOp,
     AttentionGradientOp,
     AttentionLogSumExpOp,
@@ -33,7 +34,7 @@ from mucc.dialects.mu.ops.normalisation import (
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.scan import Scan, ScanOp
 from mucc.dialects.mu.ops.sort import SortOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, dtype_name
 
 
 def kept(machine: Machine, kind: str, x: Any, axes: Sequence[int]) -> Any:
@@ -274,7 +275,13 @@ def attended(
         # The share of all columns but the sink: 1 / (1 + exp(sink - sum)).
         below = machine.arrays.xp.exp(sinks - sums.reshape((*sums.shape, 1)))
         weights = weights / (1 + below)
-    return machine.narrowed(weights, type) @ value
+    if dtype_name(Shaped.of(type).element_type) != "e4m3":
+        return machine.narrowed(weights, type) @ value
+    # Kernels round exponentials, the largest of which is NARROW_WEIGHT, before they are divided by their sum.
+    xp, arrays = machine.arrays.xp, machine.arrays
+    most = arrays.reduce("max", weights, (len(weights.shape) - 1,)).reshape((*weights.shape[:-1], 1))
+    by = xp.where(most > 0, most, arrays.full((), 1.0)) / NARROW_WEIGHT
+    return machine.narrowed(weights / by, type) @ value * by
 
 
 MEANINGS: dict[type[Operation], Meaning] = {

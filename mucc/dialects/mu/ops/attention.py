@@ -31,6 +31,9 @@ from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.library.extents import multiply
 
+NARROW_WEIGHT = 256.0
+"""The largest weight of attention of e4m3 when it is rounded: small numbers have few bits there."""
+
 
 @irdl_op_definition
 class AttentionOp(InferredOp, AnchorOp):

@@ -62,6 +62,14 @@ MUCC_DEVICE void multiply(float, float (&c)[4], uint32_t const (&a)[4], uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Four numbers as the bytes of a word, the first one in the lowest. Those that are too large become the largest.
+MUCC_DEVICE uint32_t packed(e4m3, float a, float b, float c, float d) {
+  uint16_t low, high;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+  return uint32_t(high) << 16 | low;
+}
+
 // Two numbers as the halves of a word, the first one in the low half.
 MUCC_DEVICE uint32_t packed(f16, float low, float high) {
   uint32_t both;
@@ -270,7 +278,8 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
       for (int i = 2 * h; i < 2 * h + 2; ++i) {
         // Scores that were computed may be as large as floats are: their difference first.
         float& x = c[4 * j + i];
-        x = power_of_two(Work::kPlain ? fmaf(x, kBy, -shift) : (x - base) * kBy);
+        constexpr float kUp = kRaise<Work>;
+        x = power_of_two(Work::kPlain ? fmaf(x, kBy, kUp - shift) : kUp != 0 ? fmaf(x - base, kBy, kUp) : (x - base) * kBy);
         rows.sum[h] += x;
       }
   }
@@ -283,7 +292,7 @@ MUCC_DEVICE float share_of(Work const& work, P const& position, float most, floa
   if constexpr (!Work::kSoftmax) return 1.0f;
   if constexpr (Work::kHasSink) {
     if (total == 0.0f) return 0.0f;
-    return reciprocal(total + power_of_two(work.sink(position) * kLog2E - most * kFactor<Work>));
+    return reciprocal(total + power_of_two(work.sink(position) * kLog2E - most * kFactor<Work> + kRaise<Work>));
   }
   return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
 }
@@ -304,7 +313,7 @@ template <class Work, class P>
 MUCC_DEVICE void store_sum_of(Work const& work, P position, float most, float total) {
   constexpr float kLogOfTwo = 0.69314718055994530942f;
   position.at[Work::kRank - 1] = 0;
-  work.store_sum(position, total == 0.0f ? -INFINITY : (most * kFactor<Work> + log_of_two(total)) * kLogOfTwo);
+  work.store_sum(position, total == 0.0f ? -INFINITY : (most * kFactor<Work> + log_of_two(total) - kRaise<Work>) * kLogOfTwo);
 }
 
 // Writes 16 bytes. Of a store of C++ the compiler at times makes several instructions.
@@ -625,11 +634,70 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
   *to = {{first, end}, {all ? first : 0, all ? end : 0}};
 }
 
+// ---- values of e4m3 ---------------------------------------------------------------------------------------
+
+// Where a key lies among 16 whose values are turned (attention.h).
+MUCC_BOTH constexpr int turned_place(int key) { return key & ~15 | (key & 6) << 1 | (key >> 3 & 1) << 1 | key & 1; }
+
+// Turns the values of `kTurnedKeys` keys of one matrix: `pitch` keys of each element of a row follow each other, zeros where
+// there are none.
+template <class Work>
+MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch) {
+  constexpr int kElements = Work::kResultWidth;
+  auto const* from = reinterpret_cast<unsigned char const*>(work.value.data);
+  unsigned const blocks = unsigned(pitch / kTurnedKeys);
+  unsigned index = blockIdx.x / blocks;
+  int64_t const first = int64_t(blockIdx.x % blocks) * kTurnedKeys;
+  to += int64_t(index) * kElements * pitch + first;
+  if constexpr (Work::kBatch > 0) {
+#pragma unroll
+    for (int a = Work::kBatch - 1; a >= 0; --a) {
+      unsigned const extent = unsigned(work.value.leading[a].extent), rest = index / extent;
+      from += (index - rest * extent) * work.value.leading[a].stride;
+      index = rest;
+    }
+  }
+  auto* const turned = reinterpret_cast<unsigned char*>(dynamic_shared());
+  bool words = kElements % 4 == 0 && work.value.step == 1 && work.value.row % 4 == 0 && reinterpret_cast<uint64_t>(from) % 4 == 0;
+  if (words) {
+    constexpr int kWords = kElements / 4 > 0 ? kElements / 4 : 1;
+    // A thread turns four elements of the four keys that follow each other then.
+#pragma unroll 4
+    for (int i = threadIdx.x; i < kTurnedKeys / 4 * kWords; i += kTurnThreads) {
+      int const place = i / kWords * 4, e = i % kWords * 4, key = place & ~15 | (place & 12) >> 1;
+      uint32_t given[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        int64_t const row = first + key + j % 2 + j / 2 * 8;
+        given[j] = row < work.value.count ? *reinterpret_cast<uint32_t const*>(from + row * work.value.row + e) : 0;
+      }
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        uint32_t word = 0;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) word |= (given[j] >> 8 * k & 255) << 8 * j;
+        *reinterpret_cast<uint32_t*>(turned + (e + k) * kTurnPitch + place) = word;
+      }
+    }
+  } else {
+    for (int i = threadIdx.x; i < kTurnedKeys * kElements; i += kTurnThreads) {
+      int const key = i / kElements, e = i % kElements;
+      bool const exists = first + key < work.value.count;
+      turned[e * kTurnPitch + turned_place(key)] = exists ? from[(first + key) * work.value.row + e * work.value.step] : 0;
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kElements * (kTurnedKeys / 4); i += kTurnThreads) {
+    int const e = i / (kTurnedKeys / 4), at = i % (kTurnedKeys / 4) * 4;
+    *reinterpret_cast<uint32_t*>(to + e * pitch + at) = *reinterpret_cast<uint32_t const*>(turned + e * kTurnPitch + at);
+  }
+}
+
 // ---- the kernels that use mma.sync -------------------------------------------------------------------------
 
 // Copies the 16 bytes from element e of a row on to shared memory, zeros where there are none.
-template <bool kWhole, int kWidth, class T>
-MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool exists) {
+template <bool kWhole, int kWidth, class T, class From>
+MUCC_DEVICE void copy_row_piece(T* into, From const* row, int64_t step, int e, bool exists) {
   constexpr int kCount = kPiece<T>;
   if constexpr (kWhole) {
     bool const wanted = exists && e < kWidth;
@@ -639,7 +707,12 @@ MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool
     if (exists) {
 #pragma unroll
       for (int k = 0; k < kCount; ++k)
-        if (e + k < kWidth) pack.of[k] = row[(e + k) * step];
+        if (e + k < kWidth) {
+          if constexpr (sizeof(From) == sizeof(T))
+            pack.of[k] = row[(e + k) * step];
+          else
+            narrow(widen(row[(e + k) * step]), pack.of[k]);
+        }
     }
     *reinterpret_cast<Pack<T, kCount>*>(into) = pack;
   }
@@ -647,8 +720,8 @@ MUCC_DEVICE void copy_row_piece(T* into, T const* row, int64_t step, int e, bool
 
 // Copies rows [first, first + kCount) of a matrix to shared memory, kPitch elements apart; zeros from row `count` on. Row r
 // lies where row `place_of(r)` would.
-template <bool kWhole, int kCount, int kWidth, int kThreads, class T, class Place>
-MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int64_t first, int64_t count,
+template <bool kWhole, int kCount, int kWidth, int kThreads, class T, class From, class Place>
+MUCC_DEVICE void copy_rows(T* to, From const* from, int64_t row, int64_t step, int64_t first, int64_t count,
                            Place const& place_of) {
   constexpr int kPitch = pitch<T>(kWidth), kPieces = rounded(kWidth, 16) / kPiece<T>;
   for (int i = threadIdx.x; i < kCount * kPieces; i += kThreads) {
@@ -663,7 +736,8 @@ MUCC_DEVICE void copy_rows(T* to, T const* from, int64_t row, int64_t step, int6
 // filled.
 template <bool kWhole, class Work>
 MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
-  using T = typename Work::Element;
+  using From = typename Work::Element;
+  using T = typename InShared<From>::Type;
   constexpr int kRows = Work::kRows, kColumns = Work::kColumns, kThreads = Work::kThreads;
   // A product takes 32 bytes of a row: 16 elements, or 8 of f32.
   constexpr bool kSingle = sizeof(T) == 4;
@@ -682,8 +756,8 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   int const row = int(first_row) + warp * 16 + lane / 4;
   Span const span = span_of(work, position, first_row, kRows);
   int const columns = span.any.end;
-  T const* const key_rows = matrix_of(work.key, position);
-  T const* const value_rows = matrix_of(work.value, position);
+  From const* const key_rows = matrix_of(work.key, position);
+  From const* const value_rows = matrix_of(work.value, position);
 
   auto in_order = [](int64_t r) { return r; };
   auto in_pages = [&](int64_t column) { return row_of_column(work, position, column); };

@@ -83,6 +83,22 @@ struct Maps {
 
 MUCC_BOTH constexpr int rounded(int x, int to) { return (x + to - 1) / to * to; }
 
+// Whether operands are e4m3. Kernels on mma.sync multiply them as f16, in which they lie in shared memory.
+template <class Op>
+inline constexpr bool kIsNarrow = sizeof(typename Op::Element) == 1;
+template <class T>
+struct InShared {
+  using Type = T;
+};
+template <>
+struct InShared<e4m3> {
+  using Type = f16;
+};
+
+// The binary logarithm of the largest weight: small ones of e4m3 have few bits.
+template <class Op>
+inline constexpr int kRaise = kIsNarrow<Op> ? 8 : 0;
+
 // The elements of a piece of 16 bytes, and how far rows of shared memory lie apart.
 template <class T>
 inline constexpr int kPiece = 16 / int(sizeof(T));
@@ -95,7 +111,7 @@ MUCC_BOTH constexpr int pitch(int width) {
 // them lie in different banks.
 template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
-  using T = typename Op::Element;
+  using T = typename InShared<typename Op::Element>::Type;
   constexpr int kPitch = pitch<T>(Op::kWidth), kResultPitch = pitch<T>(Op::kResultWidth);
   return int(sizeof(T)) * (Op::kRows * kPitch + 2 * Op::kColumns * (kPitch + kResultPitch));
 }
@@ -106,12 +122,31 @@ MUCC_BOTH constexpr int decode_items() {
   return rounded(Op::kResultWidth, 16) / 8 * 32;
 }
 
-// Bytes of shared memory of the kernels that use wgmma: chunks of 64 elements (128 bytes) of each row, and barriers.
+// Chunks of 128 bytes of a row in shared memory, as wgmma reads them, and how many tensor maps count in them: elements of 16
+// bits, or pairs of e4m3.
 constexpr int kChunk = 64, kBarrierBytes = 1024;
 template <class Op>
+MUCC_BOTH constexpr int chunks_of(int width) {
+  return rounded(width * int(sizeof(typename Op::Element)), 128) / 128;
+}
+
+// Values of e4m3 are turned before they are multiplied, as wgmma takes 8 bits along what is added up only: of each element
+// of a row of results all keys follow each other, `kTurnedKeys` at a time, which one block turns. Of 16 keys those of
+// which a thread has the weights follow each other: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+constexpr int kTurnedKeys = 128, kTurnThreads = 128, kTurnPitch = kTurnedKeys + 4;
+
+// Bytes of a step's values in shared memory: chunks of their rows, or turned ones.
+template <class Op>
+MUCC_BOTH constexpr int value_bytes() {
+  return kIsNarrow<Op> ? rounded(Op::kTileColumns, 128) * rounded(Op::kResultWidth, 16)
+                       : 128 * Op::kTileColumns * chunks_of<Op>(Op::kResultWidth);
+}
+
+// Bytes of shared memory of the kernels that use wgmma: chunks of each row, and barriers.
+template <class Op>
 MUCC_BOTH constexpr int tile_bytes() {
-  constexpr int kChunks = rounded(Op::kWidth, kChunk) / kChunk, kResultChunks = rounded(Op::kResultWidth, kChunk) / kChunk;
-  return kBarrierBytes + 128 * (Op::kTileRows * kChunks + Op::kStages * Op::kTileColumns * (kChunks + kResultChunks)) +
+  constexpr int kChunks = chunks_of<Op>(Op::kWidth);
+  return kBarrierBytes + 128 * kChunks * (Op::kTileRows + Op::kStages * Op::kTileColumns) + Op::kStages * value_bytes<Op>() +
          1024;
 }
 

@@ -27,7 +27,7 @@ bool in_tiles(Operand<T, kBatch> const& operand) {
   return fits;
 }
 
-// The map of an operand: elements, rows, leading axes; boxes of `rows` times 64 elements.
+// The map of an operand: elements, rows, leading axes; boxes of `rows` times 128 bytes. Of e4m3 it has pairs.
 template <class T, int kBatch>
 int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, int width, int rows) {
   int64_t extents[kBatch + 2] = {width, operand.count}, strides[kBatch + 2] = {1, operand.row};
@@ -36,10 +36,15 @@ int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, i
       extents[2 + a] = operand.leading[a].extent;
       strides[2 + a] = operand.leading[a].stride;
     }
+  constexpr bool kPairs = sizeof(T) == 1;
+  if constexpr (kPairs) {
+    extents[0] = (width + 1) / 2;
+    for (int a = 1; a < kBatch + 2; ++a) strides[a] /= 2;
+  }
   // Where an axis has one element any stride will do that the copy engine takes.
   for (int a = 1; a < kBatch + 2; ++a)
     if (extents[a] == 1) strides[a] = rounded(width, 8);
-  return map_tiles(c, &map, operand.data, mapped<T>, kBatch + 2, extents, strides, kChunk, rows);
+  return map_tiles(c, &map, operand.data, kPairs ? Mapped::kF16 : mapped<T>, kBatch + 2, extents, strides, kChunk, rows);
 }
 
 // How a few queries and many keys are divided.
@@ -112,10 +117,26 @@ int64_t span_bytes(Extents<Op::kRank> const& extents, int64_t rows) {
   return Op::kHasLabels ? aligned(int64_t(sizeof(Span)) * matrices * count) : 0;
 }
 
+// Values of e4m3 as they are turned: keys of an element, and bytes of all matrices.
+struct Turned {
+  int64_t pitch, matrices, bytes;
+};
+template <class Op>
+Turned turned_of(Extents<Op::kRank> const& extents, int64_t keys) {
+  Turned turned{blocks_of(keys, kTurnedKeys) * kTurnedKeys, 1, 0};
+  if constexpr (kIsNarrow<Op> && Op::kWarpgroups) {
+    for (int a = 0; a < Op::kBatch; ++a)
+      if (!(Op::kSharedValues >> a & 1)) turned.matrices *= extents.of[a];
+    turned.bytes = aligned(turned.matrices * turned.pitch * Op::kResultWidth);
+  }
+  return turned;
+}
+
 // Scratch memory of a stage, for so many keys.
 template <class Op>
 int64_t scratch(Call const& c, Extents<Op::kRank> const& extents, int64_t keys) {
   int64_t many = Op::kMany && Op::kWarpgroups && kTakesTiles<Op> ? aligned(4) : 0;
+  many += turned_of<Op>(extents, keys).bytes;
   if constexpr (Op::kMany) many += span_bytes<Op>(extents, extents.of[Op::kRank - 2]);
   return at_least(plan_decode<Op>(c, extents, keys).bytes(), many);
 }
@@ -134,6 +155,30 @@ int find_spans(Call const& c, char const* stage, Code& code, Op& op, Extents<Op:
   geometry.shared = kSpanThreads;
   void* parameters[] = {&op, &extents};
   return start(c, stage, code, geometry, parameters);
+}
+
+// Turns the values of e4m3 before other kernels, and maps them.
+template <class Op>
+int turn_values(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank> const& extents, int64_t keys, void* to,
+                TensorMap& map) {
+  Turned const turned = turned_of<Op>(extents, keys);
+  auto values = op.value;
+  values.data = static_cast<std::remove_const_t<decltype(values.data)>>(to);
+  values.row = turned.pitch, values.step = 1, values.count = Op::kResultWidth;
+  int64_t matrices = 1;
+  if constexpr (Op::kBatch > 0)
+    for (int a = Op::kBatch - 1; a >= 0; --a) {
+      values.leading[a].stride = matrices * Op::kResultWidth * turned.pitch;
+      matrices *= values.leading[a].extent;
+    }
+  int64_t pitch = turned.pitch;
+  int64_t const blocks = matrices * (pitch / kTurnedKeys);
+  if (blocks > INT32_MAX) return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  Geometry geometry{{unsigned(blocks), 1, 1}, kTurnThreads};
+  geometry.shared = kTurnPitch * Op::kResultWidth;
+  void* parameters[] = {&op, &to, &pitch};
+  if (start(c, stage, code, geometry, parameters)) return 1;
+  return make_map(c, map, values, int(pitch), rounded(Op::kResultWidth, 16));
 }
 
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
@@ -185,13 +230,20 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     }
     if constexpr (Op::kWarpgroups) {
       int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
-      bool const maps_fit = pieces && in_tiles(op.query) && in_tiles(op.key) && in_tiles(op.value);
+      // Values of e4m3 are read element by element when they are turned.
+      bool const rows_fit = pieces || (kIsNarrow<Op> && in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth));
+      bool const maps_fit = rows_fit && in_tiles(op.query) && in_tiles(op.key) && (kIsNarrow<Op> || in_tiles(op.value));
       if (maps_fit && op.key.count > 0) {
         Maps maps;
-        if (make_map(c, maps.query, op.query, Op::kWidth, 64) ||
-            make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()) ||
-            make_map(c, maps.value, op.value, Op::kResultWidth, step_rows<Op>()))
+        if (make_map(c, maps.query, op.query, Op::kWidth, 64) || make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()))
           return 1;
+        if constexpr (kIsNarrow<Op>) {
+          Code& code = codes[kTiles + 1 + Op::kHasLabels];
+          char* const to = static_cast<char*>(scratch) + (kTakesTiles<Op> ? aligned(4) : 0) + span_bytes<Op>(extents, rows);
+          if (turn_values(c, stage, code, op, extents, keys, to, maps.value)) return 1;
+        } else if (make_map(c, maps.value, op.value, Op::kResultWidth, step_rows<Op>())) {
+          return 1;
+        }
         Geometry geometry{{unsigned(at_most(tiles, c.sm_count)), 1, 1}, unsigned(128 * (Op::kGroups + 1))};
         geometry.shared = unsigned(tile_bytes<Op>());
         Tickets tickets{-1, 1, nullptr};
@@ -208,7 +260,7 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
     geometry.shared = unsigned(shared_bytes<Op>());
     void* parameters[] = {&op, &extents};
-    return start(c, stage, codes[pieces ? kPieces : kElements], geometry, parameters);
+    return start(c, stage, codes[pieces && !kIsNarrow<Op> ? kPieces : kElements], geometry, parameters);
   } else {
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   }

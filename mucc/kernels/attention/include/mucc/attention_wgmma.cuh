@@ -74,11 +74,13 @@ inline constexpr bool kTells = kTakesTiles<Op> || Op::kGroups < 3;
 template <class Work>
 struct Places {
   static constexpr int kStages = Work::kStages;
-  static constexpr int kChunks = rounded(Work::kWidth, kChunk) / kChunk;
-  static constexpr int kResultChunks = rounded(Work::kResultWidth, kChunk) / kChunk;
-  static constexpr int kQueryChunk = 64 * 128, kStepChunk = Work::kTileColumns * 128;
+  static constexpr int kChunks = chunks_of<Work>(Work::kWidth);
+  // Turned values have chunks of 128 keys, as many rows as results have elements.
+  static constexpr int kResultRows = kIsNarrow<Work> ? rounded(Work::kResultWidth, 16) : Work::kTileColumns;
+  static constexpr int kQueryChunk = 64 * 128, kStepChunk = Work::kTileColumns * 128, kValueChunk = kResultRows * 128;
   static constexpr int kQueryBytes = Work::kGroups * kChunks * kQueryChunk;
-  static constexpr int kKeyBytes = kChunks * kStepChunk, kValueBytes = kResultChunks * kStepChunk;
+  static constexpr int kKeyBytes = kChunks * kStepChunk, kValueBytes = value_bytes<Work>();
+  static constexpr int kValueChunks = kValueBytes / kValueChunk;
 
   uint32_t base;
 
@@ -163,7 +165,13 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
       leading_of(value, work.value, position);
       await(at.values_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.values_full(s), At::kValueBytes);
-      for (int i = 0; i < At::kResultChunks; ++i)
+      if constexpr (kIsNarrow<Work>) {
+        for (int i = 0; i < At::kValueChunks; ++i)
+          copy_tile<kRank>(at.values(s) + i * At::kValueChunk, maps.value, at.values_full(s), rows[0] / 2 + i * kChunk, 0,
+                           value);
+        return;
+      }
+      for (int i = 0; i < At::kValueChunks; ++i)
 #pragma unroll
         for (int b = 0; b < kBoxes; ++b)
           copy_tile<kRank>(at.values(s) + i * At::kStepChunk + b * kBox * 128, maps.value, at.values_full(s), i * kChunk,
@@ -204,15 +212,19 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
   using At = Places<Work>;
   Order const order = order_of(work, extents);
   using T = typename Work::Element;
-  constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, 16) / 16;
+  // A product takes 32 bytes of a row.
+  constexpr int kDepth = 32 / int(sizeof(T));
+  constexpr int kColumns = Work::kTileColumns, kSteps = rounded(Work::kWidth, kDepth) / kDepth;
   constexpr int kResults = rounded(Work::kResultWidth, 16) / 8;
   constexpr bool kSkips = kTakesTiles<Work>;  // the rows of a warpgroup may see fewer columns than those of the tile
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
-  float c[kColumns / 2], sum[4 * kResults];
-  uint32_t weights[kColumns / 16][4];
+  // Tensor cores add products of 8 bits up with fewer bits than f32 has: each step has a sum of its own.
+  constexpr bool kApart = kIsNarrow<Work> && Work::kResultWidth <= 128;
+  float c[kColumns / 2], sum[4 * kResults], part[kApart ? 4 * kResults : 1];
+  uint32_t weights[kColumns / kDepth][4];
 
   auto multiply_keys = [&](int s) {
     uint64_t const a = described(at.query(group), 16), b = described(at.keys(s), 16);
@@ -223,16 +235,33 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     end_products();
   };
   auto multiply_values = [&](int s, int keeps) {
-    uint64_t const b = described(at.values(s), At::kStepChunk);
+    if constexpr (kIsNarrow<Work>) {
+      uint64_t const b = described(at.values(s), 16);
 #pragma unroll
-    for (int i = 0; i < kColumns / 16; ++i) Work::multiply_values(sum, weights[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+      for (int i = 0; i < kColumns / 32; ++i)
+        if constexpr (kApart)
+          Work::multiply_values(part, weights[i], b + (i / 4 * At::kValueChunk + i % 4 * 32) / 16, i > 0);
+        else
+          Work::multiply_values(sum, weights[i], b + (i / 4 * At::kValueChunk + i % 4 * 32) / 16, i > 0 || keeps);
+    } else {
+      uint64_t const b = described(at.values(s), At::kStepChunk);
+#pragma unroll
+      for (int i = 0; i < kColumns / 16; ++i) Work::multiply_values(sum, weights[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+    }
     end_products();
   };
   auto pack = [&] {
 #pragma unroll
-    for (int s = 0; s < kColumns / 16; ++s)
+    for (int s = 0; s < kColumns / kDepth; ++s)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) weights[s][i] = packed(T{}, c[8 * s + 2 * i], c[8 * s + 2 * i + 1]);
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (kIsNarrow<Work>) {
+          float const* const x = c + 16 * s + i / 2 * 8 + i % 2 * 2;
+          weights[s][i] = packed(T{}, x[0], x[1], x[4], x[5]);
+        } else {
+          weights[s][i] = packed(T{}, c[8 * s + 2 * i], c[8 * s + 2 * i + 1]);
+        }
+      }
   };
 
   if (kTurns<Work> && group == Work::kGroups - 1) give_turn(0);
@@ -272,7 +301,16 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     }
     int column = steps.last;
     Rows state;
-    float rescale[2];
+    float rescale[2], before[2] = {0.0f, 0.0f};
+    // `before` scales the sum to the largest score that the weights of the last step are relative to.
+    auto add_part = [&] {
+#pragma unroll
+      for (int i = 0; i < 4 * kResults; ++i) sum[i] = fmaf(sum[i], before[i / 2 % 2], part[i]);
+    };
+    if constexpr (kApart) {
+#pragma unroll
+      for (int i = 0; i < 4 * kResults; ++i) sum[i] = 0.0f;
+    }
     auto weigh = [&] {
       Corner const corner{row, column + lane % 4 * 2};
       bool const whole = span.all.first <= column && column + kColumns <= span.all.end;
@@ -326,10 +364,16 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       if (column == mine.first) release(at.query_empty(group));
       weigh();
       wait_products<0>();
-      hold(sum);
+      if constexpr (kApart) hold(part);
+      else hold(sum);
       release(at.values_empty(ring.place));
+      if constexpr (kApart) {
+        add_part();
+        before[0] = rescale[0], before[1] = rescale[1];
+      } else {
 #pragma unroll
-      for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
+        for (int i = 0; i < 4 * kResults; ++i) sum[i] *= rescale[i / 2 % 2];
+      }
       pack();
       keeps = 1;
       ring = next;
@@ -338,8 +382,10 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     begin_products();
     multiply_values(ring.place, keeps);
     wait_products<0>();
-    hold(sum);
+    if constexpr (kApart) hold(part);
+    else hold(sum);
     release(at.values_empty(ring.place));
+    if constexpr (kApart) add_part();
     ring.advance();
     if constexpr (kSkips) {
       for (column -= kColumns; column >= steps.first; column -= kColumns) skip();
