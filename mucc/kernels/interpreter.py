@@ -239,8 +239,10 @@ class CutlassFunctions(MuFunctions):
         seed = args[0] if args else self.arrays.full((), float(op.literal.value.data if op.literal else 0))
         shape = self.extents(dims_of(op.dims))
         numbers = uniform(self.arrays, shape, seed, op.stream.value.data)
+        axes = op.axes.get_values()
+        numbers = self.arrays.permute(numbers, sorted(range(len(axes)), key=lambda i: axes[i]))
         placed = [1] * len(self.launch.space)
-        for extent, axis in zip(shape, op.axes.get_values(), strict=True):
+        for extent, axis in zip(shape, axes, strict=True):
             if axis >= 0:
                 placed[axis] = extent
         return (numbers.reshape(tuple(placed)),)
