@@ -28,7 +28,7 @@ from mucc.dialects.mu.ops.elementwise import (
     RetypeOp,
     StoredOp,
 )
-from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import GatherOp, PickOp, ScatterOp, TakeAlongOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, IndexMapOp
@@ -87,6 +87,8 @@ def stored_forms(
     for op in list(block.ops):
         if isinstance(op, ScatterOp) and _element(op.result) in HALVES and op.result in full:
             _scatter_wide(op)
+        elif isinstance(op, PickOp) and op.result in full and _is_copied(op, exact):
+            _pick_wide(op)
         elif _is_exact(op, exact):
             exact.update(op.results)
         elif (
@@ -174,6 +176,39 @@ def _round(op: Operation) -> None:
     assert block is not None
     block.insert_op_after(rounded, op)
     op.results[0].replace_uses_with_if(rounded.result, lambda use: use.operation is not rounded)
+
+
+def _is_copied(op: PickOp, exact: set[SSAValue]) -> bool:
+    """Whether a pick reads a copy of its operand, of repeated or picked elements, that would round them.
+
+    What a kernel picks lies in memory as it is (`Partition`).
+    """
+    value, is_copied = op.operand, False
+    if _element(value) not in HALVES or value in exact:
+        return False
+    while isinstance(view := value.owner, (*VIEWS, PickOp)):
+        is_copied |= isinstance(view, BroadcastOp | PickOp)
+        value = view.operands[0]
+    return is_copied and not isinstance(value.owner, PinOp)
+
+
+def _pick_wide(op: PickOp) -> None:
+    """`gather(x, rows)` -> `retype(gather(cast(x, f32), rows))`, and so for `take_along`."""
+    block = op.parent_block()
+    assert block is not None
+    cast = CastOp(op.operand, f32)
+    if isinstance(op, TakeAlongOp):
+        picked: PickOp = TakeAlongOp(cast, op.rows, op.row_axis)
+    else:
+        picked = GatherOp(cast, op.rows)
+    typed = RetypeOp(picked, _element(op.result))
+    new: list[Operation] = [cast, picked, typed]
+    for each in new:
+        each.location = op.location
+    block.insert_ops_before(new, op)
+    op.result.replace_all_uses_with(typed.result)
+    op.detach()
+    op.erase()
 
 
 def _scatter_wide(op: ScatterOp) -> None:
