@@ -170,7 +170,15 @@ SMOOTH = (
     *("exp(min({}, 2))", "sqrt(abs({}) + 1)", "({} / 3)", "max({}, 0.25)", "where({0} > 9, 0, {0})"),
 )
 JUMPING = ("floor({})", "round({} * 2)", "sign({})", "where({} > 0.3, 1.0, -1.0)", "cast({} > 0, f32)")
-WHOLE = ("({} + 3)", "({} * 2)", "({} % 5)", "floor_divide({}, 3)", "bitwise_xor({}, 6)", "abs({})", "max({}, 2)")
+WHOLE = (
+    "({} + 3)",
+    "({} * 2)",
+    "({} % 5)",
+    "floor_divide({}, 3)",
+    "bitwise_xor({}, 6)",
+    "abs({})",
+    "max({}, 2)",
+)
 
 
 def element(c: Chain, v: Value) -> Value:
@@ -190,7 +198,9 @@ def pointwise(c: Chain, v: Value) -> Value:
             dims[i] = 1
     dims = dims[c.rng.randint(0, len(dims)) :] if c.chance(0.3) else dims
     other = c.other(tuple(dims))
-    text = c.pick(("({} + {})", "({} - {})", "({} * {})", "max({}, {})", "({} / (abs({}) + 1))", "min({}, {})"))
+    text = c.pick(
+        ("({} + {})", "({} - {})", "({} * {})", "max({}, {})", "({} / (abs({}) + 1))", "min({}, {})")
+    )
     pair = (v.text, other.text) if c.chance(0.6) or "/" in text else (other.text, v.text)
     return Value(text.format(*pair), v.dims, "f32", v.rough or other.rough)
 
@@ -215,7 +225,11 @@ def dropped(c: Chain, v: Value) -> Value:
     if c.chance(0.5):
         return replace(v, text=f"dropout({v.text}, 0.25, {c.rng.randrange(99)})", dtype="f32")
     seed = c.param((), "s32", stem="seed")
-    return replace(v, text=f"({v.text} + random({tupled(v.dims)}, {seed.text}, stream={c.rng.randrange(3)}))", dtype="f32")
+    return replace(
+        v,
+        text=f"({v.text} + random({tupled(v.dims)}, {seed.text}, stream={c.rng.randrange(3)}))",
+        dtype="f32",
+    )
 
 
 # Views
@@ -566,11 +580,17 @@ def convolved(c: Chain, v: Value) -> Value:
     options = f", stride={tupled(stride)}, pad={tupled(pad)}, dilation={tupled(dilation)}, groups={groups}"
     if c.chance(0.3):
         w = c.other((channels, outputs // groups, *size), v.dtype)
-        found = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)]
+        found = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)
+        ]
         text = f"conv_transpose({v.text}, {w.text}{options})"
     else:
         w = c.other((outputs, channels // groups, *size), v.dtype)
-        found = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)]
+        found = [
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)
+        ]
         text = f"conv({v.text}, {w.text}{options})"
     made = Value(text, (v.dims[0], outputs, *found), v.dtype, True)
     needs(min(found) >= 1 and made.count <= LARGEST)

@@ -100,13 +100,18 @@ def compared(got: Sequence[Any], want: Sequence[Any], where: str) -> None:
             place = tuple(int(k) for k in np.argwhere(~good)[0])
             count = int((~good).sum())
             raise Failure(
-                "levels", f"{where}: {count} of {b.size}; result {i}{list(place)} is {a[place]} instead of {b[place]}"
+                "levels",
+                f"{where}: {count} of {b.size}; result {i}{list(place)} is {a[place]} instead of {b[place]}",
             )
 
 
-def same_at_each_level(source: Source, target: str, dims: Mapping[str, int], seed: str, hints: Mapping[str, int]) -> int:
+def same_at_each_level(
+    source: Source, target: str, dims: Mapping[str, int], seed: str, hints: Mapping[str, int]
+) -> int:
     """Interpret a program after each pass that changes it, and return how many did. Raises Failure."""
-    info = Manifest.parse(compile_text(source, Options(target, dims=dict(hints), tuned=False)).manifest).kernels[0]
+    info = Manifest.parse(
+        compile_text(source, Options(target, dims=dict(hints), tuned=False)).manifest
+    ).kernels[0]
     inputs = inputs_of(info, dims, seed)
     program, sink = frontend.parse(source)
     module = frontend.lower(program, sink)
