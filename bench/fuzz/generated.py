@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.fuzz.checks import LEVELS, PATIENCE, Failure, Outcome, emitted, examine, limited, verdict
+from bench.fuzz.levels import same_at_each_level
 from bench.fuzz.sources import Drawn
 from bench.gpu_fuzz.programs import ALL_TARGETS
 from mucc.compiler.driver import Compilation
@@ -19,6 +20,7 @@ from mucc.library.signature import KernelInfo, Manifest
 from mucc.measure.dims import check_promises, complete_dims
 
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
+MOST_ELEMENTS = 2_000_000
 TRIES = 60
 """Random sizes that are tried before a kernel's promises count as not to be met by small ones."""
 
@@ -42,6 +44,8 @@ def examine_program(drawn: Drawn, host: bool) -> Outcome:
             if outcome.kind == "good":
                 compilation = compile_source(source, drawn.target, dims=drawn.dims, tuned=False)
                 interpreted(compilation)
+                if drawn.origin == "chains":
+                    same_meaning(source, drawn, compilation)
                 if host:
                     parsed_by_gxx(compilation)
     except Failure as failure:
@@ -75,11 +79,19 @@ def interpreted(compilation: Compilation) -> None:
     for info in Manifest.parse(compilation.manifest).kernels:
         rng = random.Random(compilation.source.text)
         dims = small_dims(info, rng)
-        if dims is None or _elements(info, dims) > 2_000_000:
+        if dims is None or _elements(info, dims) > MOST_ELEMENTS:
             continue
         report = run_on_cpu(compilation, info, dims, rng.randrange(1 << 16), lambda _: None)
         if bad := [v.name for v in report.verdicts if not v.good]:
             raise Failure("lowered", f"{info.name} {dims}: {', '.join(bad)} differ")
+
+
+def same_meaning(source: Source, drawn: Drawn, compilation: Compilation) -> None:
+    """Every pass keeps what a program computes, without roundings."""
+    info = Manifest.parse(compilation.manifest).kernels[0]
+    dims = small_dims(info, random.Random(source.text))
+    if dims is not None and _elements(info, dims) < MOST_ELEMENTS:
+        same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
 
 
 def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:

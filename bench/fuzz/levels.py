@@ -1,4 +1,4 @@
-"""Whether every pass keeps what a program computes: the program is interpreted after each, without roundings."""
+"""Whether every pass keeps what a program computes: it is interpreted after each, without roundings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from xdsl.dialects.builtin import ModuleOp
 from bench.fuzz.checks import Failure
 from mucc import frontend
 from mucc.compiler.driver import Compilation, Options, compile_text
-from mucc.diagnostics.core import DiagnosticError, Source
+from mucc.diagnostics.core import Source
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.kernels.interpreter import interpret_program
-from mucc.library.signature import PACKED, Arg, KernelInfo, Manifest
+from mucc.library.signature import Arg, KernelInfo, Manifest
 from mucc.library.sparse import densify, sparsify
 from mucc.measure.indices import draw_indices
 from mucc.passes.levels import contents_of
@@ -27,7 +27,7 @@ from mucc.passes.pipeline import pipeline
 
 FLOATS = ("f32", "bf16", "f16", "e4m3", "e5m2")
 UNREADABLE = ("convert-to-cutlass",)
-"""Passes behind which arithmetic on numbers of elements stands outside of what a kernel computes at a time."""
+"""Passes behind which arithmetic on numbers of elements is no part of a kernel yet."""
 
 SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-5, 5), "u8": (0, 9), "s32": (-9, 20)}
 
@@ -42,8 +42,11 @@ def without_rounding() -> Generator[None]:
     def round_to(self: NumpyArrays, value: Any, dtype: str) -> Any:
         return self.float64(value) if dtype in FLOATS else rounded(self, value, dtype)
 
+    def exact(_arrays: Any, value: Any) -> Any:
+        return value
+
     NumpyArrays.round_to = round_to
-    meaning.to_tf32 = lambda arrays, value: value
+    meaning.to_tf32 = exact
     try:
         yield
     finally:
@@ -132,7 +135,7 @@ def same_at_each_level(
 
 
 def same_in_each_entry(compilation: Compilation, dims: Mapping[str, int], seed: str) -> int:
-    """Interpret every entry of a program's kernel for one call, and return how many there are. Raises Failure."""
+    """Interpret every entry of a kernel for one call, and return how many there are. Raises Failure."""
     info = Manifest.parse(compilation.manifest).kernels[0]
     inputs = inputs_of(info, dims, seed)
     with without_rounding():

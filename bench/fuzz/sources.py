@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from bench.common import ROOT
+from bench.fuzz.chains import chain
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.programs import ALL_TARGETS, generate
 from mucc.diagnostics.codes import CODES
@@ -111,8 +112,14 @@ def _by_hypothesis(name: str, batches: int = BATCHES) -> Callable[[str], Drawn]:
     return draw
 
 
+def _chain(seed: str) -> Drawn:
+    """A chain of operations on whole tensors (`bench.fuzz.chains`)."""
+    return Drawn(chain(seed), random.Random(seed).choice(("sm_90a", *ALL_TARGETS)), "chains")
+
+
 GENERATORS: dict[str, Callable[[str], Drawn]] = {
     "forms": _of_forms,
+    "chains": _chain,
     "contractions": _by_hypothesis("contractions"),
     "kernels": _by_hypothesis("kernels"),
 }
@@ -123,9 +130,9 @@ SENTENCES = _by_hypothesis("sentences", 4)
 
 
 def program(seed: str) -> Drawn:
-    """A random program by one of the generators; most by the one that knows most forms."""
+    """A random program by one of the generators; most by those that know most forms."""
     rng = random.Random(seed)
-    name = rng.choices(list(GENERATORS), [4, *[1] * (len(GENERATORS) - 1)])[0]
+    name = rng.choices(list(GENERATORS), [4, 4, *[1] * (len(GENERATORS) - 2)])[0]
     return GENERATORS[name](seed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,7 @@ def bundle(request: Request, folder: str | None, *, jobs: int | None = None, tim
 
 
 @contextlib.contextmanager
-def _writing(folder: str) -> Iterator[None]:
+def _writing(folder: str) -> Generator[None]:
     """Raise MU5203 where what is done with a folder fails."""
     try:
         yield
