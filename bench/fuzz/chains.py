@@ -54,6 +54,12 @@ def element(c: Chain, v: Value) -> Value:
     return replace(v, text=text.format(v.text), dtype="f32" if "cast" in text or "where" in text else v.dtype)
 
 
+def smooth(c: Chain, v: Value) -> Value:
+    """Apply a function without jumps to floats."""
+    floats(v)
+    return replace(v, text=c.pick(SMOOTH).format(v.text))
+
+
 def pointwise(c: Chain, v: Value) -> Value:
     """Join a value with another one, which may be repeated along axes."""
     floats(v)
@@ -241,6 +247,14 @@ def reduced(c: Chain, v: Value) -> Value:
     return Value(text, dims, v.dtype if v.dtype == "s32" else "f32", rough and v.dtype != "s32")
 
 
+def summed(c: Chain, v: Value) -> Value:
+    """Reduce an axis without cancellation."""
+    floats(v)
+    i = c.axis(v)
+    text = f"{c.pick(('sum', 'mean', 'max', 'min', 'amax'))}({v.text}, axis={c.spelled(v, i)}, keepdims=on)"
+    return Value(text, (*v.dims[:i], 1, *v.dims[i + 1 :]), "f32", True)
+
+
 def extreme(c: Chain, v: Value) -> Value:
     """The number of the largest element, of values that do not change in their last digit."""
     floats(v)
@@ -296,6 +310,12 @@ def ordered(c: Chain, v: Value) -> Value:
         case _:
             needs(not v.rough)
             return replace(v, text=f"argsort({v.text}, axis={k})", dtype="s32")
+
+
+def sorted_(c: Chain, v: Value) -> Value:
+    """Sort along an axis."""
+    floats(v)
+    return replace(v, text=f"sort({v.text}, axis={c.spelled(v, c.axis(v))})")
 
 
 # Picks
@@ -504,10 +524,22 @@ OPERATIONS: dict[Operation, int] = {
 }
 
 
-def chain(seed: str) -> str:
+EXACT = (
+    *(pointwise, chosen, dropped, permuted, reshaped, indexed, moved, broadcast),
+    *(scanned, gathered, scattered, taken, pooled, smooth, summed, sorted_),
+)
+"""Operations that round nothing but sums in f32."""
+
+UNROUNDED = "// rounds nothing\n"
+"""The first line of programs of 16 bits that round nothing, and have results in f32."""
+
+
+def chain(seed: str, rounds: bool = True) -> str:
     """Draw the text of a program of 1 to 9 operations."""
-    c = Chain(random.Random(seed))
-    dtype = c.pick(("f32", "f32", "f32", "bf16", "f16", "s32"))
+    c = Chain(random.Random(seed), rounds)
+    weights = OPERATIONS if rounds else dict.fromkeys(EXACT, 1)
+    operations = [o for o, weight in weights.items() for _ in range(weight)]
+    dtype = c.pick(("f32", "f32", "f32", "bf16", "f16", "s32") if rounds else ("bf16", "f16"))
     v = c.param(c.dims(c.pick((1, 2, 2, 2, 3, 3, 4, 4, 5))), dtype)
     c.values.append(v)
     done, wanted = 0, c.rng.randint(1, 9)
@@ -515,7 +547,7 @@ def chain(seed: str) -> str:
         start = v if c.chance(0.8) else c.pick(c.values)
         before = len(c.params)
         try:
-            made = c.pick([o for o, weight in OPERATIONS.items() for _ in range(weight)])(c, start)
+            made = c.pick(operations)(c, start)
         except Unfit:
             del c.params[before:]
             continue
@@ -527,7 +559,8 @@ def chain(seed: str) -> str:
 
 
 def _text(c: Chain, results: Sequence[Value]) -> str:
-    stored = [(r, r.dtype if r.dtype == "s32" else c.pick(("f32", r.dtype))) for r in results]
+    wide = [(r, r.dtype if r.dtype == "s32" else "f32") for r in results]
+    stored = [(r, c.pick((wide, r.dtype))) for r, wide in wide] if c.rounds else wide
     types = [f"{dtype}[{', '.join(map(str, r.dims))}]" for r, dtype in stored]
     to = types[0] if len(types) == 1 else f"({', '.join(f'y{i}: {t}' for i, t in enumerate(types))})"
     used = " ".join((*c.params, *c.lines, *types)).replace("None", "")
@@ -538,4 +571,4 @@ def _text(c: Chain, results: Sequence[Value]) -> str:
     opened = f"[{', '.join(names)}]" if names else ""
     head = f"kernel f{opened}({declared}) -> {to} {{"
     lines = [*c.lines, f"return {', '.join(r.text for r in results)}"]
-    return "\n".join([head, *(f"    {line}" for line in lines), "}\n"])
+    return ("" if c.rounds else UNROUNDED) + "\n".join([head, *(f"    {line}" for line in lines), "}\n"])

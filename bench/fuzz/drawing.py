@@ -79,6 +79,8 @@ class Chain:
     """A program while it is drawn."""
 
     rng: random.Random
+    rounds: bool = True
+    """Whether operations round: casts, products, pinned stages, or lose the last digits."""
     params: list[str] = field(default_factory=list[str])
     lines: list[str] = field(default_factory=list[str])
     values: list[Value] = field(default_factory=list[Value])
@@ -127,7 +129,7 @@ class Chain:
     def named(self, v: Value, pinned: float = 0.06) -> Value:
         """Give a value a name, or pin it as a stage."""
         name = self.name("v")
-        self.lines.append(f"{'stage ' if self.chance(pinned) else ''}{name} = {v.text}")
+        self.lines.append(f"{'stage ' if self.chance(pinned) and self.rounds else ''}{name} = {v.text}")
         return replace(v, text=name)
 
     def other(self, dims: Dims, dtype: str = "f32") -> Value:

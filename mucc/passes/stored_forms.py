@@ -86,9 +86,9 @@ def stored_forms(
     exact: set[SSAValue] = set(block.args)
     for op in list(block.ops):
         if isinstance(op, ScatterOp) and _element(op.result) in HALVES and op.result in full:
-            _scatter_wide(op)
+            _scatter_wide(op, forms)
         elif isinstance(op, PickOp) and op.result in full and _is_copied(op, exact):
-            _pick_wide(op)
+            _pick_wide(op, forms)
         elif _is_exact(op, exact):
             exact.update(op.results)
         elif (
@@ -192,36 +192,35 @@ def _is_copied(op: PickOp, exact: set[SSAValue]) -> bool:
     return is_copied and not isinstance(value.owner, PinOp)
 
 
-def _pick_wide(op: PickOp) -> None:
+def _pick_wide(op: PickOp, forms: StoredForms) -> None:
     """`gather(x, rows)` -> `retype(gather(cast(x, f32), rows))`, and so for `take_along`."""
-    block = op.parent_block()
-    assert block is not None
     cast = CastOp(op.operand, f32)
     if isinstance(op, TakeAlongOp):
-        picked: PickOp = TakeAlongOp(cast, op.rows, op.row_axis)
+        _replace_wide(op, cast, TakeAlongOp(cast, op.rows, op.row_axis), forms)
     else:
-        picked = GatherOp(cast, op.rows)
-    typed = RetypeOp(picked, _element(op.result))
-    new: list[Operation] = [cast, picked, typed]
-    for each in new:
-        each.location = op.location
-    block.insert_ops_before(new, op)
-    op.result.replace_all_uses_with(typed.result)
-    op.detach()
-    op.erase()
+        _replace_wide(op, cast, GatherOp(cast, op.rows), forms)
 
 
-def _scatter_wide(op: ScatterOp) -> None:
+def _scatter_wide(op: ScatterOp, forms: StoredForms) -> None:
     """`scatter(x)` -> `retype(scatter(cast(x, f32)))`."""
-    block = op.parent_block()
-    assert block is not None
     cast = CastOp(op.operand, f32)
-    moved = ScatterOp(cast, op.rows, op.extent.data)
-    typed = RetypeOp(moved, Shaped.of(op.result.type).element_type)
+    _replace_wide(op, cast, ScatterOp(cast, op.rows, op.extent.data), forms)
+
+
+def _replace_wide(
+    op: PickOp | ScatterOp, cast: CastOp, moved: PickOp | ScatterOp, forms: StoredForms
+) -> None:
+    """Replace a movement of elements of 16 bits by one of their casts to f32, which others read instead."""
+    typed = RetypeOp(moved.result, _element(op.result))
     new: list[Operation] = [cast, moved, typed]
     for each in new:
         each.location = op.location
+    block = op.parent_block()
+    assert block is not None
     block.insert_ops_before(new, op)
     op.result.replace_all_uses_with(typed.result)
+    forms.wide[typed.result] = moved.result
+    if op.result in forms.fixed:
+        forms.fixed.add(typed.result)
     op.detach()
     op.erase()

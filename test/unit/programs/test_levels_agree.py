@@ -146,6 +146,14 @@ ROUNDED = {
         kernel f(x: bf16[6, 5], r: s32[4], q: s32[3], w: bf16[5]) -> f32[3, 5] {
             return gather(gather(tanh(x), r), q) + w
         }""",
+    "rows picked three times and reversed": """
+        kernel f(x: bf16[6, 5], r: s32[4], q: s32[3], w: bf16[5]) -> f32[3, 5] {
+            return gather(gather(gather(tanh(x), r), q), q)[:, ::-1] + w
+        }""",
+    "a part of scattered sums": """
+        kernel f(x: f16[1, 6], r: s32[1]) -> f32[1, 6] {
+            return scatter(cumsum(x, axis=1)[::-1], r, 5)[:1]
+        }""",
     "the mean of whole axes": """
         kernel f(x: bf16[2, 8, 7, 5]) -> f32[2, 8, 1, 1] { return avg_pool(x, (7, 5)) }""",
     "the largest of what other kernels average": """
