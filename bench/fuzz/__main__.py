@@ -1,13 +1,15 @@
 """Mutated sources and random programs through the whole command, in this process's children.
 
-    python -m bench.fuzz [--mutants N] [--programs N] [--seconds S] [--seed TEXT] [-j N] [-o FILE] [--again]
-        [--nvcc N]
+    python -m bench.fuzz [--mutants N] [--programs N] [--chains N] [--seconds S] [--seed TEXT] [-j N]
+        [-o FILE] [--again] [--nvcc N]
 
 A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through
 the command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON
 can be read back, an edit leads to no error again, check refuses what a build refuses, files are whole. A
 generated program is compiled for every target and emitted, interpreted before and after lowering, and for
-a share g++ reads the host's half of its kernels. `--nvcc` builds a sample of the programs besides.
+a share g++ reads the host's half of its kernels. A chain of operations is interpreted after each pass,
+without roundings; where nothing rounds before its results, kernels round nothing either. `--nvcc` builds a
+sample of the programs besides.
 
 The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there, and
 tries with `--again` once more what had findings.
@@ -122,7 +124,7 @@ def work(chunks: Sequence[Chunk], run: Run, jobs: int, until: float) -> None:
 
 
 def chunks_of(seed: str, wanted: dict[str, int]) -> list[Chunk]:
-    """The chunks of a run, both kinds in turns."""
+    """The chunks of a run, all kinds in turns."""
     kinds = {kind: -(-count // CHUNK[kind]) for kind, count in wanted.items()}
     places = [((n + 0.5) / total, kind, n) for kind, total in kinds.items() for n in range(total)]
     return [Chunk(kind, seed, n) for _, kind, n in sorted(places)]
@@ -181,6 +183,7 @@ def summary(run: Run) -> dict[str, float]:
     return {
         "fuzz.mutants": run.count("mutants"),
         "fuzz.programs": run.count("programs"),
+        "fuzz.chains": run.count("chains"),
         "fuzz.nvcc_built": run.count("nvcc"),
         "fuzz.nvcc_rejected": kinds["nvcc"],
         "fuzz.good": kinds["good"],
@@ -192,7 +195,7 @@ def summary(run: Run) -> dict[str, float]:
 def record(run: Run) -> Path:
     """Write the result: counts by kind and by code, and the findings."""
     rows: list[dict[str, Any]] = []
-    for kind in ("mutants", "programs", "nvcc"):
+    for kind in ("mutants", "programs", "chains", "nvcc"):
         own = [row for row in run.rows if row["chunk"][0] == kind]
         counts, codes = Counter[str](), Counter[str]()
         for row in own:
@@ -210,6 +213,7 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--mutants", type=int, default=100_000)
     parser.add_argument("--programs", type=int, default=3000)
+    parser.add_argument("--chains", type=int, default=3000, help="chains of operations")
     parser.add_argument(
         "--nvcc", type=int, default=0, metavar="N", help="build so many of the programs by nvcc"
     )
@@ -233,14 +237,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         drawn = Drawn("", args.target, args.replay)
         data = Path(args.replay).read_bytes()
         outcome = again("mutants", data, drawn)
-        outcome = outcome if outcome.is_finding else again("programs", data, drawn)
+        for kind in ("programs", "chains"):
+            outcome = outcome if outcome.is_finding else again(kind, data, drawn)
         print(outcome)
         return int(outcome.is_finding)
     handle, path = (None, args.output) if args.output else tempfile.mkstemp(".jsonl", "mucc-fuzz-")
     if handle is not None:
         os.close(handle)
     run = Run(Path(path), args.again)
-    wanted = {"mutants": args.mutants, "programs": args.programs}
+    wanted = {"mutants": args.mutants, "programs": args.programs, "chains": args.chains}
     until = time.monotonic() + args.seconds
     work(chunks_of(args.seed, wanted), run, args.jobs, until)
     build_sample(args.seed, args.nvcc, run, min(args.jobs, BUILDS), until)

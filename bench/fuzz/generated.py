@@ -9,16 +9,29 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from bench.fuzz.checks import LEVELS, PATIENCE, Failure, Outcome, emitted, examine, limited, verdict
+from bench.fuzz.chains import UNROUNDED
+from bench.fuzz.checks import (
+    DEFECT,
+    LEVELS,
+    PATIENCE,
+    Failure,
+    Outcome,
+    emitted,
+    examine,
+    limited,
+    verdict,
+)
+from bench.fuzz.levels import UndrawableError, rounds_nothing, same_at_each_level
 from bench.fuzz.sources import Drawn
 from bench.gpu_fuzz.programs import ALL_TARGETS
-from mucc.compiler.driver import Compilation
+from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
 from mucc.library.signature import KernelInfo, Manifest
 from mucc.measure.dims import check_promises, complete_dims
 
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
+MOST_ELEMENTS = 2_000_000
 TRIES = 60
 """Random sizes that are tried before a kernel's promises count as not to be met by small ones."""
 
@@ -75,11 +88,41 @@ def interpreted(compilation: Compilation) -> None:
     for info in Manifest.parse(compilation.manifest).kernels:
         rng = random.Random(compilation.source.text)
         dims = small_dims(info, rng)
-        if dims is None or _elements(info, dims) > 2_000_000:
+        if dims is None or _elements(info, dims) > MOST_ELEMENTS:
             continue
         report = run_on_cpu(compilation, info, dims, rng.randrange(1 << 16), lambda _: None)
         if bad := [v.name for v in report.verdicts if not v.good]:
             raise Failure("lowered", f"{info.name} {dims}: {', '.join(bad)} differ")
+
+
+def examine_chain(drawn: Drawn) -> Outcome:
+    """Compile a chain of operations, and interpret it after each pass.
+
+    Of a program whose results have 32 bits kernels round nothing that the program does not round.
+    """
+    source = Source("f.mcu", drawn.text)
+    try:
+        with limited(2 * PATIENCE):
+            compilation = compile_text(source, Options(drawn.target, dims=drawn.dims, tuned=False))
+            compilation.emit("cu")
+            (info,) = Manifest.parse(compilation.manifest).kernels
+            dims = small_dims(info, random.Random(drawn.text))
+            if dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
+                same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
+                if UNROUNDED in drawn.text:
+                    rounds_nothing(compilation, info, dims, drawn.text)
+    except Failure as failure:
+        return Outcome(failure.kind, "", str(failure)[:2000])
+    except DiagnosticError as error:
+        code = next(d.code for d in error.diagnostics if d.severity is Severity.ERROR)
+        return Outcome("defect" if code.startswith(DEFECT) else "refused", code, str(error)[:2000])
+    except UndrawableError:
+        return Outcome("refused", "indices")
+    except Exception as error:
+        import traceback
+
+        return Outcome("crash", type(error).__name__, "".join(traceback.format_exception(error)[-3:])[-2000:])
+    return Outcome("good")
 
 
 def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from bench.common import ROOT
+from bench.fuzz.chains import chain
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.programs import ALL_TARGETS, generate
 from mucc.diagnostics.codes import CODES
@@ -127,6 +128,13 @@ def program(seed: str) -> Drawn:
     rng = random.Random(seed)
     name = rng.choices(list(GENERATORS), [4, *[1] * (len(GENERATORS) - 1)])[0]
     return GENERATORS[name](seed)
+
+
+def chained(seed: str) -> Drawn:
+    """A chain of operations on whole tensors; in every third nothing rounds before the results."""
+    rng = random.Random(seed)
+    target = rng.choice(("sm_90a", "sm_90a", *ALL_TARGETS))
+    return Drawn(chain(seed, rounds=rng.randrange(3) > 0), target, "chains")
 
 
 _FEW = _by_hypothesis("contractions", 4)

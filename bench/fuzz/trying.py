@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bench.fuzz.checks import LEVELS, Outcome, examine
-from bench.fuzz.generated import examine_program
+from bench.fuzz.generated import examine_chain, examine_program
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import Drawn, corpus_texts, origin, program
+from bench.fuzz.sources import Drawn, chained, corpus_texts, origin, program
 
-CHUNK = {"mutants": 50, "programs": 5}
+CHUNK = {"mutants": 50, "programs": 5, "chains": 20}
 """How many sources are a step, which is done whole or not at all."""
 
 HOST_SHARE, COMMAND_SHARE, EMIT_SHARE = 0.02, 0.05, 0.5
@@ -54,8 +54,7 @@ def run_chunk(chunk: Chunk) -> dict[str, Any]:
     codes: Counter[str] = Counter()
     findings: list[dict[str, Any]] = []
     for seed in chunk.seeds:
-        try_one = _mutant if chunk.kind == "mutants" else _program
-        outcome, data, drawn = try_one(seed)
+        outcome, data, drawn = _TRIALS[chunk.kind](seed)
         counts[outcome.kind] += 1
         if outcome.code and not outcome.is_finding:
             codes[outcome.code] += 1
@@ -79,6 +78,14 @@ def _program(seed: str) -> tuple[Outcome, bytes, Drawn]:
     return outcome, drawn.text.encode(), drawn
 
 
+def _chain(seed: str) -> tuple[Outcome, bytes, Drawn]:
+    drawn = chained(seed)
+    return examine_chain(drawn), drawn.text.encode(), drawn
+
+
+_TRIALS = {"mutants": _mutant, "programs": _program, "chains": _chain}
+
+
 def _finding(kind: str, seed: str, outcome: Outcome, data: bytes, drawn: Drawn) -> dict[str, Any]:
     """A finding with the shortest source that fails in the same way."""
 
@@ -94,8 +101,8 @@ def again(kind: str, data: bytes, drawn: Drawn) -> Outcome:
     """Try a changed source as the one that it was made of."""
     if kind == "mutants":
         return examine(data, drawn.target, drawn.dims, LEVELS, command=True)
-    text = data.decode("utf-8", errors="replace")
-    return examine_program(Drawn(text, drawn.target, drawn.origin, drawn.dims), host=True)
+    changed = Drawn(data.decode("utf-8", errors="replace"), drawn.target, drawn.origin, drawn.dims)
+    return examine_chain(changed) if kind == "chains" else examine_program(changed, host=True)
 
 
 def row_of(kind: str, seed: str, outcome: Outcome, drawn: Drawn) -> dict[str, Any]:

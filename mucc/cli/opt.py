@@ -6,6 +6,7 @@ them too.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
@@ -15,10 +16,10 @@ from typing import IO
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.targets import get_all_targets
 from xdsl.transforms import get_all_passes as get_xdsl_passes
-from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from mucc.compiler.files import LARGEST
+from mucc.compiler.files import LARGEST, check_output, write_output
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
 from mucc.diagnostics.render import render_text
@@ -39,8 +40,17 @@ def _as_exception(error: DiagnosticError, source: Source | None = None) -> Diagn
     return DiagnosticException("".join(render_text(d, source) for d in error.diagnostics))
 
 
+class _Held(io.StringIO):
+    """Text for a file, which is kept when xDSL's tool closes it."""
+
+    def close(self) -> None:
+        pass
+
+
 class OptMain(xDSLOptMain):
-    """xDSL's opt tool with the dialects and passes of mucc."""
+    """xDSL's opt tool with the dialects and passes of mucc. A file is written whole, or not at all."""
+
+    _held: _Held | None = None
 
     version_format = f"mucc-opt {__version__}, built on xdsl {{xdsl_version}}"
 
@@ -76,6 +86,21 @@ class OptMain(xDSLOptMain):
             return super().prepare_input()
         except (OSError, ValueError) as error:
             raise _UsageError(error) from error
+
+    def prepare_output(self) -> IO[str]:
+        if (path := self.args.output_file) is None:
+            return sys.stdout
+        try:
+            check_output(path)
+        except DiagnosticError as error:
+            raise _UsageError(error.diagnostics[0].message) from error
+        self._held = _Held()
+        return self._held
+
+    def run(self) -> None:
+        super().run()
+        if self._held is not None:
+            write_output(self.args.output_file, self._held.getvalue().encode())
 
     def _parse_mcu(self, io: IO[bytes]) -> ModuleOp:
         """Parse a `.mcu` program to `mu` IR."""
@@ -127,7 +152,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except (DiagnosticException, ParseError) as error:
         print(bounded(str(error)), file=sys.stderr)
         return 1
-    except _UsageError as error:
+    except (_UsageError, ArgSpecParseError) as error:
         print(bounded(f"mucc-opt: error: {error}"), file=sys.stderr)
         return 2
+    except DiagnosticError as error:
+        print("".join(render_text(d) for d in error.diagnostics), file=sys.stderr, end="")
+        return 3
     return 0

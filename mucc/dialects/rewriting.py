@@ -15,6 +15,7 @@ from xdsl.traits import Pure
 
 from mucc.dialects.locations import place_of
 from mucc.dialects.mu.ops.elementwise import ConstantOp, DivOp, ExtentOp, MulOp
+from mucc.dialects.mu.ops.views import SqueezeOp, TransposeOp
 from mucc.library.extents import Dim
 
 
@@ -85,7 +86,8 @@ def _is_dead(op: Operation) -> bool:
 class _LocationKeepingPattern(RewritePattern):
     """Erase a dead op, or apply the first pattern that matches.
 
-    Every op that a pattern inserts gets the location of the matched op.
+    Every op that a pattern inserts gets the location of the matched op. A value may be replaced by one in
+    another layout: layouts of views are then inferred anew.
     """
 
     def __init__(self, patterns: Sequence[RewritePattern]):
@@ -96,8 +98,14 @@ class _LocationKeepingPattern(RewritePattern):
             rewriter.erase(op)
             return
         inserted: list[Operation] = []
-        handlers = rewriter.operation_insertion_handler
+        values: list[SSAValue] = []
+
+        def replaced(_op: Operation, new_results: Sequence[SSAValue | None]) -> None:
+            values.extend(value for value in new_results if value is not None)
+
+        handlers, replacements = rewriter.operation_insertion_handler, rewriter.operation_replacement_handler
         handlers.append(inserted.append)
+        replacements.append(replaced)
         location = op.location
         try:
             for pattern in self.patterns:
@@ -106,9 +114,19 @@ class _LocationKeepingPattern(RewritePattern):
                     break
         finally:
             handlers.remove(inserted.append)
+            replacements.remove(replaced)
+        for value in values:
+            _infer_layouts(value, rewriter)
         for new in inserted:
             if place_of(new.location) is None:
                 new.location = location
+
+
+def _infer_layouts(value: SSAValue, rewriter: PatternRewriter) -> None:
+    """Infer the types of views of a value again, as far as they follow from its layout."""
+    for op in [use.operation for use in value.uses]:
+        if isinstance(op, TransposeOp | SqueezeOp) and (type := op.inferred()) != op.result.type:
+            _infer_layouts(rewriter.replace_value_with_new_type(op.result, type), rewriter)
 
 
 def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> None:

@@ -11,7 +11,8 @@ from mucc.dialects.cutlass.nodes import LoadOp, ScatterNode, StoreOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.entry import EntryOp
-from mucc.dialects.mu.ops.indexed import PickOp
+from mucc.dialects.mu.ops.contraction import GroupedMatmulOp
+from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dim, Shaped
@@ -37,13 +38,21 @@ def index_uses(program: ProgramOp) -> tuple[IndexUse, ...]:
 
 
 def meant_uses(kernel: KernelOp) -> Iterator[IndexUse]:
-    """Yield the rows that arguments name in a kernel of `mu`, also where no device kernel reads them.
+    """Yield what index arguments mean in a kernel of `mu`, also where no device kernel reads them.
 
-    All elements of a broadcast axis are the same one, so that what names them is not read.
+    All elements of a broadcast axis are the same one, so that what names them is not read. Neither is what
+    only a value without uses is computed from.
     """
     for op in kernel.body.block.ops:
-        if isinstance(op, PickOp) and (found := _argument(kernel, op.rows)) is not None:
-            yield IndexUse(found[0], "rows", Shaped.of(op.operand.type).dims[op.row_axis])
+        match op:
+            case PickOp() if (found := _argument(kernel, op.rows)) is not None:
+                yield IndexUse(found[0], "rows", Shaped.of(op.operand.type).dims[op.row_axis])
+            case ScatterOp() if (found := _argument(kernel, op.rows)) is not None:
+                yield IndexUse(found[0], "rows", op.extent.data, once=True)
+            case GroupedMatmulOp() if (found := _argument(kernel, op.offsets)) is not None:
+                yield IndexUse(found[0], "ends", Shaped.of(op.lhs.type).dims[-2])
+            case _:
+                continue
 
 
 def _uses(program: ProgramOp) -> Iterator[IndexUse]:

@@ -239,8 +239,10 @@ class CutlassFunctions(MuFunctions):
         seed = args[0] if args else self.arrays.full((), float(op.literal.value.data if op.literal else 0))
         shape = self.extents(dims_of(op.dims))
         numbers = uniform(self.arrays, shape, seed, op.stream.value.data)
+        axes = op.axes.get_values()
+        numbers = self.arrays.permute(numbers, sorted(range(len(axes)), key=lambda i: axes[i]))
         placed = [1] * len(self.launch.space)
-        for extent, axis in zip(shape, op.axes.get_values(), strict=True):
+        for extent, axis in zip(shape, axes, strict=True):
             if axis >= 0:
                 placed[axis] = extent
         return (numbers.reshape(tuple(placed)),)
@@ -284,8 +286,10 @@ class CutlassFunctions(MuFunctions):
     def scatter_store(self, op: ScatterNode, args: PythonValues) -> PythonValues:
         """Store rows over what a buffer holds already."""
         full = self.stored(self.over_space(args[0]), op.destination.type)
-        before = self.read(args[1]) + 0.0
-        args[1].value = scattered(before, full, self.read(args[2]))
+        before, rows = self.read(args[1]) + 0.0, self.read(args[2])
+        # The space may have axes of extent 1 that the tensor does not have.
+        full = full.reshape((rows.shape[0], *before.shape[1:]))
+        args[1].value = scattered(before, full, rows)
         return ()
 
     def reduced(self, op: ReductionNode, args: PythonValues, axes: Sequence[int]) -> PythonValues:

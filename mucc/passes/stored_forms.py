@@ -28,7 +28,7 @@ from mucc.dialects.mu.ops.elementwise import (
     RetypeOp,
     StoredOp,
 )
-from mucc.dialects.mu.ops.indexed import PickOp, ScatterOp
+from mucc.dialects.mu.ops.indexed import GatherOp, PickOp, ScatterOp, TakeAlongOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, IndexMapOp
@@ -86,7 +86,9 @@ def stored_forms(
     exact: set[SSAValue] = set(block.args)
     for op in list(block.ops):
         if isinstance(op, ScatterOp) and _element(op.result) in HALVES and op.result in full:
-            _scatter_wide(op)
+            _scatter_wide(op, forms)
+        elif isinstance(op, PickOp) and op.result in full and _is_copied(op, exact):
+            _pick_wide(op, forms)
         elif _is_exact(op, exact):
             exact.update(op.results)
         elif (
@@ -176,17 +178,49 @@ def _round(op: Operation) -> None:
     op.results[0].replace_uses_with_if(rounded.result, lambda use: use.operation is not rounded)
 
 
-def _scatter_wide(op: ScatterOp) -> None:
-    """`scatter(x)` -> `retype(scatter(cast(x, f32)))`."""
-    block = op.parent_block()
-    assert block is not None
+def _is_copied(op: PickOp, exact: set[SSAValue]) -> bool:
+    """Whether a pick reads a copy of its operand, of repeated or picked elements, that would round them.
+
+    What a kernel picks lies in memory as it is (`Partition`).
+    """
+    value, is_copied = op.operand, False
+    if _element(value) not in HALVES or value in exact:
+        return False
+    while isinstance(view := value.owner, (*VIEWS, PickOp)):
+        is_copied |= isinstance(view, BroadcastOp | PickOp)
+        value = view.operands[0]
+    return is_copied and not isinstance(value.owner, PinOp)
+
+
+def _pick_wide(op: PickOp, forms: StoredForms) -> None:
+    """`gather(x, rows)` -> `retype(gather(cast(x, f32), rows))`, and so for `take_along`."""
     cast = CastOp(op.operand, f32)
-    moved = ScatterOp(cast, op.rows, op.extent.data)
-    typed = RetypeOp(moved, Shaped.of(op.result.type).element_type)
+    if isinstance(op, TakeAlongOp):
+        _replace_wide(op, cast, TakeAlongOp(cast, op.rows, op.row_axis), forms)
+    else:
+        _replace_wide(op, cast, GatherOp(cast, op.rows), forms)
+
+
+def _scatter_wide(op: ScatterOp, forms: StoredForms) -> None:
+    """`scatter(x)` -> `retype(scatter(cast(x, f32)))`."""
+    cast = CastOp(op.operand, f32)
+    _replace_wide(op, cast, ScatterOp(cast, op.rows, op.extent.data), forms)
+
+
+def _replace_wide(
+    op: PickOp | ScatterOp, cast: CastOp, moved: PickOp | ScatterOp, forms: StoredForms
+) -> None:
+    """Replace a movement of elements of 16 bits by one of their casts to f32, which others read instead."""
+    typed = RetypeOp(moved.result, _element(op.result))
     new: list[Operation] = [cast, moved, typed]
     for each in new:
         each.location = op.location
+    block = op.parent_block()
+    assert block is not None
     block.insert_ops_before(new, op)
     op.result.replace_all_uses_with(typed.result)
+    forms.wide[typed.result] = moved.result
+    if op.result in forms.fixed:
+        forms.fixed.add(typed.result)
     op.detach()
     op.erase()

@@ -283,7 +283,7 @@ class WholeWindow(RewritePattern):
             new += [number := e.ConstantOp(divisor), e.DivOp(reduced.result, number.result)]
         new.append(kept := ExpandOp(new[-1].results[0], list(moving)))
         if kept.result.type != op.result.type:
-            new.append(e.CastOp(kept.result, Shaped.of(op.result.type).element_type))
+            new.append(e.RetypeOp(kept.result, Shaped.of(op.result.type).element_type))
         rewriter.replace(op, new)
 
 

@@ -20,17 +20,20 @@ class SortBody(Body):
     """The nodes of a sort kernel; integers are sorted as their bits."""
 
     sorted: SortedOp | None = None
+    position: PositionOp | None = None
 
     def anchor(self, op: AnchorOp, axes: Axes) -> SSAValue:
         assert isinstance(op, SortOp)
         if self.sorted is None:
             value = self.scalar(op.operand, identity(Shaped.of(op.operand.type).dims))
-            self.add(found := SortedOp(self.as_bits(value) if value.type == S32 else value), op)
-            self.sorted = found
+            self.add(ordered := SortedOp(self.as_bits(value) if value.type == S32 else value), op)
+            self.sorted = ordered
         value = self.sorted.result
         if op.positions is not None:
-            self.add(position := PositionOp(value), op)
-            value = position.result
+            if self.position is None:
+                self.add(found := PositionOp(value), op)
+                self.position = found
+            value = self.position.result
         if Shaped.of(op.result.type).element_type != S32:
             return value
         self.add(number := BitsOp(value), op)

@@ -116,5 +116,8 @@ class SortKernelOp(SpaceKernelOp):
             raise VerifyException(f"a {self.name} has one {SortedOp.name}, not {found}")
         if not 0 <= self.axis.value.data < len(self.extents):
             raise VerifyException(f"axis {self.axis.value.data} of {len(self.extents)}")
-        if any(op.value is not self.sorted.result for op in self.nodes if isinstance(op, PositionOp)):
+        positions = [op for op in self.nodes if isinstance(op, PositionOp)]
+        if len(positions) > 1:
+            raise VerifyException(f"a {self.name} has at most one {PositionOp.name}, not {len(positions)}")
+        if any(op.value is not self.sorted.result for op in positions):
             raise VerifyException(f"a {PositionOp.name} is that of the {SortedOp.name}")

@@ -6,9 +6,10 @@ from mucc's cache, and stored in a folder that MUCC_CACHE_SHARED names where the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,10 @@ def bundle(request: Request, folder: str | None, *, jobs: int | None = None, tim
     """
     assert request.tracing is not None
     card = get_card(request.tracing.card)
+    if folder is not None:
+        # Before anything is built: not even the name may be fit for a folder.
+        with _writing(folder):
+            os.makedirs(folder, exist_ok=True)
     kernels = sandbox.run(request, time_limit).kernels
     built, problems = 0, list[Diagnostic]()
     with Pool(jobs) as pool:
@@ -69,8 +74,19 @@ def bundle(request: Request, folder: str | None, *, jobs: int | None = None, tim
                 problems += [d for d in error.diagnostics if d.severity is Severity.ERROR]
     tuned = folder is not None and _measurements(folder, card.target.name, card.device.name)
     if folder is not None:
-        _contents(folder, request.tracing, kernels)
+        with _writing(folder):
+            _contents(folder, request.tracing, kernels)
     return Bundle(tuple(kernels), built, tuple(problems), tuned)
+
+
+@contextlib.contextmanager
+def _writing(folder: str) -> Generator[None]:
+    """Raise MU5203 where what is done with a folder fails."""
+    try:
+        yield
+    except OSError as error:
+        problem = Diagnostic("MU5203", f"'{folder}' cannot be written: {error.strerror}")
+        raise DiagnosticError(problem) from error
 
 
 def _measurements(folder: str, target: str, card: str) -> bool:
@@ -93,5 +109,4 @@ def _contents(folder: str, tracing: Tracing, kernels: Sequence[KernelProgram]) -
         "trains": tracing.trains,
         "kernels": [k.text for k in kernels],
     }
-    os.makedirs(folder, exist_ok=True)
     replace_file(os.path.join(folder, CONTENTS), (json.dumps(found, indent=1) + "\n").encode())

@@ -7,17 +7,22 @@ import random
 from pathlib import Path
 
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from bench.fuzz.__main__ import Run, chunks_of, main, summary
+from bench.fuzz.chains import UNROUNDED
 from bench.fuzz.checks import LEVELS, Failure, Outcome, examine, honest, mended
-from bench.fuzz.generated import examine_program
+from bench.fuzz.generated import examine_chain, examine_program
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import GENERATORS, corpus_texts, program
+from bench.fuzz.sources import GENERATORS, Drawn, chained, corpus_texts, program
 from bench.fuzz.trying import CHUNK, Chunk, prepare, run_chunk
 from mucc.diagnostics import Applicability, Diagnostic, Fix, Source, Span
+from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.frontend import formatter
+from mucc.passes import form_stages
 from mucc.passes.form_stages import FormStages
+from mucc.passes.stored_forms import StoredForms
 
 GOOD = "kernel f[M, K](x: f32[M, K], y: f32[M, K]) -> f32[M, K] {\n    return relu(x) * y\n}\n"
 
@@ -46,6 +51,41 @@ def test_a_share_of_the_mutants_holds():
     assert row["findings"] == []
     assert sum(row["counts"].values()) == CHUNK["mutants"]
     assert row["counts"]["refused"] > 10
+
+
+@pytest.mark.parametrize("name", ["unit", "other"])
+def test_chains_of_operations_hold(name: str):
+    for number in range(6):
+        drawn = chained(f"{name}{number}")
+        assert not (outcome := examine_chain(drawn)).is_finding, (outcome, drawn)
+
+
+CHAIN = Drawn("kernel f(x: f32[4, 3]) -> f32[3, 4] {\n    return (2 * x).T + 1\n}\n", "sm_90a", "")
+PICKED = "kernel f(x: bf16[2, 3], r: s32[2]) -> f32[2, 3] {\n    return gather(tanh(x), r)\n}\n"
+ROUNDED = Drawn(UNROUNDED + PICKED, "sm_90a", "")
+
+
+def test_a_pass_that_changes_what_is_computed_is_found(monkeypatch: pytest.MonkeyPatch):
+    assert examine_chain(CHAIN) == Outcome("good")
+
+    def doubled(self: FormStages, ctx: object, op: ModuleOp) -> None:
+        for constant in [c for c in op.walk() if isinstance(c, ConstantOp)]:
+            constant.properties["value"] = ConstantOp(7.0).value
+        form(self, None, op)
+
+    form = FormStages.apply
+    monkeypatch.setattr(FormStages, "apply", doubled)
+    outcome = examine_chain(CHAIN)
+    assert outcome.kind == "levels" and outcome.detail.startswith(
+        "after form-stages: 12 of 12; result 0[0, 0]"
+    )
+
+
+def test_a_kernel_that_rounds_is_found(monkeypatch: pytest.MonkeyPatch):
+    assert examine_chain(ROUNDED).kind == "good"
+    monkeypatch.setattr(form_stages, "stored_forms", lambda *_: StoredForms())
+    outcome = examine_chain(ROUNDED)
+    assert (outcome.kind, outcome.detail[:13]) == ("levels", "kernels round")
 
 
 def test_good_and_refused():
@@ -118,7 +158,8 @@ def test_a_run_goes_on_where_it_was_ended(tmp_path: Path, capsys: pytest.Capture
             }
         )
     path.write_text(path.read_text() + '{"chunk": ["mut')  # ended within a line
-    assert main(["--seed", "s", "--mutants", "100", "--programs", "10", "-o", str(path)]) == 0
+    given = ["--seed", "s", "--mutants", "100", "--programs", "10", "--chains", "0", "-o", str(path)]
+    assert main(given) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == summary(Run(path))
     assert (figures["fuzz.mutants"], figures["fuzz.programs"], figures["fuzz.findings"]) == (100, 10, 0)

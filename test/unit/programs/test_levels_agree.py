@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
+from mucc.dialects.mu.arrays import NumpyArrays
 from mucc.library.signature import Manifest
 from mucc.measure.run import run_on_cpu
 
@@ -100,6 +102,24 @@ PROGRAMS = {
             return gather(x, r[::-1]), gather(x, t[::2]), gather(x, reshape(u, (6,))), gather(x, u[1]),
                 scatter(x[:2], t[2:4], 9)
         }""",
+    "a turned view reversed and turned again": """
+        kernel f(x: f32[3, 4, 5]) -> f32[3, 4, 5] { return x.T[::-1].T }""",
+    "a part of a turned view turned again": """
+        kernel f(x: f32[3, 4, 5]) -> f32[3, 4, 1] { return x.T[:, 0:1].T }""",
+    "one index of a turned view with an axis of extent 1": """
+        kernel f(x: f32[3, 8, 5, 1]) -> f32[3, 1, 5] { return x.T[:, 0] }""",
+    "random numbers of a permuted tensor": """
+        kernel f(x: f32[3, 5]) -> f32[6, 5, 3] {
+            return broadcast(permute(dropout(x, 0.25, 51), (1, 0)), (6, 5, 3))
+        }""",
+    "rows of one element scattered and reduced": """
+        kernel f(x: f32[4, 1], r: s32[4]) -> f32[4] { return sum(scatter(x, r, 4), axis=-1) }""",
+    "numbers of rows and ends of groups that nothing reads": """
+        kernel f(x: f32[6, 4], w: f32[3, 4, 8], r: s32[6], o: s32[3]) -> f32[6, 4] {
+            _a = scatter(x, r, 9)
+            _b = grouped_matmul(x, w, o)
+            return x + 1
+        }""",
 }
 
 
@@ -111,3 +131,51 @@ def test_lowered_programs_mean_the_same(text: str):
     dims = {name: 7 if value is None else value for name, value in info.dims.items()}
     report = run_on_cpu(compilation, info, dims, 1, lambda _: None)
     assert [v for v in report.verdicts if not v.good] == []
+
+
+ROUNDED = {
+    "rows picked from repeated ones": """
+        kernel f(x: bf16[1, 16], r: s32[5]) -> f32[5, 16] {
+            return gather(broadcast(tanh(x), (12, 16))[9:10], r)
+        }""",
+    "elements taken from repeated ones": """
+        kernel f(x: f16[1, 5], r: s32[4, 5]) -> f32[4, 5] {
+            return take_along(broadcast(tanh(x), (3, 5)), r, axis=0)
+        }""",
+    "rows picked from picked ones": """
+        kernel f(x: bf16[6, 5], r: s32[4], q: s32[3], w: bf16[5]) -> f32[3, 5] {
+            return gather(gather(tanh(x), r), q) + w
+        }""",
+    "rows picked three times and reversed": """
+        kernel f(x: bf16[6, 5], r: s32[4], q: s32[3], w: bf16[5]) -> f32[3, 5] {
+            return gather(gather(gather(tanh(x), r), q), q)[:, ::-1] + w
+        }""",
+    "a part of scattered sums": """
+        kernel f(x: f16[1, 6], r: s32[1]) -> f32[1, 6] {
+            return scatter(cumsum(x, axis=1)[::-1], r, 5)[:1]
+        }""",
+    "the mean of whole axes": """
+        kernel f(x: bf16[2, 8, 7, 5]) -> f32[2, 8, 1, 1] { return avg_pool(x, (7, 5)) }""",
+    "the largest of what other kernels average": """
+        kernel f(x: f16[16, 2, 4, 1]) -> (a: f32[16, 2, 1, 1], b: f32[16, 2, 1, 1]) {
+            v = avg_pool(x, (3, 1), stride=(2, 1))
+            return max_pool(v, (1, 1), stride=(2, 1)), v
+        }""",
+}
+"""Programs of 16 bits with a result in f32, which kernels store something for."""
+
+
+@pytest.mark.parametrize("text", ROUNDED.values(), ids=ROUNDED.keys())
+def test_copies_for_other_kernels_round_nothing(text: str):
+    compilation = compile_text(Source("f.mcu", text))
+    (kernel,) = Manifest.parse(compilation.manifest).kernels
+    rng = np.random.default_rng(7)
+    inputs = [
+        rng.integers(0, 1, a.extents({}))
+        if a.indices
+        else NumpyArrays().round_to(rng.standard_normal(a.extents({})), a.dtype)
+        for a in kernel.inputs
+    ]
+    want, got = compilation.interpret("f", inputs)[0], compilation.interpret_lowered("f", inputs)[0]
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert np.abs(NumpyArrays().round_to(want, "bf16") - want).max() > 1e-4

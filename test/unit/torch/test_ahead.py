@@ -129,6 +129,12 @@ def test_the_command_packs_a_folder(traced: Path, tmp_path: Path, capsys: pytest
     assert f"MUCC_CACHE_SHARED to {tmp_path / 'packed'}" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_written(traced: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["bundle", str(traced), "-o", str(traced)]) == 3
+    said = capsys.readouterr().err
+    assert f"MU5203]: '{traced}' cannot be written" in said and "kernel" not in said
+
+
 def test_wrong_use(traced: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["bundle"]) == 2
     assert main(["bundle", str(traced), "--jobs", "0"]) == 2

@@ -178,7 +178,7 @@ def score_sums(machine: Machine, scores: Any) -> Any:
 
 
 def _gradient(machine: Machine, op: GradientOp, values: tuple[Any, ...]) -> Any:
-    gradient, q, k, v, *_ = (machine.factor(op, o, x) for o, x in zip(op.operands, values, strict=True))
+    gradient, q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:4], values[:4], strict=True))
     scores = _masked_scores(machine, op, q, k, values[6:])
     if op.causal is not None:
         scores = causal_scores(machine, scores)

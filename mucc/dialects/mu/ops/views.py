@@ -48,8 +48,12 @@ class TransposeOp(FormattedOp):
         value = SSAValue.get(operand)
         super().__init__(operands=[value], result_types=[rules.transpose(value.type)])
 
+    def inferred(self) -> TensorType:
+        """Infer the type of the result from that of the operand."""
+        return rules.transpose(self.operand.type)
+
     def verify_(self) -> None:
-        check_result(self, rules.transpose(self.operand.type))
+        check_result(self, self.inferred())
 
 
 @irdl_op_definition
@@ -105,11 +109,15 @@ class SqueezeOp(FormattedOp):
             properties={"axes": DenseArrayBase.from_list(i64, positions)},
         )
 
+    def inferred(self) -> TensorType:
+        """Infer the type of the result from that of the operand."""
+        return rules.squeeze(self.operand.type, self.axes.get_values())
+
     def verify_(self) -> None:
         axes = self.axes.get_values()
         if tuple(axes) != rules.normalise_axes(axes, len(Shaped.of(self.operand.type).dims)):
             raise VerifyException("mu.squeeze: axes must be sorted and counted from the front")
-        check_result(self, rules.squeeze(self.operand.type, axes))
+        check_result(self, self.inferred())
 
 
 @irdl_op_definition

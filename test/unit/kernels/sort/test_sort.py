@@ -37,6 +37,9 @@ kernel known[M](x: f16[M, 40]) -> (a: f16[M, 40], b: s32[M, 33]) {
     return sort(x, descending=on), argtopk(x, 33)
 }
 kernel signs[M, N](x: f32[M, N]) -> (a: f32[M, N], b: f32[M, 4]) { return 1 / sort(x), 1 / topk(x, 4) }
+kernel twice[M, N](x: f32[M, N]) -> (a: s32[M, N], b: s32[M, N], c: s32[M, N]) {
+    return argsort(x, axis=0), argsort(x, axis=0), 2 * argsort(x, axis=0)
+}
 kernel lone[M](x: f32[M, 1]) -> (a: f32[M, 1], b: s32[M, 1]) { return sort(x), argtopk(x, 1) }
 """
 
