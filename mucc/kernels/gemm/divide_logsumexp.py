@@ -18,7 +18,7 @@ from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.mu.value_bounds import bounds_of
 from mucc.dialects.rewriting import Emit, Pass, rewrite
-from mucc.kernels.gemm.join_rows import is_large
+from mucc.kernels.gemm.column_groups import is_large
 from mucc.kernels.gemm.scheduling import gemm_target
 
 WIDTHS = (128, 64)
