@@ -56,7 +56,7 @@ def _read(stage: StageOp) -> list[SSAValue]:
 
 
 class _Spread:
-    """Rewrite the pointwise work of a map from extents `[.., groups, channels, ..]` to those of a convolution.
+    """Rewrite pointwise work of a map from extents `[.., groups, channels, ..]` to those of a convolution.
 
     The convolution's result has one axis for groups and their channels; `inner` axes lie behind it.
     """
@@ -65,7 +65,7 @@ class _Spread:
         self.stage, self.result, self.inner = stage, result, inner
 
     def merged(self, dims: Dims) -> Dims | None:
-        """Return extents with one axis for groups and their channels; None where one of the two is 1."""
+        """Return extents with one axis for groups and their channels; None where one alone is 1."""
         part = len(dims) - self.inner - 1
         if part < 1:
             return dims if part < 0 or dims[part] == 1 else None

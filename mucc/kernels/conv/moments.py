@@ -36,9 +36,8 @@ from mucc.target.facts import Facts
 LEAST = 32 << 20
 """Bytes of memory traffic that statistics of tiles have to save: 11 us at 3 TB/s, a launch or two."""
 
-MEASURED: Mapping[Strategy, float] = MappingProxyType({Strategy.PLANES: 2.3, Strategy.WARPGROUPS: 6.0})
-"""The cost of finding an element's moments in bytes of memory traffic, for strategies that may do so: measured
-on an H100 for results with channels first (decision 76)."""
+MOMENT_BYTES: Mapping[Strategy, float] = MappingProxyType({Strategy.PLANES: 2.3, Strategy.WARPGROUPS: 6.0})
+"""What moments cost for an element of the result, in bytes of memory traffic, by strategy: measured on an H100 for results with channels first (decision 76)."""
 
 
 class Norm(NamedTuple):
@@ -163,7 +162,7 @@ def _pays(anchor: ConvolutionOp, norm: Norm, target: str) -> bool:
     if not all(isinstance(dim, int) for dim in dims[1:]):
         return False
     strategy = choose(layer_of(anchor, geometry_of(anchor)), facts)
-    if (cost := MEASURED.get(strategy)) is None:
+    if (cost := MOMENT_BYTES.get(strategy)) is None:
         return False
     element = dtype_bytes(norm.before.outputs[norm.number].type.element_type)
     saved = 2 * element if reader_of(norm.stage, anchor.space, target) is not None else 0
