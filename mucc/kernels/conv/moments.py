@@ -37,7 +37,8 @@ LEAST = 32 << 20
 """Bytes of memory traffic that statistics of tiles have to save: 11 us at 3 TB/s, a launch or two."""
 
 MOMENT_BYTES: Mapping[Strategy, float] = MappingProxyType({Strategy.PLANES: 2.3, Strategy.WARPGROUPS: 6.0})
-"""What moments cost for an element of the result, in bytes of memory traffic, by strategy: measured on an H100 for results with channels first (decision 76)."""
+"""What moments cost for an element of the result, in bytes of memory traffic, by strategy: measured
+on an H100 for results with channels first (decision 76)."""
 
 
 class Norm(NamedTuple):
