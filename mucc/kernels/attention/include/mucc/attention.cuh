@@ -636,11 +636,11 @@ MUCC_DEVICE void find_spans(Work const& work, Extents<Work::kRank> const& extent
 
 // ---- values of e4m3 ---------------------------------------------------------------------------------------
 
-// Where a key lies among 16 whose values are turned (attention.h).
+// Where a key lies among 16 whose values are transposed (attention.h).
 MUCC_BOTH constexpr int turned_place(int key) { return key & ~15 | (key & 6) << 1 | (key >> 3 & 1) << 1 | key & 1; }
 
-// Turns the values of `kTurnedKeys` keys of one matrix: `pitch` keys of each element of a row follow each other, zeros where
-// there are none.
+// Transposes the values of `kTurnedKeys` keys of one matrix: for each element of a row, those of `pitch` keys follow each
+// other, zeros for keys that do not exist.
 template <class Work>
 MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch) {
   constexpr int kElements = Work::kResultWidth;
@@ -661,7 +661,7 @@ MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch)
   bool words = kElements % 4 == 0 && work.value.step == 1 && work.value.row % 4 == 0 && reinterpret_cast<uint64_t>(from) % 4 == 0;
   if (words) {
     constexpr int kWords = kElements / 4 > 0 ? kElements / 4 : 1;
-    // A thread turns four elements of the four keys that follow each other then.
+    // A thread transposes four elements of the four keys that follow each other afterwards.
 #pragma unroll 4
     for (int i = threadIdx.x; i < kTurnedKeys / 4 * kWords; i += kTurnThreads) {
       int const place = i / kWords * 4, e = i % kWords * 4, key = place & ~15 | (place & 12) >> 1;

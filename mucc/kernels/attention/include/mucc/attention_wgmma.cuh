@@ -75,7 +75,7 @@ template <class Work>
 struct Places {
   static constexpr int kStages = Work::kStages;
   static constexpr int kChunks = chunks_of<Work>(Work::kWidth);
-  // Turned values have chunks of 128 keys, as many rows as results have elements.
+  // Transposed values have chunks of 128 keys, and a row for each element of a result.
   static constexpr int kResultRows = kIsNarrow<Work> ? rounded(Work::kResultWidth, 16) : Work::kTileColumns;
   static constexpr int kQueryChunk = 64 * 128, kStepChunk = Work::kTileColumns * 128, kValueChunk = kResultRows * 128;
   static constexpr int kQueryBytes = Work::kGroups * kChunks * kQueryChunk;

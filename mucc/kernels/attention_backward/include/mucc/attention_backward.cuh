@@ -56,7 +56,7 @@ inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))>
 template <class Work>
 inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
 
-// Adds so many numbers in shared memory to memory, by one thread: the copy engine does it.
+// Has the copy engine add kCount numbers in shared memory to memory. One thread calls it.
 template <int kCount>
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
@@ -140,8 +140,8 @@ MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
 
 // The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
 // begins with another tile, so that they add to different ones at a time. Where attention is causal, all blocks begin with the
-// last queries: bands of `kBand` tiles of all heads, in each of which a block begins with another tile. So blocks
-// that run at a time read and add to tiles of the same few bands, which stay in L2, however many keys and heads there are.
+// last queries, and pass over bands of `kBand` tiles of all heads; in a band each block begins with another tile. So blocks
+// that run at the same time read and add to tiles of the same few bands, which stay in L2 whatever the number of keys and heads.
 template <class Work>
 struct Walk {
   using At = Position<Work::kRank, int>;
@@ -150,7 +150,8 @@ struct Walk {
   At position;
   int head = -1, heads = 1, tile = 0, end = 0, left = 0;
   int first_key;
-  // Where attention is causal: the first tile of the band before, that of this one's, and the tiles of all heads in it.
+  // Where attention is causal: the tile at which this band would begin if it were whole, where the next band ends; the first
+  // tile of this band that sees the keys; the tiles of all heads in it; and the number of the current one among them.
   int band = 0, first = 0, items = 0, item = 0;
   Columns labelled[kGroups];  // the rows that all have the label of a warpgroup's keys
 
@@ -182,7 +183,7 @@ struct Walk {
     find(work);
   }
 
-  // The next tile of this band, or one of the band before.
+  // Moves to the next tile of this band, or to the band of earlier queries. Returns whether there is one.
   MUCC_DEVICE bool advance_in_bands(Extents<Work::kRank> const& extents) {
     int const lowest = first_key / Work::kTileRows;
     if (left <= 1) {
@@ -456,6 +457,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   using At = Places<Work>;
   using T = typename Work::Element;
   constexpr int kRows = At::kRows, kSteps = rounded(Work::kWidth, 16) / 16;
+  static_assert(At::kQueryStages >= 3, "a step is awaited before the one before the last is released");
   constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
   constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;

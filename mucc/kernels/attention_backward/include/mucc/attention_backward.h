@@ -24,8 +24,8 @@ struct Maps {
   TensorMap query, gradient, key, value;
 };
 
-// What the warp that loads a step tells the warpgroups: the first of its queries, kNoStep behind the last one; the number of
-// their tile among all; the leading indices; and, a bit for each warpgroup, whether all its queries see all keys of that.
+// A step as the loading warp describes it to the warpgroups: its first query, kNoStep behind the last step; the number of its
+// tile among all; the leading indices; and a bit for each warpgroup: whether all queries see all keys of the warpgroup.
 struct Step {
   int row, tile, leading[3];
   unsigned whole;
@@ -42,7 +42,7 @@ template <class Op>
 inline constexpr int kTileFloats = kGroups * kPartFloats<Op>;
 
 // Bytes of shared memory: barriers, keys and values, steps of queries and of gradients, two of the gradients of scores, what
-// is added to the gradients of queries, two numbers of each row of a step, and what is told of it.
+// is added to the gradients of queries, and of each step two numbers of each row and a `Step`.
 constexpr int kBarrierBytes = 1024;
 template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {

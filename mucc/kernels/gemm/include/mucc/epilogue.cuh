@@ -368,7 +368,7 @@ class RowsEpilogue {
       for (int run = 0; run < kTileN / kRun; ++run) {
         CUTLASS_PRAGMA_UNROLL
         for (int m = 0; m < kBoxesM; ++m) {
-          int const box = run * kBoxesM + m;  // where runs are boxes, which all that fetches needs
+          int const box = run * kBoxesM + m;  // only if runs are boxes, as where a matrix is read
           Pair rows[2][kRun / 8];
           CUTLASS_PRAGMA_UNROLL
           for (int h = 0; h < 2; ++h) {
