@@ -1,4 +1,4 @@
-"""How operands of a contraction lie in memory: matrices and vectors with strides over rows, columns, batch."""
+"""How operands of a contraction lie in memory: matrices and vectors with strides by rows, columns, batch."""
 
 from __future__ import annotations
 

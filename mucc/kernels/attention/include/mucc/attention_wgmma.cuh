@@ -10,6 +10,7 @@
 #pragma once
 
 #include <mucc/attention_decode.cuh>
+#include <mucc/attention_transpose.cuh>
 
 namespace mucc::attention {
 
