@@ -168,7 +168,7 @@ def complete(problem: Problem, fixed: Mapping[str, Any]) -> Schedule:
     rows, columns, depth = fixed.get("tile", (0, 0, problem.depth))
     mainloop: str = fixed.get("mainloop", problem.mainloops[0])
     if "mainloop" not in fixed and mainloop == "pingpong" and rows == 64:
-        mainloop = "cooperative"  # one warpgroup has nobody to take turns with
+        mainloop = "cooperative"  # turns take two warpgroups
     usual = default_tile(problem, mainloop)
     if not rows:
         rows, columns = usual.rows, 16 * usual.warps if mainloop == "skinny" else usual.columns

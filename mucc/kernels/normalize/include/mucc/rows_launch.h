@@ -117,7 +117,7 @@ struct RowCounts {
   }
 };
 
-// The memory for what blocks tell each other, if there may be teams.
+// Returns the bytes of memory for totals that blocks exchange, if there may be teams.
 template <class Op>
 int64_t rows_scratch(Call const& c, Extents<Op::kRank> const& extents) {
   int64_t slots = 0;
