@@ -16,14 +16,13 @@ from mucc.dialects.mu.ops.attention import OPERANDS, Wanted
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
-    boolean,
     dtype_of,
     is_plain,
     shared_axes,
     width_of,
 )
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
-from mucc.kernels.attention_backward.tiles import holds_operands, part_columns, tile_of
+from mucc.kernels.attention_backward.tiles import CHUNK, tile_of
 
 
 class AttentionBackwardCode(LightCode):
@@ -50,7 +49,7 @@ class AttentionBackwardWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages
-        kInRegisters multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
+        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
         """
     )
 
@@ -114,7 +113,6 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kTileRows = {tile.rows};",
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
-                    f"static constexpr bool kInRegisters = {boolean(holds_operands(max(widths)))};",
                     "static constexpr int kPage = 0;",
                     *(["static constexpr bool kStoresChanges = true;"] if self.outputs else []),
                     "static constexpr bool kSoftmax = true;",
@@ -131,21 +129,14 @@ class AttentionBackwardWork(ScoreWork):
     def _work(self, rows: int, widths: tuple[int, int]) -> list[str]:
         node = self.kernel.differentiate
         dtype = dtype_of(node.value)
-        padded, held = [-(-w // 16) * 16 for w in widths], holds_operands(max(widths))
+        padded = [-(-w // 16) * 16 for w in widths]
         return [
             *self.score_work(self.kernel.score, node),
             *self._change_store(),
-            *wgmma("multiply_rows", dtype, rows, from_registers=held, turned=False),
-            *wgmma("add_keys", dtype, padded[0], from_registers=held, turned=True),
+            *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
+            *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
-            *wgmma(
-                "multiply_changes",
-                dtype,
-                part_columns(rows, widths[0]),
-                from_registers=False,
-                turned=True,
-                left_turned=True,
-            ),
+            *wgmma("multiply_changes", dtype, CHUNK, from_registers=False, turned=True, left_turned=True),
         ]
 
     def _change_store(self) -> list[str]:

@@ -20,19 +20,5 @@ def tile_of(width: int) -> Tile:
     """Return the tile for rows of so many elements.
 
     A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries.
-    Rows of up to 64 elements may have steps of 128 queries, too, without what `holds_operands` says.
     """
-    return Tile(64, 3, 2)
-
-
-def part_columns(rows: int, width: int) -> int:
-    """Return the columns of the gradient of a step's queries that a warpgroup computes, of 64 rows.
-
-    Each of the two has half of the columns, in whole chunks of a row, or half of 128 rows.
-    """
-    return CHUNK if rows == 128 else -(-width // CHUNK) * CHUNK // 2
-
-
-def holds_operands(width: int) -> bool:
-    """Whether a warpgroup has its keys, values and gradients of scores in registers, as left operands."""
-    return width <= CHUNK
+    return Tile(128 if width <= CHUNK else 64, 3, 2)

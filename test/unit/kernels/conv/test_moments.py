@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from convolutions import convolutions, forced
 from on_host import Program, run
@@ -12,6 +13,8 @@ from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, moments
 from mucc.kernels.conv.op import Strategy
+from mucc.library.signature import Manifest
+from mucc.measure.verify import references
 
 PROGRAM = """
 kernel batch(x: f32[5, 8, 9, 12], w: f32[12, 8, 3, 3], b: f32[12], g: f32[12]) -> f32[5, 12, 7, 10] {
@@ -57,6 +60,20 @@ def test_kernels_agree_with_the_interpreter(
     for info in program.kernels:
         for seed, align in ((0, 16), (1, 4)):
             run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align, within=2e-3)
+
+
+def test_results_have_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mucc run` judges by intervals of the stages, moments of tiles among them."""
+    compilation = compiled(PROGRAM, monkeypatch)
+    assert all(op.moments is not None for op in convolutions(compilation))
+    rng = np.random.default_rng(5)
+    for info in Manifest.parse(compilation.manifest).kernels:
+        dims = dict.fromkeys(info.dims, 2)
+        inputs = [rng.standard_normal(arg.extents(dims)).astype(np.float16) for arg in info.inputs]
+        for reference in references(compilation, info, inputs):
+            assert np.all((reference.low <= reference.near) & (reference.near <= reference.high))
+            assert np.max(reference.high - reference.low) < 0.5
+            assert np.allclose(reference.near, reference.value, atol=0.02)
 
 
 READERS = """

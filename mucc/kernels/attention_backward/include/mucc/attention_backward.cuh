@@ -56,13 +56,12 @@ inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))>
 template <class Work>
 inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
 
-// Adds so many numbers in shared memory to memory, by one thread: the copy engine does it.
-template <int kCount>
+// Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
                "cp.async.bulk.commit_group;" ::"l"(to),
-               "r"(from), "r"(4 * kCount)
+               "r"(from), "r"(4 * kPartFloats)
                : "memory");
 #endif
 }
@@ -106,19 +105,14 @@ struct Places {
   MUCC_DEVICE uint32_t changes(int s) const { return gradient(kGradientStages) + s * kChangeBytes; }
   MUCC_DEVICE char* at(uint32_t address) const { return dynamic_shared() + (address - shared_address(dynamic_shared())); }
   // What a warpgroup adds to the gradients of queries.
-  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats<Work>; }
+  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats; }
   // Of each row its log-sum-exp, then of each row the sum of gradients times results.
   MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
-  MUCC_DEVICE Step* step(int s) const { return reinterpret_cast<Step*>(numbers(kQueryStages)) + s; }
 };
 
 // Whether blocks see different numbers of queries.
 template <class Work>
 inline constexpr bool kIsRanged = attention::kTakesTiles<Work>;
-
-// Whether a block sees all queries from that of its first key on, and nothing else hides any.
-template <class Work>
-inline constexpr bool kIsCausalOnly = Work::kCausal && !Work::kHasFirst && !Work::kHasLast && !Work::kHasLabels;
 
 // A block's keys: their tile, and the number of the leading indices along which keys differ.
 struct KeyTile {
@@ -139,19 +133,14 @@ MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
 }
 
 // The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
-// begins with another tile, so that they add to different ones at a time. Where attention is causal, all blocks begin with the
-// last queries: bands of `kBand` tiles of all heads, in each of which a block begins with another tile. So blocks
-// that run at a time read and add to tiles of the same few bands, which stay in L2, however many keys and heads there are.
+// begins with another tile, so that they add to different ones at a time.
 template <class Work>
 struct Walk {
   using At = Position<Work::kRank, int>;
-  static constexpr int kBand = 16;
 
   At position;
   int head = -1, heads = 1, tile = 0, end = 0, left = 0;
   int first_key;
-  // Where attention is causal: the first tile of the band before, that of this one's, and the tiles of all heads in it.
-  int band = 0, first = 0, items = 0, item = 0;
   Columns labelled[kGroups];  // the rows that all have the label of a warpgroup's keys
 
   MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents) {
@@ -161,10 +150,10 @@ struct Walk {
 #pragma unroll
     for (int a = 0; a < Work::kBatch; ++a)
       if (attention::is_shared<Work>(a)) heads *= int(extents.of[a]);
-    if constexpr (kIsCausalOnly<Work>) band = int((work.query.count + Work::kTileRows - 1) / Work::kTileRows);
   }
 
-  MUCC_DEVICE void place_head(Extents<Work::kRank> const& extents, int number) {
+  // Sets the leading indices, and the tiles that see some of the keys.
+  MUCC_DEVICE void begin_head(Work const& work, Extents<Work::kRank> const& extents, int number) {
     head = number;
     int rest = head;
 #pragma unroll
@@ -174,36 +163,10 @@ struct Walk {
       position.at[a] = rest - left * extent;
       rest = left;
     }
-  }
-
-  // Sets the leading indices, and the tiles that see some of the keys.
-  MUCC_DEVICE void begin_head(Work const& work, Extents<Work::kRank> const& extents, int number) {
-    place_head(extents, number);
     find(work);
   }
 
-  // The next tile of this band, or one of the band before.
-  MUCC_DEVICE bool advance_in_bands(Extents<Work::kRank> const& extents) {
-    int const lowest = first_key / Work::kTileRows;
-    if (left <= 1) {
-      if (band <= lowest || heads == 0) return false;
-      int const behind = band, width = heads < kBand ? kBand / heads : 1;
-      band = (band - 1) / width * width;
-      first = band > lowest ? band : lowest;
-      left = items = (behind - first) * heads;
-      item = first_key / kKeys % items;
-    } else {
-      --left;
-      item = item + 1 < items ? item + 1 : 0;
-    }
-    int const number = item / heads;
-    tile = first + number;
-    place_head(extents, item - number * heads);
-    return true;
-  }
-
   MUCC_DEVICE bool advance(Work const& work, Extents<Work::kRank> const& extents) {
-    if constexpr (kIsCausalOnly<Work>) return advance_in_bands(extents);
     ++tile, --left;
     if (!kIsRanged<Work> && tile == end) tile = 0;
     while (left <= 0) {
@@ -292,52 +255,36 @@ MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extent
   Ring<At::kQueryStages> queries;
   Ring<At::kGradientStages> gradients;
 #pragma unroll 1
-  while (true) {
-    bool const more = walk.advance(work, extents);
+  while (walk.advance(work, extents)) {
     int const first_row = walk.tile * At::kRows, s = queries.place, g = gradients.place;
     await(at.query_empty(s), queries.parity ^ 1);
     if (lane == 0) {
-      Step& step = *at.step(s);
-      step.row = more ? first_row : kNoStep;
-      if (!more) {
-        arrive(at.query_full(s));
-      } else {
-        step.tile = int(tile_of(extents, walk));
-        step.whole = 0;
-#pragma unroll
-        for (int a = 0; a < Work::kBatch; ++a) step.leading[a] = walk.position.at[a];
-#pragma unroll
-        for (int w = 0; w < kGroups; ++w) step.whole |= unsigned(walk.is_whole(work, w)) << w;
-        int query[3] = {};
-        attention::leading_of(query, work.query, walk.position);
-        arrive_and_expect(at.query_full(s), At::kQueryBytes);
-        for (int i = 0; i < At::kChunks; ++i)
-          copy_tile<kRank>(at.query(s) + i * At::kRowChunk, maps.query, at.query_full(s), i * kChunk, first_row, query);
-        int gradient[3] = {};
-        attention::leading_of(gradient, work.gradient, walk.position);
-        await(at.gradient_empty(g), gradients.parity ^ 1);
-        arrive_and_expect(at.gradient_full(g), At::kGradientBytes);
-        for (int i = 0; i < At::kResultChunks; ++i)
-          copy_tile<kRank>(at.gradient(g) + i * At::kRowChunk, maps.gradient, at.gradient_full(g), i * kChunk, first_row,
-                           gradient);
-      }
+      int query[3] = {};
+      attention::leading_of(query, work.query, walk.position);
+      arrive_and_expect(at.query_full(s), At::kQueryBytes);
+      for (int i = 0; i < At::kChunks; ++i)
+        copy_tile<kRank>(at.query(s) + i * At::kRowChunk, maps.query, at.query_full(s), i * kChunk, first_row, query);
+      int gradient[3] = {};
+      attention::leading_of(gradient, work.gradient, walk.position);
+      await(at.gradient_empty(g), gradients.parity ^ 1);
+      arrive_and_expect(at.gradient_full(g), At::kGradientBytes);
+      for (int i = 0; i < At::kResultChunks; ++i)
+        copy_tile<kRank>(at.gradient(g) + i * At::kRowChunk, maps.gradient, at.gradient_full(g), i * kChunk, first_row,
+                         gradient);
     }
-    if (more) {
-      float const* const logs = attention::matrix_of(work.logsumexp, walk.position);
-      float const* const sums = attention::matrix_of(work.sums, walk.position);
-      float* const numbers = at.numbers(s);
+    float const* const logs = attention::matrix_of(work.logsumexp, walk.position);
+    float const* const sums = attention::matrix_of(work.sums, walk.position);
+    float* const numbers = at.numbers(s);
 #pragma unroll 1
-      for (int r = lane; r < At::kRows; r += 32) {
-        int64_t const row = first_row + r;
-        bool const exists = row < work.query.count;
-        float const log = exists ? logs[row * work.logsumexp.row] : INFINITY;
-        // Rows that see no key have weights of 0, as do those that there are not.
-        numbers[r] = log == -INFINITY ? INFINITY : Work::kPlain ? log * kLog2E : log;
-        numbers[At::kRows + r] = exists ? sums[row * work.sums.row] : 0.0f;
-      }
+    for (int r = lane; r < At::kRows; r += 32) {
+      int64_t const row = first_row + r;
+      bool const exists = row < work.query.count;
+      float const log = exists ? logs[row * work.logsumexp.row] : INFINITY;
+      // Rows that see no key have weights of 0, as do those that there are not.
+      numbers[r] = log == -INFINITY ? INFINITY : Work::kPlain ? log * kLog2E : log;
+      numbers[At::kRows + r] = exists ? sums[row * work.sums.row] : 0.0f;
     }
     arrive(at.query_full(s));
-    if (!more) return;
     queries.advance(), gradients.advance();
   }
 }
@@ -457,36 +404,28 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   using T = typename Work::Element;
   constexpr int kRows = At::kRows, kSteps = rounded(Work::kWidth, 16) / 16;
   constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
+  // With 128 queries a step there is no room for weights in f32 beside products.
+  constexpr bool kKeepsWeights = kRows == 64;
   constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
-  // Where rows have one chunk there is room for all left operands in registers: wgmma reads less shared memory then.
-  constexpr bool kInRegisters = Work::kInRegisters;
-  constexpr int kHeld = kInRegisters ? kSteps : 1, kHeldValues = kInRegisters ? kResultSteps : 1;
-  uint32_t own_keys_held[kHeld][4], own_values_held[kHeldValues][4], changes[kInRegisters ? kRows / 16 : 1][4];
-  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[kPartColumns<Work> / 2];
+  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[32];
   uint32_t weights[kRows / 16][4];
 
   auto multiply_keys = [&](int s) {
     uint64_t const a = described(at.keys() + group * kGroupKeys * 128, 16), b = described(at.query(s), 16);
 #pragma unroll
     for (int i = 0; i < kSteps; ++i)
-      if constexpr (kInRegisters)
-        Work::multiply_rows(c, own_keys_held[i], b + i * 2, i > 0);
-      else
-        Work::multiply_rows(c, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+      Work::multiply_rows(c, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
     end_products();
   };
   auto multiply_values = [&](int s) {
     uint64_t const a = described(at.values() + group * kGroupKeys * 128, 16), b = described(at.gradient(s), 16);
 #pragma unroll
     for (int i = 0; i < kResultSteps; ++i)
-      if constexpr (kInRegisters)
-        Work::multiply_rows(d, own_values_held[i], b + i * 2, i > 0);
-      else
-        Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+      Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
     end_products();
   };
   auto add_values = [&](int s, int keeps) {
@@ -500,82 +439,49 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     uint64_t const b = described(at.query(s), At::kRowChunk);
 #pragma unroll
     for (int i = 0; i < kRows / 16; ++i)
-      if constexpr (kInRegisters)
-        Work::add_keys(keys, changes[i], b + i * (16 * 128 / 16), i > 0 || keeps);
-      else
-        Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
+      Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
     end_products();
   };
   auto multiply_changes = [&](int s) {
     uint64_t const a = described(at.changes(s) + (kByRows ? group * At::kKeyChunk : 0), At::kKeyChunk);
-    // A warpgroup's columns are a chunk, or half of one.
-    constexpr int kColumns = kPartColumns<Work>;
-    int const from = kByRows ? 0 : group * kColumns / kChunk, half = kByRows ? 0 : group * kColumns % kChunk * 2;
-    uint64_t const b = described(at.keys() + from * At::kKeyChunk + half, At::kKeyChunk);
+    uint64_t const b = described(at.keys() + (kByRows ? 0 : group * At::kKeyChunk), At::kKeyChunk);
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i)
       Work::multiply_changes(queries, a + i * (16 * 128 / 16), b + i * (16 * 128 / 16), i > 0);
     end_products();
   };
 
-  KeyTile const own_keys = key_tile(work, extents);
-  auto const key_position = attention::position_of_keys<Work>(extents, own_keys.batch);
-  int const key = int(own_keys.tile) * kKeys + group * kGroupKeys + own_row;
+  Walk<Work> walk(work, extents);
+  int const key = walk.first_key + group * kGroupKeys + own_row;
   Ring<At::kQueryStages> query;
   Ring<At::kGradientStages> gradient;
+  bool more = walk.advance(work, extents);
   int keeps = 0, place = 0, last = 0;
   await(at.keys_full(), 0);
-  if constexpr (kInRegisters) {
-    // Four matrices of 8 x 8: two of rows, two of pieces of 16 bytes, which are swizzled.
-    int const matrix_row = thread / 32 * 16 + lane % 16, held = group * kGroupKeys + matrix_row;
-    auto piece = [&](uint32_t from, int i) { return at.at(from) + held * 128 + ((2 * i + lane / 16) ^ held % 8) * 16; };
-#pragma unroll
-    for (int i = 0; i < kSteps; ++i) attention::load_matrices(own_keys_held[i], piece(at.keys(), i));
-#pragma unroll
-    for (int i = 0; i < kResultSteps; ++i) attention::load_matrices(own_values_held[i], piece(at.values(), i));
-  }
-  await(at.query_full(0), 0);
-  bool more = at.step(0)->row != kNoStep;
   if (more) {
+    await(at.query_full(0), 0);
     begin_products();
     multiply_keys(0);
     wait_products<0>();
     hold(c);
   }
   while (more) {
-    int const s = query.place, g = gradient.place;
-    Step const step = *at.step(s);
-    int const row = step.row;
-    auto position = key_position;
-#pragma unroll
-    for (int a = 0; a < Work::kBatch; ++a)
-      if (attention::is_shared<Work>(a)) position.at[a] = step.leading[a];
+    int const s = query.place, g = gradient.place, row = walk.tile * kRows;
     await(at.gradient_full(g), gradient.parity);
     begin_products();
     multiply_values(g);
     float const* const numbers = at.numbers(s) + lane % 4 * 2;
-    if (step.whole >> group & 1)
-      make_weights<false>(work, position, row + lane % 4 * 2, key, numbers, c);
+    if (walk.is_whole(work, group))
+      make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
     else
-      make_weights<true>(work, position, row + lane % 4 * 2, key, numbers, c);
+      make_weights<true>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
 #pragma unroll
     for (int t = 0; t < kRows / 16; ++t)
 #pragma unroll
       for (int i = 0; i < 4; ++i) weights[t][i] = attention::packed(T{}, c[8 * t + 2 * i], c[8 * t + 2 * i + 1]);
-    query.advance(), gradient.advance();
-    await(at.query_full(query.place), query.parity);
-    more = at.step(query.place)->row != kNoStep;
-    // The products of the next queries with keys; behind the last ones any will do.
-    auto multiply_next = [&] {
-      begin_products();
-      multiply_keys(more ? query.place : s);
-    };
     begin_products();
     add_values(g, keeps);
-    // With 128 queries a step there is no room for those of the next ones before the gradients of scores are made.
-    constexpr bool kEarly = kRows == 64;
-    if constexpr (kEarly) multiply_next();
-    wait_products<kEarly ? 2 : 1>();  // products with values, and what the last step added to the gradients of keys
+    wait_products<1>();  // products with values, and what the last step added to the gradients of keys
     hold(d);
     if (keeps) release(at.query_empty(last));
     // Pieces of 16 bytes are swizzled as those that the copy engine writes.
@@ -586,12 +492,12 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
       char* const to = own + j / 8 * At::kKeyChunk + (j % 8 ^ lane / 4) * 16;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        float x[2];
-        unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
+        float x[2] = {c[4 * j + 2 * h], c[4 * j + 2 * h + 1]};
+        if constexpr (!kKeepsWeights) unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
 #pragma unroll
         for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
         if constexpr (kStoresChanges<Work>) {
-          auto at_score = position;
+          auto at_score = walk.position;
           at_score.at[Work::kRank - 1] = key + 8 * h;
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
@@ -600,37 +506,51 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
             if (query < work.query.count && key + 8 * h < work.key.count) work.store_change(at_score, x[e]);
           }
         }
-        uint32_t const both = attention::packed(T{}, x[0], x[1]);
-        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = both;
-        if constexpr (kInRegisters) changes[j / 2][j % 2 * 2 + h] = both;
+        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
       }
     }
-    if constexpr (!kEarly) {
+    int64_t const tile = tile_of(extents, walk);
+    query.advance(), gradient.advance();
+    more = walk.advance(work, extents);
+    if (more) await(at.query_full(query.place), query.parity);
+    // The products of the next queries with keys; behind the last ones any will do. They begin before the warpgroups meet,
+    // unless weights are still in the registers.
+    auto multiply_next = [&] {
+      begin_products();
+      multiply_keys(more ? query.place : s);
+    };
+    if constexpr (kKeepsWeights) {
+      multiply_next();
+      publish_shared();
+      sync_groups(1);
+      wait_products<1>();
+    } else {
       wait_products<0>();
+      publish_shared();
+      sync_groups(1);
       multiply_next();
     }
-    publish_shared();
-    sync_groups(1);
+    hold(values);
+    release(at.gradient_empty(g));
     begin_products();
     multiply_changes(place);
     add_keys(s, place, keeps);
     wait_products<1>();
-    hold(c), hold(values), hold(queries);
-    release(at.gradient_empty(g));
+    hold(c), hold(queries);
     if (partials) {
-      float* const to = partials + (int64_t(step.tile) * kGroups + group) * kPartFloats<Work>;
+      float* const to = partials + (tile * kGroups + group) * kPartFloats;
       if constexpr (kAddsByEngine<Work>) {
         if (thread == 0) await_parts();
         sync_group(group);
         auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
 #pragma unroll
-        for (int j = 0; j < kPartColumns<Work> / 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+        for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
         publish_shared();
         sync_group(group);
-        if (thread == 0) add_part<kPartFloats<Work>>(to, at.part(group));
+        if (thread == 0) add_part(to, at.part(group));
       } else {
 #pragma unroll
-        for (int j = 0; j < kPartColumns<Work> / 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
+        for (int j = 0; j < 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
       }
     }
     keeps = 1, place ^= 1, last = s;
@@ -644,10 +564,11 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int i = 0; i < 8 * kResultSteps; ++i) values[i] = 0.0f;
   }
+  auto const position = attention::position_of_keys<Work>(extents, key_tile(work, extents).batch);
   if (work.key_gradient.data)
-    store_gradient<2 * kSteps>(work.key_gradient, key_position, key, Work::kWidth, work.packs, Work::kScale, keys);
+    store_gradient<2 * kSteps>(work.key_gradient, position, key, Work::kWidth, work.packs, Work::kScale, keys);
   if (work.value_gradient.data)
-    store_gradient<2 * kResultSteps>(work.value_gradient, key_position, key, Work::kResultWidth, work.packs, 1.0f, values);
+    store_gradient<2 * kResultSteps>(work.value_gradient, position, key, Work::kResultWidth, work.packs, 1.0f, values);
 }
 
 template <class Work>
@@ -687,20 +608,19 @@ MUCC_DEVICE void finish(Work const& work, Extents<Work::kRank> const& extents, f
   unsigned const tiles = unsigned((extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows);
   auto const position = attention::leading_position<Work>(extents, blockIdx.x / tiles);
   int const group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats<Work> + thread * 4;
-  constexpr int kColumns = kPartColumns<Work>;
-  float x[kColumns / 2];
+  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats + thread * 4;
+  float x[32];
 #pragma unroll
-  for (int j = 0; j < kColumns / 8; ++j) {
+  for (int j = 0; j < 8; ++j) {
     auto const four = *reinterpret_cast<Pack<float, 4> const*>(from + j * 512);
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[4 * j + i] = four.of[i];
   }
   int const row = int(blockIdx.x % tiles) * Work::kTileRows + (kByRows ? 64 * group : 0) + thread / 32 * 16 + lane / 4;
   auto result = work.query_gradient;
-  int const first = kByRows ? 0 : kColumns * group;
+  int const first = kByRows ? 0 : 64 * group;
   result.data += first * result.step;
-  store_gradient<kColumns / 8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
+  store_gradient<8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
 }
 
 }  // namespace mucc::attention_backward

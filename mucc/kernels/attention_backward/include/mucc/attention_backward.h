@@ -24,25 +24,11 @@ struct Maps {
   TensorMap query, gradient, key, value;
 };
 
-// What the warp that loads a step tells the warpgroups: the first of its queries, kNoStep behind the last one; the number of
-// their tile among all; the leading indices; and, a bit for each warpgroup, whether all its queries see all keys of that.
-struct Step {
-  int row, tile, leading[3];
-  unsigned whole;
-};
-constexpr int kNoStep = -1;
-
-// The gradient of a tile of queries as it is added up: of each warpgroup 64 rows and kPartColumns columns, those of a thread
-// together. Each warpgroup has half of the columns, or of 128 rows.
-template <class Op>
-inline constexpr int kPartColumns = Op::kTileRows == 128 ? 64 : rounded(Op::kWidth, kChunk) / kGroups;
-template <class Op>
-inline constexpr int kPartFloats = 64 * kPartColumns<Op>;
-template <class Op>
-inline constexpr int kTileFloats = kGroups * kPartFloats<Op>;
+// The gradient of a tile of queries as it is added up: of each warpgroup 64 rows and columns, those of a thread together.
+constexpr int kPartFloats = 64 * 64, kTileFloats = kGroups * kPartFloats;
 
 // Bytes of shared memory: barriers, keys and values, steps of queries and of gradients, two of the gradients of scores, what
-// is added to the gradients of queries, two numbers of each row of a step, and what is told of it.
+// is added to the gradients of queries, and two numbers of each row of a step.
 constexpr int kBarrierBytes = 1024;
 template <class Op>
 MUCC_BOTH constexpr int shared_bytes() {
@@ -50,8 +36,7 @@ MUCC_BOTH constexpr int shared_bytes() {
   constexpr int kRow = 128;
   return kBarrierBytes + kRow * kKeys * (kChunks + kResultChunks) +
          kRow * Op::kTileRows * (Op::kQueryStages * kChunks + Op::kGradientStages * kResultChunks) +
-         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 4 * kTileFloats<Op> +
-         Op::kQueryStages * (8 * Op::kTileRows + int(sizeof(Step))) + 1024;
+         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 4 * kTileFloats + 8 * Op::kQueryStages * Op::kTileRows + 1024;
 }
 
 }  // namespace mucc::attention_backward
