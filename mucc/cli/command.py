@@ -127,6 +127,8 @@ class Command(click.Command, Generic[A]):
             help = f"options are not abbreviated: it may be {' or '.join(matches)}"
         elif meant := matches[0] if matches else did_you_mean(word, flags):
             help = f"did you mean '{meant}'?"
+        elif word == "--json" and "--diagnostics" in flags:
+            help = "did you mean '--diagnostics=json'?"
         else:
             help = _options_of(ctx)
         return usage_error(f"there is no option '{word}'", help)

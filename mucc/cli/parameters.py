@@ -35,6 +35,9 @@ T = TypeVar("T", str, int, float)
 OPTIONS = "options"
 """The default section of help pages for options."""
 
+HABITS = {"gpu": "cuda", "fp16": "f16", "float16": "f16", "fp32": "f32", "float32": "f32", "bfloat16": "bf16"}
+"""Words of other tools for choices: `gpu` is spelled more like `cpu`, and means `cuda`."""
+
 _KEY = "parameter"
 """The key of the declaration in the metadata of a field."""
 
@@ -71,7 +74,8 @@ class Choice(click.Choice):  # pyright: ignore[reportMissingTypeArgument]
         if word in choices:
             return word
         assert param is not None
-        meant = did_you_mean(word, choices)
+        habit = HABITS.get(word.lower())
+        meant = habit if habit in choices else did_you_mean(word, choices)
         raise usage_error(
             f"argument {shown_name(param)}: there is no '{word}'",
             *((f"did you mean '{meant}'?",) if meant else ()),

@@ -59,7 +59,7 @@ COMMANDS: dict[str, Entry] = {
         "mucc.cli.bundle", "build the kernels of a PyTorch model, for machines without a compiler"
     ),
     "tune": Entry("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
-    "sol": Entry("mucc.cli.sol", "the speed of light: what no implementation is faster than"),
+    "sol": Entry("mucc.cli.sol", "the speed of light: the least time that a card allows"),
     "device": Entry("mucc.cli.device", "list known cards, or measure the ceilings of the one at hand"),
     "explain": Entry("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
     "docs": Entry("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),

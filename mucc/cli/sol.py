@@ -50,7 +50,7 @@ class Arguments:
 
 @command(
     Arguments,
-    "The speed of light: what no implementation of a program is faster than on a card.",
+    "The speed of light: the least time that a card needs for a program, however it is implemented.",
     usage="FILE --dims M=4096,... [options]",
 )
 def main(args: Arguments, reporter: Reporter) -> int:

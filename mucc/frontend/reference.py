@@ -102,7 +102,11 @@ def card() -> str:
     # The keywords of attention are those of each function of its family.
     first, *others = functions.partition(_ATTENTION)
     functions = first + others[0] + others[1].replace(_ATTENTION, "...")
-    schedules = "\n".join(kind.card().rstrip() for kind in kinds() if kind.has_schedule)
+    # A kind that begins with a paragraph continues the line above; kinds that have only list items follow.
+    cards = sorted(
+        (kind.card().rstrip() for kind in kinds() if kind.has_schedule), key=lambda c: c.startswith("*")
+    )
+    schedules = "\n".join(cards)
     blocks = _CARD.replace("{functions}", functions).replace("{schedules}", schedules).split("```")
     return "```".join(block if i % 2 else _joined(block) for i, block in enumerate(blocks))
 

@@ -104,6 +104,9 @@ def _parsed(word: str) -> dict[str, int | range]:
         if not dots:
             dims[name] = _number(name, number)
             continue
+        if not (low and high):
+            example = f"write both ends, as in {name}=1..8192"
+            raise fault("MU6050", f"the range {number} of {name} lacks an end", example)
         first, last = _number(name, low), _number(name, high)
         if first > last:
             raise fault("MU6050", f"the range {number} of {name} is empty", f"write {name}={last}..{first}")

@@ -265,6 +265,8 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
         (["docs"], "MU5001", "--card"),
         (["docs", "--card", "--grammar"], "MU5001", "not allowed with"),
         (["cache", "cler"], "MU5001", "did you mean 'clear'?"),
+        (["run", "k.mcu", "--device", "gpu"], "MU5001", "did you mean 'cuda'?"),
+        (["check", "k.mcu", "--json"], "MU5001", "did you mean '--diagnostics=json'?"),
         (["explain", "MU5O10"], "MU5003", "did you mean"),
         (["k.mcu", "--emit=so", "-o", "-"], "MU5001", "cannot go to stdout"),
         (["-", "--emit=so"], "MU5001", "add -o kernel.so"),

@@ -83,7 +83,8 @@ def test_a_size_that_is_named_is_no_sample() -> None:
     ("dims", "code", "message"),
     [
         (["M=9..8"], "MU6050", "the range 9..8 of M is empty"),
-        (["M=1.."], "MU6050", "dim M must be a number from 1 to 2147483647, got ''"),
+        (["M=1.."], "MU6050", "the range 1.. of M lacks an end"),
+        (["M=..64"], "MU6050", "the range ..64 of M lacks an end"),
         ([f"M={m}" for m in range(1, 70)], "MU6089", "--dims names 65 sizes or more, and 64 is the most"),
         (["M=1,N=2", "M=2"], "MU6090", "not every --dims names N"),
         (["M=1", "M=2,Q=3"], "MU6090", "not every --dims names Q"),

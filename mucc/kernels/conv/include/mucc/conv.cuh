@@ -419,10 +419,14 @@ struct Sums {
           uint32_t high[2], low[2];
           right(0, high);
           if constexpr (kParts == 2) {
+            // Tensor cores cut off what a sum has no bits for, so only these products are added there.
+            float part[4] = {};
             right(1, low);
-            multiply(of[m][n], a[m][1], high, Tf32{});
-            multiply(of[m][n], a[m][0], low, Tf32{});
-            multiply(of[m][n], a[m][0], high, Tf32{});
+            multiply(part, a[m][1], high, Tf32{});
+            multiply(part, a[m][0], low, Tf32{});
+            multiply(part, a[m][0], high, Tf32{});
+#pragma unroll
+            for (int i = 0; i < 4; ++i) of[m][n][i] += part[i];
           } else {
             multiply(of[m][n], a[m][0], high, Format{});
           }
