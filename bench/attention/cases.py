@@ -51,7 +51,7 @@ WRITTEN = ("sigmoid", "relu_f32")
 """What is neither, and is written as two products for torch.compile."""
 
 FLEX = ("window", "alibi", "softcap", "document", "sink")
-"""What only FlexAttention computes; of sinks, its log-sum-exp tells their share."""
+"""What only FlexAttention computes; with sinks, their share follows from its log-sum-exp."""
 
 
 CAUSAL = (

@@ -50,24 +50,29 @@ class Variant:
 
     @property
     def key(self) -> str:
+        """What names a variant among those of all shapes."""
         return f"{self.case.key} {self.word}"
 
     @property
     def kernel(self) -> str:
+        """The name of the kernel in the program, the same for all variants of a shape."""
         return self.case.kernel
 
     @property
     def stem(self) -> str:
+        """The name of the library's file, without a suffix."""
         return self.kernel if self.is_default else f"{self.kernel}-{self.word.replace(' ', '-')}"
 
     @property
     def word(self) -> str:
+        """The settings, as results show them."""
         s = self.schedule
         settings = f"{s.mainloop} {s.rows}x{s.columns} {s.stages} stages"
         return f"default ({settings})" if self.is_default else settings
 
     @property
     def text(self) -> str:
+        """The program, with a schedule unless it is the default."""
         if self.is_default:
             return self.case.text
         s = self.schedule
@@ -107,7 +112,7 @@ def variants_of(case: Case) -> Iterator[Variant]:
     usual = complete(problem, {})
     yield Variant(case, usual, True)
     others = [complete(problem, {"mainloop": loop}) for loop in problem.mainloops[1:]]
-    if case.dtype == "e4m3":  # its tiles are new
+    if case.dtype == "e4m3":  # also tiles that are no neighbours of the default
         tiles = ((rows, columns, problem.depth) for rows in (128, 192) for columns in range(96, 225, 32))
         others += (s for t in tiles if is_legal(problem, s := complete(problem, {"tile": t})) and s != usual)
     yield from (Variant(case, s, False) for s in dict.fromkeys([*others, *neighbours(problem, usual)]))
@@ -150,7 +155,7 @@ def measured(torch: Any, variants: Sequence[Variant], folder: Path, rounds: int)
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row as a line of the table."""
     head = f"{row['call']:24} {row['settings']:44}"
     if "failed" in row:
         return f"{head} {row['failed']}"

@@ -1,9 +1,9 @@
-"""Values and text of random programs while they are drawn by `bench.fuzz.chains`."""
+"""Values and text of a random program of `bench.fuzz.chains` while it is drawn."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeVar
@@ -49,7 +49,7 @@ class Value:
     """An expression of a program: text, extents, dtype.
 
     A `rough` value may be computed by several orders of the same sums, so that nothing may depend on whether
-    two of its elements are equal. A value is `near` 1 if products of many of its elements stay in range.
+    two of its elements are equal.
     """
 
     text: str
@@ -87,12 +87,15 @@ class Chain:
     names: int = 0
 
     def pick(self, options: Sequence[T]) -> T:
+        """Draw one of some options."""
         return self.rng.choice(options)
 
     def chance(self, share: float) -> bool:
+        """Draw whether something happens that has this probability."""
         return self.rng.random() < share
 
     def name(self, stem: str) -> str:
+        """Return a name that nothing has yet."""
         self.names += 1
         return f"{stem}{self.names}"
 
@@ -138,13 +141,18 @@ class Chain:
         return self.pick(same) if same and self.chance(0.6) else self.param(dims, dtype)
 
     def axis(self, v: Value) -> int:
+        """Draw an axis of a value. Raises Unfit for a number."""
         if not v.rank:
             raise Unfit
         return self.rng.randrange(v.rank)
 
     def spelled(self, v: Value, axis: int) -> int:
-        """An axis from the front, or from the end."""
+        """Return the number of an axis, counted from the front or from the end."""
         return axis if self.chance(0.5) else axis - v.rank
+
+
+Operation = Callable[[Chain, Value], Value]
+"""An operation applied to a value, which raises Unfit where it does not fit."""
 
 
 def needs(condition: object) -> None:
@@ -154,6 +162,7 @@ def needs(condition: object) -> None:
 
 
 def floats(v: Value) -> None:
+    """Raise Unfit for a value of integers."""
     needs(v.dtype in ("f32", "bf16", "f16"))
 
 
@@ -165,4 +174,5 @@ def number(dim: Dim) -> int:
 
 
 def tupled(items: Sequence[object]) -> str:
+    """Return a tuple as text of the language."""
     return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"

@@ -32,6 +32,7 @@ from mucc.measure.dims import check_promises, complete_dims
 
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
 MOST_ELEMENTS = 2_000_000
+"""Elements of all tensors of a kernel that is interpreted, at most."""
 TRIES = 60
 """Random sizes that are tried before a kernel's promises count as not to be met by small ones."""
 

@@ -1,4 +1,4 @@
-"""Whether every pass keeps what a program computes: it is interpreted after each, without roundings."""
+"""Check that passes keep what a program computes: it is interpreted after each, without roundings."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ from mucc.passes.levels import contents_of
 from mucc.passes.pipeline import pipeline
 
 FLOATS = ("f32", "bf16", "f16", "e4m3", "e5m2")
+
 UNREADABLE = ("convert-to-cutlass",)
 """Passes behind which arithmetic on numbers of elements is no part of a kernel yet."""
 
 SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-5, 5), "u8": (0, 9), "s32": (-9, 20)}
+"""The least and the largest integer that is drawn, by dtype."""
 
 
 class UndrawableError(Exception):
-    """More rows are to be named than there are, each once."""
+    """Index arguments have to name more rows than there are, each once."""
 
 
 @contextlib.contextmanager
@@ -69,10 +71,10 @@ def _input(arg: Arg, dims: Mapping[str, int], rng: random.Random, numbers: np.ra
         return float(numbers.integers(1, 5)) / 4
     if arg.indices:
         try:
-            numbers_of_rows = draw_indices(arg, dims, rng)
+            rows = draw_indices(arg, dims, rng)
         except ValueError as error:
             raise UndrawableError(str(error)) from error
-        return np.array(numbers_of_rows, np.int64).reshape(shape)
+        return np.array(rows, np.int64).reshape(shape)
     if arg.dtype in SPREAD:
         low, high = SPREAD[arg.dtype]
         return numbers.integers(low, high + 1, shape).astype(np.float64)
@@ -130,7 +132,7 @@ def same_at_each_level(
         expected = computed(module, inputs)
         known, changed = contents_of(module.walk()), 0
         for step, _ in pipeline(target, hints):
-            step.apply(None, module)  # type: ignore[arg-type]
+            step.apply(None, module)
             known, before = contents_of(module.walk()), known
             if known != before and step.name not in UNREADABLE:
                 changed += 1

@@ -26,5 +26,5 @@ def vary_strategies() -> None:
     """Draw strategies from now on in this process, and let tiles store moments wherever they can."""
     lower.choose = drawn
     moments.LEAST = -(1 << 60)
-    moments.MEASURED = dict.fromkeys(Strategy, 0.0)
+    moments.MOMENT_BYTES = dict.fromkeys(Strategy, 0.0)
     moments.choose = _drawn_for_moments

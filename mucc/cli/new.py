@@ -19,7 +19,7 @@ Begin a project: a folder with a kernel, tests that compare it with the interpre
 benchmark, and a workflow of continuous integration. Nothing that exists is overwritten."""
 
 LONGEST = 100
-"""Characters of a name at most, so that the names of all files fit a file system."""
+"""The most characters of a name, so that a file system takes the names of all files."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ from mucc.frontend.context import type_text
 from mucc.frontend.irgen import Checked, check_program
 
 KNOWN = 4096
-"""The number of kernels whose diagnostics are kept. An edit of a program with more checks all of them."""
+"""The most kernels whose diagnostics are kept. An edit of a program with more has all checked again."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The rules that a schedule breaks, and what the user is told of them."""
+"""Rules that a schedule breaks, as findings that blame a setting."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Hashable)
 """A kind's own form of a schedule."""
 
 EXTENTS = ("M", "N", "K", "batch")
-"""The names of a workload's sizes: rows and columns, what is summed over, and how often that is computed."""
+"""Names of a workload's sizes: rows, columns, what is summed over, and how many of these are computed."""
 
 OPEN: Chosen = MappingProxyType({})
 """No setting is pinned."""

@@ -63,15 +63,15 @@ def contents_of(ops: Iterable[Operation]) -> Contents:
 
 
 MOST_FORMS = 20_000
-"""Forms of an op that are remembered at the most; programs have some dozen."""
+"""The most forms of an op that are remembered; programs have a few dozen."""
 
 
 @cache
-def remember_what_verifies(kind: type[Operation]) -> None:
-    """Check the constraints of an op of mucc once for all ops that look the same from outside.
+def check_forms_once(kind: type[Operation]) -> None:
+    """Check the constraints of a kind of op of mucc once for each form: types, properties and attributes.
 
-    Constraints see types, properties and attributes only, and take half of the time of verification. Traits
-    and `verify_` see more than that, so they run for every op.
+    Constraints see nothing else, and take half of the time of verification. Traits and `verify_` see users
+    and parents, too, so they run for every op.
     """
     if not issubclass(kind, IRDLOperation) or not kind.__module__.startswith("mucc."):
         return
@@ -130,7 +130,7 @@ class Level(NamedTuple):
             self._refuse_others(module, ops)
         if known is None:
             for kind in {type(op) for op in ops}:
-                remember_what_verifies(kind)
+                check_forms_once(kind)
             try:
                 module.verify()
             except VerifyException as e:

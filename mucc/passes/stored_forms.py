@@ -179,9 +179,9 @@ def _round(op: Operation) -> None:
 
 
 def _is_copied(op: PickOp, exact: set[SSAValue]) -> bool:
-    """Whether a pick reads a copy of its operand, of repeated or picked elements, that would round them.
+    """Whether a pick reads a stored copy of repeated or picked elements, which would round them to 16 bits.
 
-    What a kernel picks lies in memory as it is (`Partition`).
+    Other operands of a pick lie in memory as they are (`Partition`).
     """
     value, is_copied = op.operand, False
     if _element(value) not in HALVES or value in exact:
@@ -210,7 +210,10 @@ def _scatter_wide(op: ScatterOp, forms: StoredForms) -> None:
 def _replace_wide(
     op: PickOp | ScatterOp, cast: CastOp, moved: PickOp | ScatterOp, forms: StoredForms
 ) -> None:
-    """Replace a movement of elements of 16 bits by one of their casts to f32, which others read instead."""
+    """Replace an op that moves elements of 16 bits by one that moves their casts to f32.
+
+    The 16-bit value becomes a view of that (`StoredForms.wide`), which other kernels read.
+    """
     typed = RetypeOp(moved.result, _element(op.result))
     new: list[Operation] = [cast, moved, typed]
     for each in new:

@@ -38,8 +38,9 @@ from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.files.package import INCLUDES, header_path
 from mucc.kernels.gemm.emission.families import gemm_of
 from mucc.kernels.gemm.emission.gemm import Gemm
-from mucc.kernels.gemm.emission.graph import Matrix, ordered
+from mucc.kernels.gemm.emission.graph import ordered
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
+from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
 from mucc.kernels.gemm.op import GemmOp
 from mucc.library.signature import Arg, KernelInfo, Manifest

@@ -54,12 +54,12 @@ class Objects:
 
 
 def digest_of(data: bytes) -> str:
-    """Return what names contents."""
+    """Return the digest by which contents are known, 40 hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=20).hexdigest()
 
 
 def pieces(data: bytes) -> list[bytes]:
-    """Cut contents into pieces that each travel with a call; there is at least one."""
+    """Cut contents into one piece or more of fewer than `SMALL` bytes, which travel with calls."""
     return [data[start : start + SMALL - 1] for start in range(0, len(data) or 1, SMALL - 1)]
 
 

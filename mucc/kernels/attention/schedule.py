@@ -49,7 +49,7 @@ ptxas 13.0: 128 x 176 of 128 elements takes 196 and does not spill on wgmma.
 """
 
 ROOM_OF_NARROW = 208
-"""The same of e4m3: 128 x 128 of 128 elements takes 208 and does not spill but for 16 bytes where causal."""
+"""The same for e4m3 on wgmma. ptxas 13.0: 128 x 128 of 128 elements takes 208; causal, it spills 16 bytes."""
 
 ROOM_OF_THREE = 128
 """The same with three warpgroups, which have 160 registers: 192 x 128 of 64 elements takes 128, 192 x 144
@@ -91,19 +91,24 @@ class Problem(NamedTuple):
         return {"tf32": 4, "e4m3": 1}.get(self.compute, 2)
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether operands are e4m3, whose kernels on wgmma read values that are transposed in memory."""
+        return self.compute == "e4m3"
+
+    @property
     def in_shared(self) -> int:
         """Bytes of an element in shared memory of kernels on mma.sync, which multiply e4m3 as f16."""
         return max(self.item, 2)
 
     @property
     def depth(self) -> int:
-        """Elements of a row of queries, rounded up to steps of 16 of the tensor cores."""
+        """Elements of a row of queries, rounded up to whole steps of the tensor cores."""
         return -(-self.width // self.step) * self.step
 
     @property
     def step(self) -> int:
-        """Elements of a row that one product takes: those of 32 bytes, or 16."""
-        return 32 if self.item == 1 else 16
+        """Elements of a row that are multiplied at a time: 32 bytes of e4m3, else 16 elements."""
+        return 32 if self.is_narrow else 16
 
     @property
     def result_depth(self) -> int:
@@ -146,9 +151,9 @@ def default_tile(problem: Problem, mainloop: str) -> Tile:
         return tile_of(*widths, problem.in_shared)
     if mainloop == "skinny":
         return decode_tile_of(*widths, few_bytes(problem))
-    # Pages have a power of two of keys more often than a multiple of 11.
-    if problem.item == 1:
+    if problem.is_narrow:
         return narrow_tile_of(*widths, plain=problem.plain)
+    # Pages have a power of two of keys more often than a multiple of 11.
     short = problem.causal or problem.page > 0
     return warpgroup_tile_of(*widths, causal=short, plain=problem.plain)
 
@@ -163,7 +168,7 @@ def complete(problem: Problem, fixed: Mapping[str, Any]) -> Schedule:
     rows, columns, depth = fixed.get("tile", (0, 0, problem.depth))
     mainloop: str = fixed.get("mainloop", problem.mainloops[0])
     if "mainloop" not in fixed and mainloop == "pingpong" and rows == 64:
-        mainloop = "cooperative"  # one warpgroup has nobody to take turns with
+        mainloop = "cooperative"  # turns take two warpgroups
     usual = default_tile(problem, mainloop)
     if not rows:
         rows, columns = usual.rows, 16 * usual.warps if mainloop == "skinny" else usual.columns
@@ -179,8 +184,8 @@ def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     chunks, result_chunks = (128 * -(-w * problem.item // 128) for w in (problem.width, problem.result_width))
     # Rows that threads copy are a piece of 16 bytes longer, so that eight of them lie in different banks.
     row, result_row = (item * w + 16 for w in (problem.depth, problem.result_depth))
-    if schedule.mainloop in WARPGROUP_LOOPS and problem.item == 1:
-        # Values are turned: a row for each element of a result, in chunks of 128 keys.
+    if schedule.mainloop in WARPGROUP_LOOPS and problem.is_narrow:
+        # Values are transposed: a row for each element of a result, in chunks of 128 keys.
         return rows * chunks, columns * chunks + -(-columns // 128) * 128 * problem.result_depth
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
@@ -202,10 +207,10 @@ def most_stages(problem: Problem, schedule: Schedule) -> int:
 
 
 def registers(problem: Problem, schedule: Schedule) -> int:
-    """Return the 32-bit registers of a thread for scores, weights of 16 bits and results."""
+    """Return the 32-bit registers of a thread for scores, weights of the operands' dtype and results."""
     weights = schedule.columns * problem.item // 8 if schedule.mainloop in WARPGROUP_LOOPS else 0
     # Sums of a step's products of 8 bits are apart from those of all steps, where there is room.
-    sums = 2 if problem.item == 1 and problem.result_width <= 128 else 1
+    sums = 2 if problem.is_narrow and problem.result_width <= 128 else 1
     return schedule.columns // 2 + weights + sums * problem.result_depth // 2
 
 
@@ -274,8 +279,8 @@ def _room(problem: Problem, schedule: Schedule) -> int:
     """Return the registers of a thread that scores, weights and results may take."""
     if schedule.rows == 192:
         return ROOM_OF_THREE
-    is_narrow = problem.item == 1 and schedule.mainloop in WARPGROUP_LOOPS
-    return ROOM_OF_NARROW if is_narrow else ROOM[schedule.mainloop]
+    has_narrow_loop = problem.is_narrow and schedule.mainloop in WARPGROUP_LOOPS
+    return ROOM_OF_NARROW if has_narrow_loop else ROOM[schedule.mainloop]
 
 
 def _stage_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:

@@ -49,7 +49,7 @@ def warpgroup_tile_of(width: int, result_width: int, *, causal: bool, plain: boo
 
 
 def narrow_tile_of(width: int, result_width: int, *, plain: bool) -> Tile:
-    """Return the tile of kernels on wgmma of e4m3, whose values are turned: chunks of 128 keys."""
+    """Return the tile of kernels on wgmma of e4m3, whose values are transposed: chunks of 128 keys."""
     widest = max(width, result_width)
     rows = 192 if widest <= 64 and plain else 128
     columns = 128 if 64 < widest <= 128 else 96

@@ -1,4 +1,4 @@
-"""Cells of a convolution's result: the parts of channels of which blocks store moments."""
+"""Count the cells of a convolution's result: the parts of channels for which blocks store moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mucc.target.facts import Facts
 
 
 def _outs(layer: Layer) -> tuple[int, ...]:
-    """Return the outputs of a class along each of the kernels' axes, of the largest class."""
+    """Return the outputs of the largest class along each of the kernels' axes."""
     strides = [len(r.taps) if layer.transposed else 1 for r in reaches_of(layer)]
     return tuple(math.ceil(p / s) for p, s in zip(widened(layer.places), strides, strict=True))
 
@@ -30,7 +30,7 @@ def box_cells(layer: Layer, tile: Sequence[int]) -> int:
 
 
 def row_cells(layer: Layer) -> int:
-    """Return the same where tiles are so many positions in their order."""
+    """Return the cells of a channel of one element of the batch, where tiles are runs of `ROWS` positions."""
     return math.ceil(math.prod(_outs(layer)) / ROWS) * layer.classes
 
 

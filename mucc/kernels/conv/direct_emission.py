@@ -9,6 +9,7 @@ from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
 from mucc.kernels.conv.strips import STRIP_ROWS, StripTile, best_strip
+from mucc.target import get_target
 
 LINE = 4
 """Outputs of a thread along the last axis, where x is read by vectors: `kWide` of mucc/conv_direct.cuh."""
@@ -90,7 +91,8 @@ class DirectWork(ConvWork):
         channels, groups, outputs = self.conv.x_dims[1], self.geometry.groups, self.conv.outputs
         if not channels == outputs == groups or self.piece != 8:
             return None
-        return best_strip(groups, self.conv.places, self.conv.windows)
+        facts = get_target(self.places.program.target.data).facts
+        return best_strip(groups, self.conv.places, self.conv.windows, facts)
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""

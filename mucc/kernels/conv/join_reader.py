@@ -1,4 +1,4 @@
-"""A norm whose statistics are known is pointwise work: the kernel that reads its result computes it."""
+"""Move a norm whose statistics are known, which is pointwise work, into the kernel that reads its result."""
 
 from __future__ import annotations
 
@@ -56,18 +56,16 @@ def _read(stage: StageOp) -> list[SSAValue]:
 
 
 class _Spread:
-    """The pointwise work of a map in the extents of a convolution's result, where channels are no groups.
+    """Rewrite pointwise work of a map from extents `[.., groups, channels, ..]` to those of a convolution.
 
-    `inner` axes lie behind those of channels in the extents of the map.
+    The convolution's result has one axis for groups and their channels; `inner` axes lie behind it.
     """
 
-    def __init__(self, stage: StageOp, result: Dims, inner: int, rows: Sequence[SSAValue]):
-        self.stage, self.result, self.inner, self.rows = stage, result, inner, rows
-        self.spread: dict[SSAValue, SSAValue] = {}
-        """For each value with one element a group, the one with an element a channel."""
+    def __init__(self, stage: StageOp, result: Dims, inner: int):
+        self.stage, self.result, self.inner = stage, result, inner
 
     def merged(self, dims: Dims) -> Dims | None:
-        """Return extents with one axis for groups and their channels; None where groups are repeated."""
+        """Return extents with one axis for groups and their channels; None where one alone is 1."""
         part = len(dims) - self.inner - 1
         if part < 1:
             return dims if part < 0 or dims[part] == 1 else None
@@ -126,7 +124,10 @@ class _Spread:
 def _channels(
     stage: StageOp, rows: Sequence[SSAValue], channels: int, result: Dims, inner: int, name: str
 ) -> dict[SSAValue, SSAValue]:
-    """Insert a stage before another that repeats values of groups for each channel; its results."""
+    """Insert a stage that repeats values of groups for each channel before another one.
+
+    Returns its results by the values of groups.
+    """
     block, values = Block(), list[SSAValue]()
     for row in rows:
         dims = Shaped.of(row.type).dims
@@ -168,7 +169,7 @@ def join_reader(
     else:
         if len(space) != len(result) + 1:
             return
-        spread = _Spread(stage, result, inner, rows)
+        spread = _Spread(stage, result, inner)
         channels = space[len(space) - inner - 1]
         assert isinstance(channels, int)
         if spread.build(Block(), {row: row for row in rows}) is None:

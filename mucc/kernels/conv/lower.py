@@ -97,13 +97,14 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         pooled=pooled_sizes(stage),
         measured=any(isinstance(op, PartialMomentsOp) for op in stage.body.block.ops),
     )
-    strategy = choose(layer, get_target(builder.target).facts)
+    facts = get_target(builder.target).facts
+    strategy = choose(layer, facts)
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
     inner = _adjacent(strategy, geometry)
     if by_vectors and _has_vectors(anchor, geometry) and x.unit_axis != 1:
         x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
-    copies = _has_vectors if by_vectors else _has_lone_channels
-    if strategy is Strategy.PLANES or (copies(anchor, geometry) and x.unit_axis == 1):
+    copies = _has_vectors(anchor, geometry) if by_vectors else _has_lone_channels(anchor, geometry, facts)
+    if strategy is Strategy.PLANES or (copies and x.unit_axis == 1):
         w = (
             w
             if w.unit_axis == inner
@@ -183,14 +184,14 @@ def _has_vectors(op: ConvolutionOp, geometry: Geometry) -> bool:
     return isinstance(channels, int) and channels // geometry.groups % piece == 0
 
 
-def _has_lone_channels(op: ConvolutionOp, geometry: Geometry) -> bool:
+def _has_lone_channels(op: ConvolutionOp, geometry: Geometry, facts: Facts) -> bool:
     """Whether each channel is a group of its own, and weights are read by vectors of channels."""
     x = Shaped.of(op.operand.type)
     channels, outputs = x.dims[1], op.result_dims[1]
     if not channels == outputs == geometry.groups:
         return False
     is_narrow = dtype_bytes(x.element_type) == 2 and not geometry.transposed and geometry.channels_last
-    return not is_narrow or best_strip(geometry.groups, op.result_dims[2:], op.windows) is None
+    return not is_narrow or best_strip(geometry.groups, op.result_dims[2:], op.windows, facts) is None
 
 
 def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Dims, axis: int) -> Access:

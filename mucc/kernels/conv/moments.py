@@ -1,4 +1,4 @@
-"""Norms of a convolution's result whose statistics are combined from moments of the parts that tiles are."""
+"""Norms of a convolution's result whose statistics are combined from moments of its tiles."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from mucc.target import get_target
 from mucc.target.facts import Facts
 
 LEAST = 32 << 20
-"""Bytes of memory traffic that statistics of tiles have to save, as much as a launch or two take."""
+"""Bytes of memory traffic that statistics of tiles have to save: 11 us at 3 TB/s, a launch or two."""
 
-MEASURED: Mapping[Strategy, float] = MappingProxyType({Strategy.PLANES: 2.3, Strategy.WARPGROUPS: 6.0})
-"""What it costs to measure an element, in bytes of memory traffic, by strategies that may do so: measured
-on an H100 for results with channels first."""
+MOMENT_BYTES: Mapping[Strategy, float] = MappingProxyType({Strategy.PLANES: 2.3, Strategy.WARPGROUPS: 6.0})
+"""What moments cost for an element of the result, in bytes of memory traffic, by strategy: measured
+on an H100 for results with channels first (decision 76)."""
 
 
 class Norm(NamedTuple):
@@ -163,7 +163,7 @@ def _pays(anchor: ConvolutionOp, norm: Norm, target: str) -> bool:
     if not all(isinstance(dim, int) for dim in dims[1:]):
         return False
     strategy = choose(layer_of(anchor, geometry_of(anchor)), facts)
-    if (cost := MEASURED.get(strategy)) is None:
+    if (cost := MOMENT_BYTES.get(strategy)) is None:
         return False
     element = dtype_bytes(norm.before.outputs[norm.number].type.element_type)
     saved = 2 * element if reader_of(norm.stage, anchor.space, target) is not None else 0
@@ -173,7 +173,7 @@ def _pays(anchor: ConvolutionOp, norm: Norm, target: str) -> bool:
 
 
 def _measure(norm: Norm, facts: Facts) -> SSAValue:
-    """Have the stage of a convolution store moments, and return them. It becomes another stage."""
+    """Replace the stage of a convolution by one that stores moments as well, and return these."""
     before = norm.before
     anchor, last = before.anchor, before.body.block.last_op
     assert is_convolution(anchor) and isinstance(last, YieldOp)
@@ -202,6 +202,7 @@ def _measure(norm: Norm, facts: Facts) -> SSAValue:
 
 
 def _replace(stage: StageOp, new: StageOp, old: Sequence[SSAValue]) -> None:
+    """Put a stage in the place of another, whose results `old` become its first ones."""
     block = stage.parent_block()
     assert block is not None
     block.insert_op_before(new, stage)
@@ -212,7 +213,7 @@ def _replace(stage: StageOp, new: StageOp, old: Sequence[SSAValue]) -> None:
 
 
 def _combined(block: Block, moments: SSAValue, norm: Norm) -> tuple[SSAValue, SSAValue]:
-    """Append what makes the two sums of a norm of moments of parts.
+    """Append what combines moments of parts to the two sums of a norm, and return these.
 
     The sum of squared distances is that of the distances within parts, and of those of their means.
     """
@@ -303,6 +304,7 @@ def _divide(norm: Norm, moments: SSAValue, name: str) -> tuple[StageOp, Sequence
 
 
 def _erase_unused(stage: StageOp) -> None:
+    """Erase the operations of a stage whose results nothing uses, the last first."""
     for op in reversed(list(stage.body.block.ops)):
         if op.results and not any(result.uses for result in op.results):
             op.detach()

@@ -1,4 +1,4 @@
-"""Share moments: a norm of a convolution's result takes its statistics from parts that tiles are."""
+"""Share moments: a norm of a convolution's result takes its statistics from moments of tiles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ShareMoments(Pass):
       (%y - mean) * rsqrt(..) }
     ```
 
-    The norm's kernel read %y to find its statistics, and held it or read it once more.
+    Without that, the norm's kernel reads %y to find its statistics, and holds it or reads it once more.
     """
 
     name = "share-moments"

@@ -9,24 +9,37 @@ from typing import NamedTuple
 
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
+from mucc.kernels.conv.patches import RESERVED
+from mucc.target.facts import Facts
 
 STRIP_ROWS = 4
-"""Rows of a thread of mucc/conv_strips.cuh."""
+"""Rows of outputs of a thread of mucc/conv_strips.cuh."""
+
 STRIP_RUNS = (7, 5, 8, 4)
-"""Outputs of a strip. Halves of a warp whose strips are an odd number of positions apart do not meet in the
-banks of shared memory."""
+"""Outputs of a strip. Halves of a warp whose strips are an odd number of positions apart read different banks
+of shared memory."""
+
 STRIP_WARPS = (8, 4, 2)
+"""Warps of a block."""
+
 STRIPS, STRIP_CHANNELS = 2, 32
+"""Strips of a warp side by side, channels of a block: kStrips and kChannels of `StripTile` in mucc/conv.h."""
+
 STRIP_SHARED = 110 * 1024
-"""The most bytes of a block: two of them share a multiprocessor."""
-STRIP_RESIDENT, STRIP_REGISTERS = 16, 640
-"""Warps of a multiprocessor that hide each other's waits, and what it has registers for, in threads."""
+"""The most bytes of a block, of which a multiprocessor of sm_90a has two; less where a target allows less."""
+
+STRIP_RESIDENT, STRIP_THREADS = 16, 640
+"""Warps of a multiprocessor that hide each other's waits, and threads for which it has registers: 102 of its
+65,536 each."""
+
 STRIP_SUMS = 64
 """The most sums of a thread."""
+
 STRIP_COPIED, STRIP_TAP, STRIP_STORED = 6.0, 2.4, 20.0
 """Instructions of a thread for two channels of a position that is copied, of a tap, and of an output."""
-STRIP_MEETING = 1.15
-"""How much longer the products of strips take that meet in the banks."""
+
+STRIP_CONFLICTS = 1.15
+"""The factor on the time of products whose strips read the same banks."""
 
 
 class StripTile(NamedTuple):
@@ -38,6 +51,7 @@ class StripTile(NamedTuple):
 
     @property
     def places(self) -> tuple[int, int]:
+        """The outputs of a block along the two spatial axes."""
         return self.below * STRIP_ROWS, self.beside * STRIPS * self.run
 
     @property
@@ -46,32 +60,36 @@ class StripTile(NamedTuple):
 
 
 def _tiles() -> Iterator[StripTile]:
+    """Yield all tiles that a kernel may have."""
     for run, warps in itertools.product(STRIP_RUNS, STRIP_WARPS):
         yield from (StripTile(below, warps // below, run) for below in (1, 2, 4, 8) if below <= warps)
 
 
-def _cost(tile: StripTile, places: Sequence[int], windows: Sequence[Window]) -> float | None:
+def _cost(tile: StripTile, places: Sequence[int], windows: Sequence[Window], facts: Facts) -> float | None:
     """Estimate a thread's instructions for all results of 32 channels; None where a tile does not fit."""
     reach = [(t - 1) * w.stride + w.reach for t, w in zip(tile.places, windows, strict=True)]
     copied, taps = math.prod(reach), math.prod(w.size for w in windows)
     shared = copied * STRIP_CHANNELS * 2 + taps * (STRIP_CHANNELS + 2) * 4
-    if shared > STRIP_SHARED or STRIP_ROWS * tile.run * 2 > STRIP_SUMS:
+    most = min(STRIP_SHARED, facts.limits.shared_memory)
+    if shared > most or STRIP_ROWS * tile.run * 2 > STRIP_SUMS:
         return None
     blocks = math.prod(math.ceil(p / t) for p, t in zip(places, tile.places, strict=True))
-    meets = tile.run * windows[1].stride % 2 == 0
-    products = STRIP_TAP * taps * (STRIP_MEETING if meets else 1.0) + STRIP_STORED
-    room = min(2 * STRIP_SHARED // shared, STRIP_REGISTERS // (32 * tile.warps))
+    conflicts = tile.run * windows[1].stride % 2 == 0
+    products = STRIP_TAP * taps * (STRIP_CONFLICTS if conflicts else 1.0) + STRIP_STORED
+    by_memory = facts.multiprocessor.shared_memory // (shared + RESERVED)
+    room = min(by_memory, STRIP_THREADS // (32 * tile.warps))
     few = max(1.0, math.sqrt(STRIP_RESIDENT / (room * tile.warps)))
     return blocks * (math.prod(tile.places) * products + STRIP_COPIED * copied) * few
 
 
-def best_strip(channels: int, places: Dims, windows: Sequence[Window]) -> StripTile | None:
-    """Return the tile for results of so many channels, each a group; None where no kernel has strips of them.
+def best_strip(channels: int, places: Dims, windows: Sequence[Window], facts: Facts) -> StripTile | None:
+    """Return the tile of fewest instructions for results of so many channels, each a group.
 
-    Channels are whole pieces of 16 bytes, and there are two spatial axes of known extents.
+    None where no kernel has strips of them: channels are whole pieces of 16 bytes, there are two spatial axes
+    of known extents, and what a block keeps fits the target's shared memory.
     """
     known = [place for place in places if isinstance(place, int)]
     if len(places) != 2 or len(known) < 2 or channels % 8:
         return None
-    costs = [(cost, tile) for tile in _tiles() if (cost := _cost(tile, known, windows)) is not None]
+    costs = [(c, tile) for tile in _tiles() if (c := _cost(tile, known, windows, facts)) is not None]
     return min(costs, default=(0.0, None))[1]

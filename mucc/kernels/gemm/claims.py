@@ -13,7 +13,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-from mucc.kernels.gemm.join_rows import TILES
+from mucc.kernels.gemm.column_groups import TILES
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.lowering.chains import is_reduced_again
 from mucc.kernels.normalize.kind import REDUCTIONS

@@ -18,7 +18,7 @@ from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.mu.value_bounds import bounds_of
 from mucc.dialects.rewriting import Emit, Pass, rewrite
-from mucc.kernels.gemm.join_rows import is_large
+from mucc.kernels.gemm.column_groups import is_large
 from mucc.kernels.gemm.scheduling import gemm_target
 
 WIDTHS = (128, 64)
@@ -73,7 +73,7 @@ class _Divide(RewritePattern):
         if width is None or product is None or not self._has_kernels(product):
             return
         b = Emit()
-        parts = b(RegroupOp(op.operand, [*rows, columns // width, width]))
+        parts = b(RegroupOp(op.operand, (*rows, columns // width, width)))
         found = b(LogSumExpOp(parts, [len(rows) + 1]))
         rewriter.replace(op, [*b.ops, LogSumExpOp(found, [len(rows)])])
 

@@ -12,18 +12,17 @@ from xdsl.ir import Region
 
 from mucc.dialects.cutlass.nodes import LoadOp, are_bits
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
-from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.gemm.join_rows import (
+from mucc.kernels.gemm.column_groups import (
     BOX,
     TILES,
     allows,
     drop_unused,
-    is_for,
     is_large,
     is_plain,
     producer,
+    scheduled_programs,
     sizes_in,
     suits,
 )
@@ -68,11 +67,7 @@ class JoinParts(Pass):
     sizes: tuple[str, ...] = ()
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
-        for program in op.body.block.ops:
-            if not isinstance(program, ProgramOp):
-                continue
-            own = [s for s in schedules if is_for(s, program)]
+        for program, own in scheduled_programs(op):
             for kernel in list(program.kernels):
                 parts = _parts(program, kernel) if isinstance(kernel, ReduceKernelOp) else None
                 if parts is None or not is_large(parts.rows.extents, sizes_in(self.sizes)):

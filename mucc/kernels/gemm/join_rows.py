@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil, lcm
-from types import MappingProxyType
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -14,21 +11,22 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, StoreOp, are_bits
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
-from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.schedule import ScheduleOp
-from mucc.dialects.mu.schedule_attributes import (
-    MainloopAttr,
-    SchedulerAttr,
-    SchedulerKind,
-    Switch,
-    SwitchAttr,
-    TileAttr,
-)
-from mucc.dialects.mu.settings import EPILOGUE, EXCHANGE, MAINLOOP, SCHEDULER, TILE
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.gemm.granules import all_may_be_wide, may_be_wide
+from mucc.kernels.gemm.column_groups import (
+    BOX,
+    allows,
+    drop_unused,
+    is_large,
+    is_plain,
+    producer,
+    scheduled_programs,
+    sizes_in,
+    suits,
+)
+from mucc.kernels.gemm.granules import may_be_wide
 from mucc.kernels.gemm.nodes import (
     GroupReduceOp,
     GroupStoreOp,
@@ -39,23 +37,8 @@ from mucc.kernels.gemm.nodes import (
     StoreDOp,
 )
 from mucc.kernels.gemm.op import GemmOp
-from mucc.kernels.gemm.scheduling import gemm_target
-from mucc.kernels.gemm.scheduling.operand import DENSE
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
-from mucc.library.extents import multiply, names_of, values
-
-TILES = (64, 96, 128, 192, 256)
-"""Columns of tiles of which one has to be a multiple of a group: others are seldom fast."""
-
-BOX = 32
-"""Columns of a box of the tile. Groups that divide it may be normalised together with a matrix that the
-epilogue reads: it has the elements of one box at a time."""
-
-FEW = 64
-"""Tiles of 128 x 128 below which K is better divided, which kernels that reduce groups do not."""
-
-ROWS = 64
-"""Rows below which other kernels are faster, which have no tiles of 64."""
+from mucc.library.extents import multiply
 
 
 @dataclass
@@ -97,41 +80,13 @@ class JoinRows(Pass):
     sizes: tuple[str, ...] = ()
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        schedules = [s for s in op.body.block.ops if isinstance(s, ScheduleOp)]
-        for program in op.body.block.ops:
-            if not isinstance(program, ProgramOp):
-                continue
-            own = [s for s in schedules if is_for(s, program)]
+        for program, own in scheduled_programs(op):
             for kernel in list(program.kernels):
                 norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
                 if norm is None or not is_large(norm.space, sizes_in(self.sizes)):
                     continue
                 if all(allows(s, norm.product, norm.width) for s in own):
                     _join(norm, own)
-
-
-def is_for(schedule: ScheduleOp, program: ProgramOp) -> bool:
-    return schedule.kernel == program.sym_name and schedule.target == program.target
-
-
-def allows(schedule: ScheduleOp, product: GemmOp, width: int) -> bool:
-    """Whether a product's kernel that reduces groups of columns can have the settings of a schedule."""
-    if schedule.stage not in (None, product.stage):
-        return True
-    from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS
-
-    settings = schedule.settings.data
-    mainloop, tile = settings.get(MAINLOOP.name), settings.get(TILE.name)
-    scheduler, exchange = settings.get(SCHEDULER.name), settings.get(EXCHANGE.name)
-    if isinstance(mainloop, MainloopAttr) and mainloop.data.value not in MAINLOOPS:
-        return False
-    if isinstance(tile, TileAttr) and tile.sizes[1] % lcm(width, BOX):
-        return False
-    if isinstance(scheduler, SchedulerAttr) and scheduler.kind.data != SchedulerKind.PERSISTENT:
-        return False
-    return EPILOGUE.name not in settings and not (
-        isinstance(exchange, SwitchAttr) and exchange.data is Switch.ON
-    )
 
 
 def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
@@ -168,30 +123,6 @@ def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:
     return norm
 
 
-def producer(source: SSAValue) -> MatrixStore | None:
-    """Return the store of a product to a tensor of the workspace, if nothing but one load reads that."""
-    base = source.owner.operand if isinstance(source.owner, RegroupOp) else source
-    if not isinstance(base.owner, WorkspaceOp):
-        return None
-    uses = [use.operation for use in base.uses]
-    views = [op for op in uses if isinstance(op, RegroupOp)]
-    users = [op for op in uses if not isinstance(op, RegroupOp)]
-    users += [use.operation for view in views for use in view.result.uses]
-    stores = [op for op in users if isinstance(op, MatrixStore)]
-    if len(users) != 2 or len(stores) != 1 or not isinstance(stores[0].parent_op(), GemmOp):
-        return None
-    return stores[0]
-
-
-def is_plain(product: GemmOp) -> bool:
-    """Whether a kernel multiplies two dense matrices, and nobody has named it."""
-    is_named = re.fullmatch(r"s\d+", product.stage.data) is None
-    is_special = product.is_pair or product.is_grouped or product.scales or product.prepared
-    if is_named or is_special or product.forms != (DENSE, DENSE) or product.ranges:
-        return False
-    return product.compute.data in (Compute.BF16, Compute.F16, Compute.TF32)
-
-
 def _is_divided(space: Dims, extents: Dims) -> bool:
     """Whether extents are those of a matrix, or with its columns divided into groups."""
     if space == extents:
@@ -213,43 +144,15 @@ def _are_stored(program: ProgramOp, norm: Norm) -> bool:
         if isinstance(op, RowStoreOp):
             if list(type.dims) != groups or type.dtype != "f32":
                 return False
-        elif not _is_matrix(program, norm, TensorType.of(norm.space, type.element_type)):
+        elif not _is_matrix(program, TensorType.of(norm.space, type.element_type)):
             return False
     matrices = [op for op in stores if isinstance(op, StoreOp)]
     return len(matrices) <= 1 and all(op.part is None for op in matrices)
 
 
-def _is_matrix(program: ProgramOp, norm: Norm, type: TensorType) -> bool:
-    """Whether TMA can store a matrix, and the target's kernels of groups do."""
+def _is_matrix(program: ProgramOp, type: TensorType) -> bool:
+    """Whether TMA can store a matrix, of a dtype that epilogues which reduce groups store."""
     return may_be_wide(program, type) and type.dtype in ("bf16", "f16", "f32")
-
-
-def suits(program: ProgramOp, product: GemmOp, width: int) -> bool:
-    """Whether the target has such a kernel, and the product is large enough for it."""
-    if width < 2 or (width % 8 and width not in (2, 4)) or all(tile % width for tile in TILES):
-        return False
-    lhs, rhs = product.a.type, product.b.type
-    assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
-    k_major = lhs.is_contiguous(lhs.rank - 1), rhs.is_contiguous(rhs.rank - 2)
-    target = gemm_target(program.target.data)
-    return target.reduces_groups(product.compute.data.value, *k_major) and all_may_be_wide(product)
-
-
-def sizes_in(words: Sequence[str]) -> dict[str, int]:
-    """Return typical values of dims, of which each word has one: `M=128`."""
-    return {name: int(size) for name, _, size in (word.partition("=") for word in words)}
-
-
-def is_large(space: Dims, sizes: Mapping[str, int] = MappingProxyType({})) -> bool:
-    """Whether a product has so many rows and tiles that K need not be divided.
-
-    `sizes` are typical values of open dims; those without one are large.
-    """
-    *rows, columns = values(space, sizes) if names_of(space) <= sizes.keys() else space
-    m = multiply(rows)
-    if not isinstance(m, int) or not isinstance(columns, int):
-        return not isinstance(m, int) or m >= ROWS
-    return m >= ROWS and ceil(m / 128) * ceil(columns / 128) >= FEW
 
 
 def _as_matrix(value: SSAValue, space: Dims) -> SSAValue | None:
@@ -348,16 +251,3 @@ def _replace(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
     rows.detach()
     rows.erase()
     drop_unused((*views, *held))
-
-
-def drop_unused(values: Iterable[SSAValue]) -> None:
-    """Erase tensors of the workspace, and views of them, that nothing uses; views come first."""
-    pending = list(dict.fromkeys(values))
-    while pending:
-        value = pending.pop(0)
-        if not isinstance(owner := value.owner, RegroupOp | WorkspaceOp):
-            continue
-        if owner.parent is not None and value.first_use is None:
-            pending += owner.operands
-            owner.detach()
-            owner.erase()

@@ -55,7 +55,7 @@ class Measured(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A library that was sent in pieces, by the digest of its contents."""
+    """Stand for a library that was sent in pieces, by the digest of its contents."""
 
     digest: str
 
@@ -100,11 +100,11 @@ class Station:
             return Measured([], tuple(error.diagnostics))
 
     def take(self, number: int, piece: bytes) -> None:
-        """Take a piece of a library; piece 0 begins another one."""
+        """Keep piece `number` of a library, counted from 0; piece 0 begins another library."""
         self.pieces = [*self.pieces[:number], piece]
 
     def whole(self) -> Sent:
-        """Write the library whose pieces came."""
+        """Write the library whose pieces were taken, and return what stands for it in later calls."""
         return Sent(self._written(b"".join(self.pieces)))
 
     def path(self, library: Any) -> str:
@@ -153,7 +153,7 @@ class Remote:
         return self._ask(self.actor.final, _bare(kernel), size, entrants)
 
     def library(self, path: str) -> Any:
-        """Return what stands for a library in a call; past a full store, send it. Raises Lost."""
+        """Return what stands for a library in a call, sent in pieces if the store is full. Raises Lost."""
         with open(path, "rb") as file:
             data = file.read()
         errors = self.cluster.ray.exceptions
@@ -167,7 +167,7 @@ class Remote:
         return self._call(self.actor.whole)
 
     def _ask(self, method: Any, *args: Any) -> list[Record]:
-        """Measure. Raises Lost where the actor is gone, and the actor's diagnostics."""
+        """Call a method that measures. Raises Lost where the actor is gone, and the actor's diagnostics."""
         answer: Measured = self._call(method, *args)
         if answer.diagnostics:
             raise DiagnosticError(answer.diagnostics)

@@ -87,7 +87,7 @@ class Backend:
         trial = self._trial(options, target, module, inputs)
         known = trial.known() if trial is not None else None
         if known is not None:
-            self._judged(known)
+            self._report(known)
             if known.kept == INDUCTOR:
                 return self._plain(options, module, inputs)
             trial = None
@@ -159,16 +159,17 @@ class Backend:
     def _faster(
         self, trial: Trial, versions: Mapping[str, Run], arguments: Sequence[Any], options: Options
     ) -> Run:
-        """Return the version of a graph that is faster; with mucc if that cannot be found out."""
+        """Return the version of a graph that is faster; the one with mucc if timing fails."""
         try:
             verdict = trial.compare(versions, arguments, options.has_cuda_graphs)
         except Exception as error:
             log.info("a graph is not timed: %r", error)
             return versions[MUCC]
-        self._judged(verdict)
+        self._report(verdict)
         return versions[verdict.kept]
 
-    def _judged(self, verdict: Verdict) -> None:
+    def _report(self, verdict: Verdict) -> None:
+        """Keep what was measured of a graph; warn where Inductor alone compiles it."""
         self.verdicts.append(verdict)
         if verdict.kept == INDUCTOR:
             warnings.warn(
@@ -179,11 +180,11 @@ class Backend:
             )
 
     def _trial(self, options: Options, target: str, module: Any, inputs: Sequence[Any]) -> Trial | None:
-        """Keep a graph as it was given, if it is to be timed."""
+        """Copy a graph as dynamo gave it, if it is to be timed; None if not."""
         if not self.runs_graphs or not options.verifies or not may_be_timed(inputs):
             return None
-        there = torch.cuda.is_available() and not options.interpret
-        card = torch.cuda.get_device_name() if there else card_of(target).device.name
+        on_gpu = torch.cuda.is_available() and not options.interpret
+        card = torch.cuda.get_device_name() if on_gpu else card_of(target).device.name
         return Trial(module, inputs, options, target, card)
 
     def _plain(self, options: Options, module: Any, inputs: Sequence[Any]) -> Run:

@@ -150,7 +150,10 @@ def alone(region: Region) -> tuple[Any, list[Node]]:
 
 
 def _with_copies(region: Region) -> set[Node]:
-    """Return the operations of a region with copies and views that it alone reads, and a kernel does not."""
+    """Return the operations of a region, and the copies and views that only they read.
+
+    The region's kernel reads the originals; without it these copies are made.
+    """
     own, waiting = set(region.nodes), list(region.nodes)
     while waiting:
         for source in waiting.pop().all_input_nodes:

@@ -45,7 +45,7 @@ PLAUSIBLE = 0.5
 """The largest expected loss, as a share of the kernel's time, at which a region is measured all the same."""
 
 BATCHED = (torch.ops.aten.bmm.default, torch.ops.aten.matmul.default)
-"""Products of batches of matrices."""
+"""Batched products of matrices, of which attention has two."""
 
 TRIED = 2
 """The most regions around one call that are measured, those of largest expected gain."""
@@ -277,7 +277,7 @@ class Chooser:
         yield from sorted(found, key=len)
 
     def _with_scores(self, seed: Node) -> set[Node]:
-        """Return a product of batches with the one that its left factor is computed from, as in attention.
+        """Return a batched product, the one that its left factor is computed from, and what lies between.
 
         Empty if there is no such product, or more than one.
         """
@@ -328,7 +328,7 @@ class Chooser:
         return self._sorted(region)
 
     def _with_copies(self, nodes: Sequence[Node]) -> list[Node]:
-        """Add copies that only a region reads: kernels read what is copied, and nobody the copies."""
+        """Add copies and views that only a region reads: its kernel reads the originals instead."""
         region = set(nodes)
         waiting = list(nodes)
         while waiting:

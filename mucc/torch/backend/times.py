@@ -35,7 +35,10 @@ def stored(target: str, card: str, key: str) -> dict[str, float]:
 
 
 def store(target: str, card: str, key: str, name: str, what: str, times: Mapping[str, float]) -> None:
-    """Keep seconds by compiler under a key. `what` was compiled, a region or a graph; `name` is its own."""
+    """Store the seconds of each compiler under a key; infinite ones as those of a wrong result.
+
+    `what` says what was compiled, "region" or "graph"; `name` is the name of its kernel, or "graph".
+    """
     records = [
         Record(
             target,

@@ -18,7 +18,7 @@ ENOUGH_MS = 60.0
 """GPU time of all turns together, at which no further one begins."""
 
 BLOCKS, BLOCK_SECONDS, LONGEST_BLOCK = 5, 0.02, 50
-"""Blocks of calls in a row, their length in seconds, and the most calls of one."""
+"""The number of blocks of calls in a row, the seconds that a block should take, and the most calls of one."""
 
 
 def seconds_of(calls: Sequence[Call]) -> list[float]:
@@ -48,7 +48,7 @@ def seconds_of(calls: Sequence[Call]) -> list[float]:
 def row_seconds(calls: Sequence[Call]) -> list[float]:
     """Return the seconds of each call where calls of it follow each other, on any device.
 
-    It is the least of several blocks that take turns, since what else the host does only adds to it.
+    The least time of several blocks counts, which take turns: other work of the host only adds to them.
     """
     counts: list[int] = []
     for call in calls:

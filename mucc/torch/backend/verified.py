@@ -40,6 +40,12 @@ GPU, ROW = "on the GPU", "in a row"
 FASTER, NOISE = 1.005, 0.98
 """mucc is kept if it is so many times as fast by one of the times, and by none slower than `NOISE` allows."""
 
+RESTORING = "restoring"
+"""What is timed beside the versions: writing back the memory that a graph changes, as after each call."""
+
+LEAST = 1e-9
+"""Seconds that a version takes at least, so that times can be divided."""
+
 BYTES = 2 << 30
 """The most memory that a graph may change to be timed: it is copied before, and back after each call."""
 
@@ -107,10 +113,11 @@ class Trial:
 
     @property
     def operations(self) -> int:
+        """The number of calls in the graph."""
         return sum(n.op.startswith("call") for n in self.module.graph.nodes)
 
     def known(self) -> Verdict | None:
-        """Return what was measured before."""
+        """Return the times that the database has of two versions; None without them."""
         found: dict[tuple[str, str], float] = {}
         for name, seconds in stored(self.target, self.card, self.key).items():
             version, _, what = name.partition(", ")
@@ -125,12 +132,13 @@ class Trial:
         return made
 
     def is_changed(self, module: Any) -> bool:
-        """Whether a graph is another than that which dynamo gave."""
+        """Whether a graph differs from the one that dynamo gave."""
         return str(module.graph) != str(self.module.graph)
 
     def compare(self, versions: Mapping[str, Run], arguments: Sequence[Any], on_gpu_alone: bool) -> Verdict:
         """Time two versions on arguments of the graph, whose memory stays as it is, and keep the times.
 
+        Work on the GPU is timed if an argument is there, calls in a row unless the GPU is to be timed alone.
         Raises what they raise, and ValueError if a graph changes too much memory.
         """
         changed = written(self.module, arguments)
@@ -145,17 +153,18 @@ class Trial:
 
         calls = {name: _step(run, arguments, restore) for name, run in versions.items()}
         if kept:
-            calls[""] = restore
+            calls[RESTORING] = restore
         found: dict[tuple[str, str], float] = {}
         devices = sorted({t.device.index for t in arguments if _on_gpu(t)})
+        clocks = {GPU: seconds_of} if devices else {}
+        if not devices or not on_gpu_alone:
+            clocks[ROW] = row_seconds
         try:
             with torch.random.fork_rng(devices=devices):
-                for what, clock in ((GPU, seconds_of), (ROW, row_seconds))[not devices :][
-                    : 1 + (not on_gpu_alone)
-                ]:
+                for what, clock in clocks.items():
                     times = dict(zip(calls, clock([*calls.values()]), strict=True))
-                    again = times.pop("", 0.0)
-                    found.update({(what, name): max(t - again, 1e-9) for name, t in times.items()})
+                    restoring = times.pop(RESTORING, 0.0)
+                    found.update({(what, name): max(t - restoring, LEAST) for name, t in times.items()})
         finally:
             restore()
         verdict = Verdict(self.operations, found)
@@ -198,7 +207,7 @@ def written(module: Any, arguments: Sequence[Any]) -> list[int]:
 
 @dataclass
 class FirstCall:
-    """A graph that `choose` compiles and times at its first call, by its arguments; later ones run that."""
+    """A graph that runs the version which `choose` returns for the arguments of its first call."""
 
     choose: Callable[[Sequence[Any]], Run]
     run: Run | None = None

@@ -1,6 +1,6 @@
-"""Put attention together again that PyTorch's decompositions have taken apart, so that kernels recognise it.
+"""Restore attention that PyTorch's decompositions have taken apart, so that kernels recognise it.
 
-Products of batches have one axis of batches there, and softmax is an exponential, a sum and a quotient.
+Batched products have one axis of batches there, and softmax is an exponential, a sum and a quotient.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Dims, Shaped
 
 Made = tuple[Sequence[Operation], SSAValue]
-"""New operations, and the value that stands for that of an old one."""
+"""New operations, and the value that replaces the result of an old one."""
 
 
 def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
-    """Restore softmax and the batches of products where a block has a product of what a product is part of.
+    """Restore softmax and the axes of batches of products, in a block with two products or more.
 
     Returns the new values of old ones; unused operations are left.
     """

@@ -33,7 +33,7 @@ def test_a_new_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest
         compile((project / script).read_text(), script, "exec")
 
 
-@pytest.mark.parametrize("name", ["", "2x", "a-b", "kernel", "../x", "ä", "kernel", "a" * 101])
+@pytest.mark.parametrize("name", ["", "2x", "a-b", "kernel", "../x", "ä", "stage", "a" * 101])
 def test_odd_names_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: object):
     monkeypatch.chdir(tmp_path)
     assert main(["new", name], MUCC) == 2

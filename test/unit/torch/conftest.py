@@ -18,3 +18,9 @@ def compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def own_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Times are stored in a tuning database that is empty at first."""
+    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,7 @@ nn: Any = torch.nn
 F: Any = torch.nn.functional
 
 
-@pytest.fixture(autouse=True)
-def fresh(compiled_anew: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))
+pytestmark = pytest.mark.usefixtures("compiled_anew", "own_database")
 
 
 class Mlp(nn.Module):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,7 @@ nn: Any = torch.nn
 F: Any = torch.nn.functional
 
 
-@pytest.fixture(autouse=True)
-def fresh(compiled_anew: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "tuning.db"))
+pytestmark = pytest.mark.usefixtures("compiled_anew", "own_database")
 
 
 class Counting(nn.Module):

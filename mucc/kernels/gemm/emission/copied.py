@@ -10,8 +10,8 @@ from mucc.codegen.names import string_literal
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.gemm.description import config_of
-from mucc.kernels.gemm.emission.graph import Matrix
 from mucc.kernels.gemm.emission.grouped import GroupedGemm
+from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm
 from mucc.kernels.gemm.scheduling.copied_rules import kernel
 from mucc.target.facts import WIDEST_ACCESS

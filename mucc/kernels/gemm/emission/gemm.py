@@ -22,7 +22,8 @@ from mucc.codegen.texts import used_locals
 from mucc.dialects.mu.schedule_attributes import ClusterAttr, Mainloop, MainloopAttr, SchedulerAttr, TileAttr
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bits
 from mucc.kernels.gemm.description import problem_of
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Problem
+from mucc.kernels.gemm.emission.graph import Epilogue
+from mucc.kernels.gemm.emission.problem import Matrix, Problem
 from mucc.kernels.gemm.granules import unit_axis
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target

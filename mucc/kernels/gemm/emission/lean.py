@@ -19,7 +19,8 @@ from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, ReductionNode
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import Dim, TensorType, dtype_bytes
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, ordered
+from mucc.kernels.gemm.emission.graph import Epilogue, Node, ordered
+from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.nodes import (
     AccFetchOp,
     AuxLoadOp,

@@ -7,7 +7,8 @@ from dataclasses import replace
 from mucc.codegen.kernel_code import Headers
 from mucc.codegen.memory import VIEW_TYPES, EmissionError
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix
+from mucc.kernels.gemm.emission.graph import Epilogue
+from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.emission.sm90 import Sm90Gemm
 
 

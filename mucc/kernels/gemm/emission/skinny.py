@@ -21,7 +21,8 @@ from mucc.dialects.mu.schedule_attributes import SchedulerKind
 from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, ordered
+from mucc.kernels.gemm.emission.graph import Epilogue, ordered
+from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.nodes import AccFetchOp, MatrixStore
 from mucc.kernels.gemm.scheduling.skinny import SPLITS, WARPS, form_of, weights_are_a
 

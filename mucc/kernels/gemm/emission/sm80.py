@@ -17,7 +17,8 @@ from mucc.codegen.names import string_literal
 from mucc.dialects.mu.schedule_attributes import Raster, SchedulerKind
 from mucc.dialects.mu.types import dtype_bytes
 from mucc.kernels.gemm.emission.gemm import Gemm, wrapped
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix
+from mucc.kernels.gemm.emission.graph import Epilogue
+from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.emission.vectors import MatrixNode, VectorEpilogue
 from mucc.kernels.gemm.scheduling import multistage
 

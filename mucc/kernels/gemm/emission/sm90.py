@@ -13,8 +13,9 @@ from mucc.dialects.mu.scale_rules import BLOCK
 from mucc.dialects.mu.schedule_attributes import Mainloop, Raster, SchedulerKind
 from mucc.kernels.gemm.description import config_of
 from mucc.kernels.gemm.emission.gemm import Gemm, cutlass_headers, shape_type, wrapped
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, stride_parts, stride_type
+from mucc.kernels.gemm.emission.graph import Epilogue
 from mucc.kernels.gemm.emission.lean import LeanEpilogue, is_lean, warpgroups
+from mucc.kernels.gemm.emission.problem import Matrix, stride_parts, stride_type
 from mucc.kernels.gemm.scheduling.sm90_memory import stage_bytes
 from mucc.kernels.gemm.scheduling.sm90_rules import PLAIN_COLUMNS
 

@@ -11,7 +11,8 @@ from mucc.codegen.memory import CUTLASS_TYPES, ZERO, EmissionError, Scalar
 from mucc.codegen.reductions import REDUCTIONS
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, ReductionNode
 from mucc.dialects.mu.types import TensorType, dtype_bytes
-from mucc.kernels.gemm.emission.graph import Epilogue, Matrix, Node, operand_value, ordered
+from mucc.kernels.gemm.emission.graph import Epilogue, Node, ordered
+from mucc.kernels.gemm.emission.problem import Matrix, operand_value
 from mucc.kernels.gemm.nodes import (
     AccFetchOp,
     AuxLoadOp,

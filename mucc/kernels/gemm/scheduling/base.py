@@ -223,6 +223,11 @@ class GemmTarget(Target, ABC):
         """Whether the kernel of a product can store ranges of columns to row-major matrices of their own."""
         return False
 
+    @property
+    def reducing_mainloops(self) -> tuple[str, ...]:
+        """The mainloops whose epilogue reduces groups of neighbouring columns; none for most targets."""
+        return ()
+
     def reduces_groups(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
         """Whether the epilogue of a product can reduce groups of neighbouring columns for work behind it."""
         return False

@@ -287,7 +287,7 @@ class Skinny(Family):
         """Tiles with the few rows that are known, or 16; nothing where the contraction is not skinny."""
         m, n = problem.m, problem.n
         told = pinned.get("mainloop") == MAINLOOP
-        # Kernels that convert weights are for those who ask for them: no figures say when they are faster.
+        # Kernels that convert weights have to be pinned: no figures say when they are faster.
         suited = problem.narrow is None and not problem.is_sparse and problem.compute in COMPUTE
         other = not suited or problem.rights != 1 or problem.is_grouped
         if not told and (other or min(m or LONG, n or LONG) > SHORT):

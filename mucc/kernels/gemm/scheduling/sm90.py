@@ -101,6 +101,12 @@ class Sm90(GemmTarget):
 
         return PAIR_MAINLOOPS
 
+    @property
+    def reducing_mainloops(self) -> tuple[str, ...]:
+        from mucc.kernels.gemm.scheduling.sm90_rules import MAINLOOPS
+
+        return MAINLOOPS
+
     def stores_ranges(self, compute: str, a_k_major: bool, b_k_major: bool, result: str) -> bool:
         return self.has_pairs(compute, a_k_major, b_k_major, result)
 

@@ -39,7 +39,7 @@ kernel last(x: f16[3, 9, 7, 8], w: f16[24, 3, 3, 8]) -> f16[3, 9, 7, 24] {
 
 
 def compiled(text: str, monkeypatch: pytest.MonkeyPatch) -> Compilation:
-    monkeypatch.setattr(moments, "MEASURED", dict.fromkeys(Strategy, -1.0))
+    monkeypatch.setattr(moments, "MOMENT_BYTES", dict.fromkeys(Strategy, -1.0))
     monkeypatch.setattr(moments, "LEAST", 0)
     return compile_text(Source("k.mcu", text))
 

@@ -95,7 +95,7 @@ struct InShared<e4m3> {
   using Type = f16;
 };
 
-// The binary logarithm of the largest weight: small ones of e4m3 have few bits.
+// The binary logarithm of the largest weight, that of `NARROW_WEIGHT` in the interpreter: small numbers of e4m3 have few bits.
 template <class Op>
 inline constexpr int kRaise = kIsNarrow<Op> ? 8 : 0;
 
@@ -122,20 +122,20 @@ MUCC_BOTH constexpr int decode_items() {
   return rounded(Op::kResultWidth, 16) / 8 * 32;
 }
 
-// Chunks of 128 bytes of a row in shared memory, as wgmma reads them, and how many tensor maps count in them: elements of 16
-// bits, or pairs of e4m3.
+// Rows lie in shared memory in chunks of 128 bytes, as wgmma reads them. A chunk has 64 elements of a tensor map: elements of
+// 16 bits, or pairs of e4m3.
 constexpr int kChunk = 64, kBarrierBytes = 1024;
 template <class Op>
 MUCC_BOTH constexpr int chunks_of(int width) {
   return rounded(width * int(sizeof(typename Op::Element)), 128) / 128;
 }
 
-// Values of e4m3 are turned before they are multiplied, as wgmma takes 8 bits along what is added up only: of each element
-// of a row of results all keys follow each other, `kTurnedKeys` at a time, which one block turns. Of 16 keys those of
-// which a thread has the weights follow each other: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+// Values of e4m3 are transposed in memory before they are multiplied, since wgmma reads operands of 8 bits with K innermost
+// only: for each element of a row of results all keys follow each other. A block transposes `kTurnedKeys` keys. Among 16
+// keys those whose weights are in one thread's registers follow each other: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 constexpr int kTurnedKeys = 128, kTurnThreads = 128, kTurnPitch = kTurnedKeys + 4;
 
-// Bytes of a step's values in shared memory: chunks of their rows, or turned ones.
+// Bytes of a step's values in shared memory: chunks of their rows, or of transposed ones.
 template <class Op>
 MUCC_BOTH constexpr int value_bytes() {
   return kIsNarrow<Op> ? rounded(Op::kTileColumns, 128) * rounded(Op::kResultWidth, 16)

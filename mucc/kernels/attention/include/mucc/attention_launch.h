@@ -27,7 +27,7 @@ bool in_tiles(Operand<T, kBatch> const& operand) {
   return fits;
 }
 
-// The map of an operand: elements, rows, leading axes; boxes of `rows` times 128 bytes. Of e4m3 it has pairs.
+// The map of an operand: elements, rows, leading axes; boxes of `rows` times 128 bytes. It has pairs of e4m3 as one element.
 template <class T, int kBatch>
 int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, int width, int rows) {
   int64_t extents[kBatch + 2] = {width, operand.count}, strides[kBatch + 2] = {1, operand.row};
@@ -117,7 +117,7 @@ int64_t span_bytes(Extents<Op::kRank> const& extents, int64_t rows) {
   return Op::kHasLabels ? aligned(int64_t(sizeof(Span)) * matrices * count) : 0;
 }
 
-// Values of e4m3 as they are turned: keys of an element, and bytes of all matrices.
+// Transposed values of e4m3: the keys of an element, with those of padding, and the bytes of all matrices.
 struct Turned {
   int64_t pitch, matrices, bytes;
 };
@@ -157,7 +157,7 @@ int find_spans(Call const& c, char const* stage, Code& code, Op& op, Extents<Op:
   return start(c, stage, code, geometry, parameters);
 }
 
-// Turns the values of e4m3 before other kernels, and maps them.
+// Launches the kernel that transposes the values of e4m3, and maps its result for the kernels behind it.
 template <class Op>
 int turn_values(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank> const& extents, int64_t keys, void* to,
                 TensorMap& map) {
@@ -230,7 +230,7 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     }
     if constexpr (Op::kWarpgroups) {
       int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
-      // Values of e4m3 are read element by element when they are turned.
+      // Values of e4m3 are read element by element when they are transposed.
       bool const rows_fit = pieces || (kIsNarrow<Op> && in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth));
       bool const maps_fit = rows_fit && in_tiles(op.query) && in_tiles(op.key) && (kIsNarrow<Op> || in_tiles(op.value));
       if (maps_fit && op.key.count > 0) {

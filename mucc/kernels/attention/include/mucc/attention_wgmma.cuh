@@ -10,6 +10,7 @@
 #pragma once
 
 #include <mucc/attention_decode.cuh>
+#include <mucc/attention_transpose.cuh>
 
 namespace mucc::attention {
 
@@ -54,8 +55,8 @@ MUCC_DEVICE Order order_of(Work const& work, Extents<Work::kRank> const& extents
   return order;
 }
 
-// What the thread that loads a tile tells those that multiply it: which rows, and the leading indices. `tile` is kNoTile
-// behind the last one.
+// A tile as the loading thread describes it to those that multiply: its number, which gives the rows, and the leading indices.
+// `tile` is kNoTile behind the last one.
 struct TakenTile {
   unsigned tile;
   int leading[3];
@@ -65,17 +66,17 @@ struct TakenTile {
 };
 constexpr unsigned kNoTile = ~0u;
 
-// Whether it tells them so. Otherwise they find their tiles themselves, which keeps more in registers of the warp: with 160
+// Whether the loading thread does so. Otherwise each warp finds its tiles, which keeps more in registers of the warp: with 160
 // registers each, three warpgroups have no others left.
 template <class Op>
-inline constexpr bool kTells = kTakesTiles<Op> || Op::kGroups < 3;
+inline constexpr bool kDescribesTiles = kTakesTiles<Op> || Op::kGroups < 3;
 
 // Barriers and tiles in shared memory, by address.
 template <class Work>
 struct Places {
   static constexpr int kStages = Work::kStages;
   static constexpr int kChunks = chunks_of<Work>(Work::kWidth);
-  // Turned values have chunks of 128 keys, as many rows as results have elements.
+  // Transposed values have chunks of 128 keys, and a row for each element of a result.
   static constexpr int kResultRows = kIsNarrow<Work> ? rounded(Work::kResultWidth, 16) : Work::kTileColumns;
   static constexpr int kQueryChunk = 64 * 128, kStepChunk = Work::kTileColumns * 128, kValueChunk = kResultRows * 128;
   static constexpr int kQueryBytes = Work::kGroups * kChunks * kQueryChunk;
@@ -128,7 +129,7 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
   for (int count = 0;; ++count) {
     unsigned const index = next;
     if (!order.at(index, tile, batch)) {
-      for (int g = 0; kTells<Work> && g < Work::kGroups; ++g) {
+      for (int g = 0; kDescribesTiles<Work> && g < Work::kGroups; ++g) {
         await(at.query_empty(g), count & 1 ^ 1);
         at.taken(g)->tile = kNoTile;
         arrive(at.query_full(g));
@@ -184,7 +185,7 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
 #pragma unroll 1
     for (int g = 0; g < Work::kGroups; ++g) {
       await(at.query_empty(g), count & 1 ^ 1);
-      if constexpr (kTells<Work>) {
+      if constexpr (kDescribesTiles<Work>) {
         TakenTile taken{tile, {}, any, {}};
         if constexpr (Work::kHasLabels) taken.own = span_of(work, position, first_row + 64 * g, 64);
 #pragma unroll
@@ -271,7 +272,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     Position<Work::kRank, int> position{};
     Columns any{};
     Span span{};
-    if constexpr (kTells<Work>) {
+    if constexpr (kDescribesTiles<Work>) {
       await(at.query_full(group), count & 1);
       TakenTile const taken = *at.taken(group);
       if (taken.tile == kNoTile) break;

@@ -646,7 +646,7 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
   }
 }
 
-// The cell of a tile.
+// Returns where a tile stores moments.
 template <class Of, class Work>
 MUCC_DEVICE Cells cells_at(Problem<typename Work::Element> const& problem, Part const& at) {
   using W = typename Work::Windows;
@@ -670,8 +670,8 @@ MUCC_DEVICE void measure_nothing(Problem<typename Work::Element> const& problem,
   }
 }
 
-// Computes and stores the results of a tile, or reduces the channels of its positions. `sync` has the threads that do so wait for
-// each other.
+// Computes and stores the results of a tile, or reduces the channels of its positions. `sync` is a barrier of the threads that
+// do so.
 template <int V, class Of, class Work, class Sums, class Sync>
 MUCC_DEVICE void finish(Work const& work, Problem<typename Work::Element> const& problem, Axis const (&axes)[3],
                         Part const& at, Row const* rows, Sums const& sums, Sync const& sync) {

@@ -293,7 +293,7 @@ MUCC_BOTH constexpr Course course(Axis const& axis) {
   return reach < 0 ? Course{axis.first_in + reach, -reach, axis.in_move} : Course{axis.first_in, 0, axis.in_move};
 }
 
-// Of what blocks store moments: of nothing, of each element of the batch, or of all of them.
+// What blocks store moments of: nothing, channels of each element of the batch, or channels of the whole batch.
 enum class Moments { kNone, kEach, kAcross };
 
 // A convolution of a call. Strides count elements.

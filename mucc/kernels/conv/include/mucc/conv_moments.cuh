@@ -6,7 +6,8 @@
 
 namespace mucc::conv {
 
-// The cell of a tile among the `count` of an element of the batch, or of all of them, and its first channel, of `columns`.
+// Where a tile stores moments: its element of the batch, the first of its `columns` channels, and its cell among the `count` that
+// the tiles of a channel have, in one element of the batch or in all of them.
 struct Cells {
   int64_t batch, channel, columns, cell, count;
 };
@@ -24,8 +25,7 @@ MUCC_DEVICE MomentsOf together(MomentsOf const& a, MomentsOf const& b) {
   return {a.mean + far * share, a.squares + b.squares + far * far * a.count * share, count};
 }
 
-// Stores the moments of a channel of a tile. Tiles of a call may be fewer than the cells that it has memory for: each clears
-// every so many of the others.
+// Stores the moments of a channel of a tile. A call may have fewer tiles than cells: the tiles clear the further cells in turns.
 template <class Work>
 MUCC_DEVICE void store_moments(Problem<typename Work::Element> const& problem, Cells const& own, int64_t column,
                                MomentsOf const& found) {
@@ -43,7 +43,7 @@ MUCC_DEVICE void store_moments(Problem<typename Work::Element> const& problem, C
 
 // Finds and stores the moments of the channels of a tile of kPlaces positions, whose results lie in shared memory, kPitch apart
 // from channel to channel, or from position to position. `present(place)` says whether there is such a position: there are all
-// if the last one is. `sync` has the threads of the block wait for each other.
+// if the last one is. `sync` is a barrier of these threads.
 template <class Of, int kPlaces, int kPitch, class Work, class Present, class Sync>
 MUCC_DEVICE void measure(Problem<typename Work::Element> const& problem, Cells const& own, float* tile, Present const& present,
                          Sync const& sync) {

@@ -18,7 +18,7 @@ MUCC_DEVICE Position<Work::kRank, int64_t> place_of(int64_t batch, int64_t outpu
   return p;
 }
 
-// Puts V neighbours that are measured to the place of their sums in shared memory.
+// Writes V neighbours whose moments are found over their sums in shared memory.
 template <int V>
 MUCC_DEVICE void keep(float* to, Lanes<V> const& value) {
   static constexpr int kLane = V < 4 ? V : 4;
@@ -31,7 +31,7 @@ MUCC_DEVICE void keep(float* to, Lanes<V> const& value) {
   }
 }
 
-// Stores results of V neighbours, and keeps what is measured of them in the place of their sums, which `sums` is.
+// Stores results of V neighbours; where moments are found, writes what they are of over the sums at `sums`.
 template <int V, class Work>
 MUCC_DEVICE void write_kept(Work const& work, Position<Work::kRank, int64_t> const& p,
                             typename Work::template Results<V> const& results, float* sums) {

@@ -8,7 +8,7 @@
 
 namespace mucc::conv {
 
-// Computes and stores results of a row of a strip, those of kRun positions before the first is stored.
+// Computes and stores results of a row of a strip: all kRun of them before the first is stored.
 template <int kRun, class Work, class Place, class Value>
 MUCC_DEVICE void store_strip(Work const& work, int count, Place const& place, Value const& value) {
   if (count >= kRun) {
@@ -24,6 +24,7 @@ MUCC_DEVICE void store_strip(Work const& work, int count, Place const& place, Va
   }
 }
 
+// Computes kChannels channels of a tile of positions (`StripTile`), in dynamic shared memory of `StripShape::kShared` bytes.
 template <class Work>
 MUCC_DEVICE void strips(Work const& work, Problem<typename Work::Element> const& problem) {
   using T = typename Work::Element;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <mucc/long_lines.h>
-//
+// It replaces a call in CUTLASS's headers, which these include:
 #include <mucc/copied.cuh>
 #include <mucc/grouped_launch.h>
 

@@ -110,7 +110,7 @@ struct NoPipeline {
 // and the output has the n columns (see mucc/pair.cuh).
 //
 // A tile goes out in boxes of 64 * kWarpgroups x 32 (x 16 where its width is no multiple of 32) by way of two buffers.
-// Each warp stores the 16 rows of a box that it computes, and waits for nobody: warps drift apart, so that one computes
+// Each warp stores the 16 rows of a box that it computes, without a barrier: warps drift apart, so that one computes
 // while another waits. Of a column-major matrix, each warpgroup's 64 rows are a tensor box, 128 bytes wide, and all
 // threads meet before and after its store.
 // Shared memory: those, and sizeof(T) * tile N rounded up to 16 for each Row<T>, all of it rounded up to a multiple of
@@ -144,7 +144,7 @@ class RowsEpilogue {
   static_assert(columns_of<Body> == 1 || (kTileN % kRun == 0 && !kIsPair && !kColMajor),
                 "groups of columns lie within a tile of a row-major product");
 
-  // Names that the kernels ask for.
+  // Names that CUTLASS's kernels use.
   using ElementC = void;
   using StrideC = Stride;
   using ElementD = D_;
@@ -368,7 +368,7 @@ class RowsEpilogue {
       for (int run = 0; run < kTileN / kRun; ++run) {
         CUTLASS_PRAGMA_UNROLL
         for (int m = 0; m < kBoxesM; ++m) {
-          int const box = run * kBoxesM + m;  // where runs are boxes, which all that fetches needs
+          int const box = run * kBoxesM + m;  // only if runs are boxes, as where a matrix is read
           Pair rows[2][kRun / 8];
           CUTLASS_PRAGMA_UNROLL
           for (int h = 0; h < 2; ++h) {

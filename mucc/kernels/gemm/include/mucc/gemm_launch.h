@@ -2,7 +2,7 @@
 #pragma once
 
 #include <mucc/long_lines.h>
-//
+// It replaces a call in CUTLASS's headers, which these include:
 #include <mucc/gemm.cuh>
 #include <mucc/identity.h>
 #include <mucc/memo.h>

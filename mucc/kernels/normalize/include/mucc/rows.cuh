@@ -520,8 +520,8 @@ struct ColumnRows {
   }
 };
 
-// Blocks of a cluster share rows side by side. A block has read what others tell before the next exchange, and there are two
-// places to tell it.
+// The blocks of a cluster share rows that lie side by side. Totals have two buffers: once all blocks have met again, each has
+// read those of the exchange before, whose buffer the next exchange takes.
 template <int V, int kWidest>
 struct ClusterRows {
   using Shared = ClusterTotals<V, kWidest>;

@@ -32,8 +32,8 @@ constexpr int kClusterBlocks = 8, kClusterThreads = 512, kClusterLanes = 4;
 enum : int { kClusterCode = 4 };
 
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
-// A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` are what the blocks of
-// a team tell each other, 0 before the launch.
+// A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` hold the totals
+// that the blocks of a team exchange, 0 before the launch.
 struct RowTeams {
   uint32_t rows, length, chunk, held;
   int teams, parts;

@@ -85,8 +85,8 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   auto& shape = plan.shape;
   auto const holds = [&] { return length <= int64_t(column_items<Op>(v)) * (shape.threads / shape.lanes); };
   auto const is_few = [&] { return !is_reproducible<Op> && blocks_of(rows, shape.lanes) < int64_t(c.sm_count); };
-  // Reading once takes less time than reading again, of which L2 has a part, where the rows are long, or so few that most
-  // multiprocessors would have none.
+  // Clusters read rows once, other blocks twice, the second time in part from L2. Once takes less time where rows are long, or so
+  // few that three quarters of the multiprocessors would have none (decision 75).
   bool const is_idle = 4 * blocks_of(rows, lanes_again(v)) <= int64_t(c.sm_count);
   bool const is_long = 4 * length > 3 * cluster_steps<Op>(v);
   if (cluster_may_take<Op>(length, v) && !is_reproducible<Op> && (is_idle || is_long)) {
@@ -117,7 +117,7 @@ struct RowCounts {
   }
 };
 
-// The memory for what blocks tell each other, if there may be teams.
+// Returns the bytes of memory for totals that blocks exchange, if there may be teams.
 template <class Op>
 int64_t rows_scratch(Call const& c, Extents<Op::kRank> const& extents) {
   int64_t slots = 0;

@@ -1,0 +1,161 @@
+"""Operations of random chains that multiply and convolve: products, attention, convolutions, pools."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from bench.fuzz.drawing import LARGEST, Chain, Value, extent, floats, needs, number, tupled
+
+# Products
+
+
+def multiplied(c: Chain, v: Value) -> Value:
+    """Multiply by a matrix, from the right or from the left."""
+    floats(v)
+    needs(v.rank >= 2)
+    inner, n = v.dims[-1], c.extent()
+    batch = v.dims[:-2] if c.chance(0.3) else ()
+    b = c.other((*batch, inner, n), v.dtype)
+    left, right, dims = v.text, b.text, (*v.dims[:-1], n)
+    if c.chance(0.2):
+        a = c.other((*batch, n, v.dims[-2]), v.dtype)
+        left, right, dims = a.text, v.text, (*v.dims[:-2], n, v.dims[-1])
+    needs(prod(map(extent, dims)) <= LARGEST)
+    text = f"({left} @ {right})"
+    if v.dtype == "f32" and c.chance(0.3):
+        text = f"matmul({left}, {right}, compute={c.pick(('f32', 'tf32', 'tf32x3'))})"
+    return Value(text, dims, v.dtype, True)
+
+
+def outer(c: Chain, v: Value) -> Value:
+    """Sum products of repeated matrices, which is a product of matrices."""
+    floats(v)
+    needs(v.rank == 2)
+    n = c.extent()
+    b = c.other((v.dims[1], n))
+    needs(v.count * extent(n) <= LARGEST)
+    kind = c.pick(("sum", "mean"))
+    return Value(f"{kind}({v.text}[:, :, None] * {b.text}[None, :, :], axis=1)", (v.dims[0], n), "f32", True)
+
+
+def grouped(c: Chain, v: Value) -> Value:
+    """Multiply groups of rows by a matrix each."""
+    floats(v)
+    needs(v.rank == 2)
+    groups, n = c.pick((1, 2, 3, "K")), c.extent()
+    w = c.other((groups, v.dims[1], n), v.dtype)
+    o = c.param((groups,), "s32", " ", stem="o")
+    more = ""
+    if c.chance(0.3):
+        more += f", scale={c.param((groups,)).text}"
+    if c.chance(0.3):
+        more += f", bias={c.param((groups, n), v.dtype).text}"
+    return Value(f"grouped_matmul({v.text}, {w.text}, {o.text}{more})", (v.dims[0], n), v.dtype, True)
+
+
+def narrow(c: Chain, v: Value) -> Value:
+    """Multiply by weights of few bits, or with zeros in a pattern."""
+    needs(v.rank == 2 and v.dtype in ("bf16", "f16"))
+    k, n = number(v.dims[1]), c.extent()
+    kind = c.pick(("s8", "u8", "s4", "u4", "sparse", "scaled"))
+    if kind == "sparse":
+        needs(k % 16 == 0)
+        w = c.param((n, k), v.dtype, " sparse")
+        text = f"({v.text} @ {w.text}.T)"
+    elif kind == "scaled":
+        needs(k % 2 == 0)
+        w = c.param((n, k), c.pick(("s8", "s4", "u4")), " ")
+        s = c.param((n, k // c.pick((1, 2))), v.dtype)
+        text = f"({v.text} @ dequantize({w.text}, {s.text}).T)"
+    else:
+        needs(kind in ("s8", "u8") or k % 2 == 0)
+        w = c.param((n, k), kind, " ")
+        text = f"({v.text} @ {w.text}.T)"
+    return Value(text, (v.dims[0], n), v.dtype, True)
+
+
+def attended(c: Chain, v: Value) -> Value:
+    """Attend to keys and values, or return the log-sum-exp of scores."""
+    floats(v)
+    needs(v.rank >= 2)
+    keys = c.pick((1, 3, 5, 8, "K"))
+    wide = c.extent() if c.chance(0.3) else v.dims[-1]
+    lead = v.dims[:-2]
+    if lead and c.chance(0.3):
+        lead = (*lead[:-1], 1)
+    k, w = c.other((*lead, keys, v.dims[-1]), v.dtype), c.other((*lead, keys, wide), v.dtype)
+    more = ""
+    match c.pick(("", "", "causal", "mask", "keep", "scale")):
+        case "causal":
+            more = ", causal=on"
+        case "mask":
+            more = f", mask={c.other((*v.dims[:-2], v.dims[-2], keys)).text}"
+        case "keep":
+            shape = tupled((v.dims[-2], keys))
+            more = f", mask=iota({shape}, axis=1) <= iota({shape}, axis=0) + 1"
+        case "scale":
+            more = ", scale=0.5"
+        case _:
+            pass
+    needs(prod(map(extent, v.dims[:-1])) * max(extent(keys), extent(wide)) <= LARGEST)
+    if c.chance(0.2):
+        return Value(f"attention_logsumexp({v.text}, {k.text}{more})", v.dims[:-1], "f32", True)
+    return Value(f"attention({v.text}, {k.text}, {w.text}{more})", (*v.dims[:-1], wide), v.dtype, True)
+
+
+# Windows
+
+
+def spatial(v: Value) -> list[int]:
+    """Return the extents of 1 to 3 spatial axes. Raises Unfit for other values, or if one is no number."""
+    needs(3 <= v.rank <= 5)
+    floats(v)
+    found = [d for d in v.dims[2:] if isinstance(d, int)]
+    needs(len(found) == v.rank - 2)
+    return found
+
+
+def convolved(c: Chain, v: Value) -> Value:
+    """Convolve over the axes behind the second, or the transpose of that."""
+    extents = spatial(v)
+    channels = number(v.dims[1])
+    groups = c.pick([g for g in range(1, channels + 1) if channels % g == 0]) if c.chance(0.3) else 1
+    outputs = groups * c.pick((1, 2, 3, 4, 8))
+    size = [c.rng.randint(1, 3) for _ in extents]
+    stride, dilation = [c.pick((1, 1, 2, 3)) for _ in extents], [c.pick((1, 1, 2)) for _ in extents]
+    pad = [c.pick((0, 0, 1, 2)) for _ in extents]
+    options = f", stride={tupled(stride)}, pad={tupled(pad)}, dilation={tupled(dilation)}, groups={groups}"
+    if c.chance(0.3):
+        w = c.other((channels, outputs // groups, *size), v.dtype)
+        found = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)
+        ]
+        text = f"conv_transpose({v.text}, {w.text}{options})"
+    else:
+        w = c.other((outputs, channels // groups, *size), v.dtype)
+        found = [
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)
+        ]
+        text = f"conv({v.text}, {w.text}{options})"
+    made = Value(text, (v.dims[0], outputs, *found), v.dtype, True)
+    needs(min(found) >= 1 and made.count <= LARGEST)
+    return made
+
+
+def pooled(c: Chain, v: Value) -> Value:
+    """Take the largest or the mean of each window."""
+    extents = spatial(v)
+    size = [c.rng.randint(1, min(3, n)) for n in extents]
+    stride = size if c.chance(0.5) else [c.rng.randint(1, 3) for _ in extents]
+    pad = [c.rng.randint(0, k // 2) if c.chance(0.3) else 0 for k in size]
+    options = f", {tupled(size)}, stride={tupled(stride)}, pad={tupled(pad)}"
+    if c.chance(0.5):
+        text = f"max_pool({v.text}{options})"
+    else:
+        text = f"avg_pool({v.text}{options}{', count_pad=off' if c.chance(0.3) else ''})"
+    found = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(extents, size, stride, pad, strict=True)]
+    needs(min(found) >= 1)
+    return replace(v, text=text, dims=(*v.dims[:2], *found), rough=v.rough or "avg" in text)
