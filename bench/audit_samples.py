@@ -28,10 +28,9 @@ HELPERS = (
 )
 """Helpers among the files of samples, which are not samples themselves."""
 
-NO_GAIN = ("deferral_watching", "deferral_native", "deferral_continued")
+NO_GAIN = ("deferral_watching", "deferral_native")
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
-memory, where those of a GPU are not; on a CPU they are stopped while inputs come. The last one tries to go
-on then, and is rejected if that takes time of processors."""
+memory, where those of a GPU are not; on a CPU they are stopped while inputs come."""
 
 SHARED = ("problem.py", "work.py", "work.cu")
 """Helpers of samples that cheat which honest ones need as well."""

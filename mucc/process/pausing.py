@@ -11,6 +11,9 @@ from collections.abc import Iterable
 STOPPING = 0.05
 """Seconds to wait until all threads are stopped."""
 
+POLL = 2e-5
+"""Seconds between two looks: a thread stops on a processor, which whoever looks may occupy."""
+
 AT_REST = (b"T", b"t", b"Z", b"X")
 """States of threads that do not run: stopped, traced, ended."""
 
@@ -20,6 +23,8 @@ def pause(pid: int, ancestor: int | None = None) -> list[int]:
     first."""
     found: list[int] = []
     until = time.monotonic() + STOPPING
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)  # at once: to find descendants takes a while
     while True:
         new = [p for p in (pid, *descendants(ancestor or pid)) if p not in found]
         for one in new:
@@ -28,6 +33,7 @@ def pause(pid: int, ancestor: int | None = None) -> list[int]:
         found += dict.fromkeys(new)
         if (not new and all(map(_rests, found))) or time.monotonic() >= until:
             return found
+        time.sleep(POLL)
 
 
 def resume(pids: Iterable[int]) -> int:

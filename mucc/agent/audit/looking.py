@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from mucc.agent.audit.cases import Case
@@ -16,6 +17,14 @@ SPIN = 1e-3
 
 AT_REST_NS = 100_000
 """Time of processors that a process may take in ns after it was seen to be stopped: what it takes to stop."""
+
+
+TIMES, MORE_NS = 2.0, 50_000
+"""Processes that the candidate's has started work in a call where they take more than so many times the time
+of processors that they usually take between calls, and so many ns more."""
+
+WAKING_NS = 100_000
+"""The most of that usual time in ns that counts, for each process: who works between calls hides no work."""
 
 
 class Seen(NamedTuple):
@@ -40,6 +49,12 @@ class Looker:
         self.restless: list[str] = []
         self._seen: list[Seen] = []
         self._spent = 0
+        self._helpers = Helpers(child)
+
+    @property
+    def helped(self) -> list[str]:
+        """The timed calls in which processes worked that the candidate's has started."""
+        return self._helpers.busy()
 
     def open(self) -> None:
         """Find out whether the system tells what the process runs. It has not loaded a solution yet."""
@@ -52,20 +67,26 @@ class Looker:
         """Stop the process for inputs to come, or for results to be read."""
         self.child.pause()
         self._spent = self.child.spent_ns()
+        self._helpers.stopped()
 
     def start(self, case: str) -> int:
         """Let it go on with a timed call; return when it did, in ns of the clock."""
         if self.child.spent_ns() - self._spent > AT_REST_NS:
             self.restless.append(case)
+        self._helpers.go_on(case)
+        return self.child.resume()
+
+    def go_on(self) -> int:
+        """Let it go on without a call; return when it did."""
+        self._helpers.go_on(None)
         return self.child.resume()
 
     def look(self, case: str, started: int, moments: Sequence[float]) -> None:
         """Stop the process at moments in ms from the start of a call, and keep where its threads are."""
         stopped = 0
         for ms in moments if self.is_open else ():
-            until = started + stopped + int(ms * 1e6)
-            while (left := until - time.perf_counter_ns()) > 0:
-                time.sleep(max(left / 1e9 - SPIN, 0.0))
+            self._helpers.forget()
+            _wait(started + stopped + int(ms * 1e6))
             begun = time.perf_counter_ns()
             self.child.pause()
             at_rest = time.perf_counter_ns()
@@ -85,3 +106,53 @@ class Looker:
                 yield Look(seen.case, hidden=True)
             elif seen.threads and (gpu or seen.ns < ends.get(seen.case, 0.0)):  # else all threads wait
                 yield Look(seen.case, computing(seen.threads))
+
+
+class Helpers:
+    """The processes that the candidate's has started, and the time of processors that they take in calls and
+    between these, in ns: each that is stopped takes some when it goes on."""
+
+    def __init__(self, child: Child):
+        self.child = child
+        self.in_calls: list[tuple[str, int, int]] = []
+        self.between: list[int] = []
+        self._call: str | None = None
+        self._pids: list[int] = []
+        self._spent = 0
+
+    def go_on(self, call: str | None) -> None:
+        """Say that all go on, with a timed call or after one."""
+        self._call, self._pids = call, self.child.helpers()
+        self._spent = self.child.spent_ns(*self._pids) if self._pids else 0
+
+    def stopped(self) -> None:
+        """Say that all are stopped."""
+        pids, self._pids = self._pids, []
+        if not pids:
+            return
+        took = self.child.spent_ns(*pids) - self._spent
+        if self._call is None:
+            self.between.append(took)
+        else:
+            self.in_calls.append((self._call, took, len(pids)))
+
+    def forget(self) -> None:
+        """Forget when they went on: a call that is stopped amid wakes them once more."""
+        self._pids = []
+
+    def busy(self) -> list[str]:
+        """Return the calls in which they took more than between calls."""
+        usual = median(self.between) if self.between else 0.0
+        return [
+            call
+            for call, took, processes in self.in_calls
+            if took > TIMES * min(usual, WAKING_NS * processes) + MORE_NS
+        ]
+
+
+def _wait(until: int) -> None:
+    """Wait until a moment in ns of the clock."""
+    if (left := until - time.perf_counter_ns()) > SPIN * 1e9:
+        time.sleep(left / 1e9 - SPIN)
+    while time.perf_counter_ns() < until:
+        pass

@@ -98,7 +98,8 @@ class Timing:
     the candidate's threads and the judge's waited for a processor, over the calls' time. `cleared` is how
     long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
     waited to begin, when results had been handed over, and when the candidate's process had ended. `restless`
-    are calls before which the process ran while it was stopped for inputs to come.
+    are calls before which the process ran while it was stopped for inputs to come, `helped` those in which
+    processes worked that it had started.
     """
 
     calls: tuple[float, ...] = ()
@@ -109,6 +110,7 @@ class Timing:
     busy: float = 0.0
     cleared: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     restless: tuple[str, ...] = ()
+    helped: tuple[str, ...] = ()
 
     @property
     def is_disturbed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import socket
@@ -32,7 +33,7 @@ from mucc.agent.audit.options import Options
 from mucc.agent.audit.places import Look
 from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
-from mucc.agent.isolation.priority import AHEAD
+from mucc.agent.isolation.priority import AHEAD, first
 from mucc.agent.isolation.problems import problem_error
 from mucc.agent.isolation.process import TORCH, Child, ChildFailed
 from mucc.agent.isolation.zygote import Zygote
@@ -58,10 +59,10 @@ HANDING_BYTES = (1 << 12, 1 << 24)
 measured with each call."""
 
 LOOKS = 28
-"""Calls of a further series that is watched, where looks at calls have seen what was not told."""
+"""Calls of a further series that is watched, at the most: so many where looks have seen what was not told."""
 
-MORE = 0.5
-"""Seconds that it may take."""
+MORE = 1.5
+"""Seconds that such series may take together."""
 
 UNKNOWN = Comparison(False)
 """That of calls which nothing was compared of yet."""
@@ -328,6 +329,10 @@ class Trial:
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
         on, as the judge says."""
+        with first():
+            return self._leading()
+
+    def _leading(self) -> Json:
         before, looks = 0.0, list[float]()
         looker = self._looker = self._looker or Looker(self.candidate)
         looker.open()
@@ -340,10 +345,10 @@ class Trial:
                 looks = answer["look"]
                 before = self.candidate.waiting_seconds()
                 started = looker.start(answer["name"])
-                self._begin({"at": started})
                 looker.look(answer["name"], started, looks)
+                self._begin({"at": started})  # read when the call has ended
             elif "go" in answer:
-                self._begin({"at": self.candidate.resume()})
+                self._begin({"at": looker.go_on()})
             elif "look" in answer:
                 looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
             elif "done" not in answer:
@@ -371,31 +376,37 @@ class Trial:
             made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
             timing = _timing([t for _, t in made], series, run.timing)
             busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
-            run.timing = replace(
-                timing, busy=busy, restless=tuple(self._looker.restless if self._looker else ())
-            )
+            run.timing = replace(timing, busy=busy)
+            if looker := self._looker:
+                run.timing = replace(run.timing, restless=tuple(looker.restless), helped=tuple(looker.helped))
             names = [c.name for c, _ in made]
             run.decisive |= {names[n] for n in run.timing.decisive}
             first += len(times)
             if is_steady(run.timing.calls) or run.timing.is_disturbed:
                 break
             time.sleep(0.2 * attempt)
-        for _ in range(TRIES if self._can_look and self.device == "cpu" else 0):
-            if not self._is_doubtful(run):
-                break
-            cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, LOOKS, 0)]
-            first += len(self._part(run, cases, MORE, 1)["times"])
+        until = time.monotonic() + (MORE if self._can_look and self.device == "cpu" else 0.0)
+        while (left := until - time.monotonic()) > 0 and (count := self._missing(run)):
+            cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, count, 0)]
+            first += len(self._part(run, cases, left, 1)["times"])
 
     @property
     def _can_look(self) -> bool:
         """Whether the system tells what the candidate's process runs."""
         return bool(self._looker and self._looker.is_open)
 
-    def _is_doubtful(self, run: Run) -> bool:
-        """Whether looks at timed calls are few, or saw more of PyTorch than was told: more clear that up."""
+    def _missing(self, run: Run) -> int:
+        """Return how many further calls to watch: as many as bring looks enough, by how many counted so far,
+        and `LOOKS` where what was seen of PyTorch may be chance."""
         observed = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said and e.case.observe]
         looks = [look for look in run.looks if not look.hidden]
-        return len(looks) < ENOUGH or RISK <= surprise(looks, observed).chance < DOUBTFUL
+        chance = surprise(looks, observed).chance
+        if chance < RISK:
+            return 0
+        if chance < DOUBTFUL:
+            return LOOKS
+        watched = sum(e.case.watched for e in run.made)
+        return min(math.ceil(max(ENOUGH - len(looks), 0) * watched / max(len(looks), 1)), LOOKS)
 
     def _cases(self, first: int) -> list[Case]:
         """Return the calls of a timed series; some of them are watched."""

@@ -11,8 +11,8 @@ from functools import cache
 from mucc.api import build
 from mucc.api.build import Job, Result
 
-BEHIND, AHEAD = 10, -10
-"""Niceness of work that can wait, and of work that cannot."""
+BEHIND, AHEAD, FIRST = 10, -10, -15
+"""Niceness of work that can wait, of work that cannot, and of a thread that has to interrupt the latter."""
 
 
 def patient_run(
@@ -41,6 +41,13 @@ def behind() -> Generator[None]:
 def ahead() -> Generator[None]:
     """Raise the priority of this thread meanwhile, where that is permitted."""
     with _at(AHEAD):
+        yield
+
+
+@contextlib.contextmanager
+def first() -> Generator[None]:
+    """Raise the priority of this thread above that of `ahead` meanwhile, where that is permitted."""
+    with _at(FIRST):
         yield
 
 

@@ -198,6 +198,10 @@ class Child:
         """Stop the process, and all others of its namespaces, until `resume`."""
         self._paused = processes.pause(self._pid, self._first)
 
+    def helpers(self) -> list[int]:
+        """Return the stopped processes beside this one, which it has started."""
+        return [pid for pid in self._paused if pid != self._pid]
+
     def working(self) -> list[list[Place]] | None:
         """Return where threads of the stopped processes compute (`processes.working`); None where the system
         does not tell."""
@@ -210,10 +214,10 @@ class Child:
             return None
         return found
 
-    def spent_ns(self) -> int:
-        """Return the time of processors that the stopped processes have taken so far."""
+    def spent_ns(self, *pids: int) -> int:
+        """Return the time of processors that the stopped processes, or these, have taken so far."""
         spent = 0
-        for pid in self._paused:
+        for pid in pids or self._paused:
             for fields in _schedule(pid):
                 spent += int(fields[0])
         return spent

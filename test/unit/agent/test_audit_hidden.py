@@ -11,6 +11,7 @@ import pytest
 from mucc.agent.audit import places
 from mucc.agent.audit.cases import SURELY_WATCHED, WARM, Case, watched_ones
 from mucc.agent.audit.detectors.hidden_work import HiddenWork
+from mucc.agent.audit.detectors.other_processes import OtherProcesses
 from mucc.agent.audit.findings import Finding, Label
 from mucc.agent.audit.hidden import MULTIPLYING, RISK, chance, permitted
 from mucc.agent.audit.observations import Call, Comparison, Observations, Reference, Timing, Work
@@ -161,3 +162,15 @@ def test_some_timed_calls_are_watched_and_the_others_count(runs: int):
     if runs == 30:
         counts = [found.count(True) for found in series]
         assert min(counts) < 10 and max(counts) > 20 and 13 < sum(counts) / len(counts) < 16
+
+
+def test_processes_that_work_in_calls_are_no_part_of_a_solution():
+    def verdicts(helped: int) -> list[str]:
+        timing = Timing(helped=tuple(f"timed {n}" for n in range(helped)))
+        timed = [Call(Case(f"timed {n}", 1, drift=1, watched=n >= 12), Comparison(True)) for n in range(30)]
+        saw = dataclasses.replace(seen(0, 0, []), timing=timing, timed=timed)
+        found = list(OtherProcesses().check(saw))
+        assert all(f.is_repeated for f in found)
+        return [f.severity for f in found]
+
+    assert verdicts(12) == verdicts(4) == ["reject"] and verdicts(3) == verdicts(0) == []

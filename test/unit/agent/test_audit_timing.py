@@ -12,7 +12,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
-from mucc.agent.audit.looking import AT_REST_NS, Looker  # noqa: E402
+from mucc.agent.audit.looking import AT_REST_NS, MORE_NS, WAKING_NS, Looker  # noqa: E402
 from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
@@ -107,6 +107,7 @@ class Children:
         self.waited = iter([1.0, 1.25])
         self.spent = iter([10_000, 10_000 + AT_REST_NS])
         self.threads: list[list[Place]] | None = [[Place("", 0)]]
+        self.helped: dict[int, int] = {}
 
     def answer(self) -> dict[str, Any]:
         return self.asked.pop(0)
@@ -120,8 +121,11 @@ class Children:
     def resume(self) -> int:
         return 7
 
-    def spent_ns(self) -> int:
-        return next(self.spent)
+    def helpers(self) -> list[int]:
+        return [*self.helped]
+
+    def spent_ns(self, *pids: int) -> int:
+        return self.helped[pids[0]] if pids else next(self.spent)
 
     def working(self) -> list[list[Place]] | None:
         return self.threads
@@ -161,7 +165,7 @@ def test_the_parent_looks_where_threads_are_while_a_call_lasts():
     children.asked[1] |= {"name": "timed 3", "look": [0.0, 0.1]}
     made = led(children)
     made._led()
-    assert children.told == ["pause", "pause", {"held": True}, {"at": 7}, "pause", "pause"]
+    assert children.told == ["pause", "pause", {"held": True}, "pause", "pause", {"at": 7}]
     looker = made._looker
     watched, (first, second) = Case("timed 3", 1, watched=True), looker._seen
     assert first.case == second.case == "timed 3" and made._waited == 0.0
@@ -171,6 +175,38 @@ def test_the_parent_looks_where_threads_are_while_a_call_lasts():
     children.threads = None
     looker.look("timed 4", 7, [0.0])
     assert list(looker.taken([])) == [Look("timed 4", hidden=True)]
+
+
+def test_work_of_other_processes_is_that_of_calls_alone():
+    children = Children()
+    looker = Looker(children)  # pyright: ignore[reportArgumentType]
+    children.spent = iter([0] * 100)
+    children.helped = {11: 0}
+
+    def took(ns: int, case: str = "") -> None:
+        looker.stop()
+        looker.start(case) if case else looker.go_on()
+        children.helped[11] += ns
+        looker.stop()
+
+    for n in range(5):
+        took(20_000)  # it was stopped, and waits again
+        took(40_000, f"waits {n}")
+    assert looker.helped == []
+    took(2 * 20_000 + MORE_NS, "little")
+    took(2 * 20_000 + MORE_NS + 1, "works")
+    assert looker.helped == ["works"]
+    looker.stop()
+    looker.start("stopped amid")
+    looker.is_open = True
+    looker.look("stopped amid", 0, [0.0])
+    children.helped[11] += 10**9
+    looker.stop()
+    assert looker.helped == ["works"]
+    for _ in range(20):
+        took(10**9)  # to work between calls hides nothing
+    took(2 * WAKING_NS + MORE_NS + 1, "works too")
+    assert "works too" in looker.helped
 
 
 def test_one_thread_works_on_few_bytes():

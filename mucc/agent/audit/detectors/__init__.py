@@ -42,6 +42,7 @@ DETECTORS: tuple[str, ...] = (
     "fallback:Fallback",
     "pytorch_only:PyTorchOnly",
     "hidden_work:HiddenWork",
+    "other_processes:OtherProcesses",
     "precision:Precision",
     "sol_ceiling:SolCeiling",
     "degenerate:Degenerate",
