@@ -78,6 +78,7 @@ class JoinParts(Pass):
                 if parts is None or not is_large(parts.rows.extents, sizes_in(self.sizes)):
                     continue
                 if all(allows(s, parts.product, parts.width) for s in own):
+                    program.leave_unstored(parts.product.stage.data)
                     _join(program, parts)
 
 

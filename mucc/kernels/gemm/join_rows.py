@@ -102,11 +102,14 @@ class JoinRows(Pass):
             if not isinstance(program, ProgramOp):
                 continue
             own = [s for s in schedules if is_for(s, program)]
+            stages: dict[GemmOp, str] = {}
             for kernel in list(program.kernels):
                 norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
                 if norm is None or not is_large(norm.space, sizes_in(self.sizes)):
                     continue
                 if all(allows(s, norm.product, norm.width) for s in own):
+                    program.leave_unstored(stages.get(norm.product, norm.product.stage.data))
+                    stages[norm.product] = kernel.stage.data
                     _join(norm, own)
 
 

@@ -160,7 +160,8 @@ def partial_moments(arrays: Arrays, x: Any, channel: int, across: bool, shape: t
     rows = arrays.permute(x, (*kept, *gone)).reshape((*lead, -1))
     count = int(rows.shape[-1])
     mean = arrays.reduce("sum", rows, (len(lead),)).reshape((*lead, 1)) / count
-    squares = arrays.reduce("sum", (rows - mean) ** 2, (len(lead),)).reshape((*lead, 1))
+    distances = rows - mean
+    squares = arrays.reduce("sum", distances * distances, (len(lead),)).reshape((*lead, 1))
     cells = math.prod(shape) // (3 * math.prod(lead))
     result = arrays.full((3, *lead, cells), 0.0)
     for part, value in enumerate((mean, squares, arrays.full((*lead, 1), float(count)))):

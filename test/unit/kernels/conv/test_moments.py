@@ -12,6 +12,8 @@ from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, moments
 from mucc.kernels.conv.op import Strategy
+from mucc.library.signature import Manifest
+from mucc.measure.run import run_on_cpu
 
 PROGRAM = """
 kernel batch(x: f32[5, 8, 9, 12], w: f32[12, 8, 3, 3], b: f32[12], g: f32[12]) -> f32[5, 12, 7, 10] {
@@ -93,3 +95,18 @@ def test_kernels_that_read_a_norm_compute_it(tmp_path: Path, monkeypatch: pytest
     program.library.on_host_sm_count(1)
     for info in program.kernels:
         run(program, info, dict.fromkeys(info.dims, 2), 0, align=16, within=1e-2)
+
+
+JUDGED = """
+kernel f(x: f32[3, 4, 5, 8], w: f32[8, 4, 2, 2], g: f32[8]) -> f32[3, 8, 2, 3] {
+  return max_pool(group_norm(conv(x, w), 4) * g[:, None, None], 2)
+}
+"""
+
+
+def test_a_norm_of_shared_moments_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    compilation = compiled(JUDGED, monkeypatch)
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    report = run_on_cpu(compilation, info, {}, 1, lambda _: None)
+    assert "partial_moments" in compilation.emit("stages")
+    assert all(verdict.good and verdict.beyond == 0 for verdict in report.verdicts)

@@ -10,6 +10,8 @@ from on_host import Program, run
 
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source
+from mucc.library.signature import Manifest
+from mucc.measure.run import run_on_cpu
 
 SIZES = {"M": 5, "K": 8}
 HEAD = (
@@ -75,6 +77,17 @@ def test_rows_within_a_tile_are_part_of_the_product(body: str) -> None:
 def test_results_of_16_bits_join_and_offsets_do_not_cancel() -> None:
     agrees(compiled("layer_norm(h + b) * g", 64), 64, offset=1e4)
     assert kernels(compiled("group_norm(h + b, 2) * g + c", 64, "bf16")) == ["gemm"]
+
+
+@pytest.mark.parametrize(
+    "body", ("group_norm(h, 2) * g", "group_norm(group_norm(h, 4), 2)", "h * min(h, axis=1, keepdims=on)")
+)
+def test_what_joined_kernels_do_not_round_is_right(body: str) -> None:
+    made = compiled(body, 256, "bf16")
+    assert kernels(made) == ["gemm"] and made.programs[0].unstored
+    (info,) = Manifest.parse(made.manifest).kernels
+    report = run_on_cpu(made, info, {"M": 9, "K": 16}, 1, lambda _: None)
+    assert all(verdict.good and verdict.beyond == 0 for verdict in report.verdicts)
 
 
 @pytest.mark.parametrize("body", APART)
