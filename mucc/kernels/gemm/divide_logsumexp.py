@@ -73,7 +73,7 @@ class _Divide(RewritePattern):
         if width is None or product is None or not self._has_kernels(product):
             return
         b = Emit()
-        parts = b(RegroupOp(op.operand, [*rows, columns // width, width]))
+        parts = b(RegroupOp(op.operand, (*rows, columns // width, width)))
         found = b(LogSumExpOp(parts, [len(rows) + 1]))
         rewriter.replace(op, [*b.ops, LogSumExpOp(found, [len(rows)])])
 

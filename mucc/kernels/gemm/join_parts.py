@@ -19,6 +19,7 @@ from mucc.kernels.gemm.join_rows import (
     BOX,
     TILES,
     allows,
+    as_rounded,
     drop_unused,
     is_for,
     is_large,
@@ -118,8 +119,8 @@ def _join(program: ProgramOp, parts: Parts) -> None:
     *outer, columns = rows.extents
     assert isinstance(columns, int)
     extents = (*outer, columns // width)
-    value, block = parts.stored.value, product.body.block
-    held, source = parts.stored.destination, parts.load.source
+    block, held, source = product.body.block, parts.stored.destination, parts.load.source
+    value = as_rounded(parts.stored, block)
     parts.stored.detach()
     parts.stored.erase()
     for reduced in rows.reductions:

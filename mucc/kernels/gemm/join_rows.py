@@ -9,12 +9,13 @@ from math import ceil, lcm
 from types import MappingProxyType
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
+from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, StoreOp, are_bits
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadOp, StoreOp, YieldOp, are_bits
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
 from mucc.dialects.mu.ops.contraction import Compute
+from mucc.dialects.mu.ops.conversions import CastOp
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.schedule_attributes import (
@@ -302,7 +303,7 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
     for load, made in norm.loads.items():
         if isinstance(made, MatrixStore):
             made.detach()
-            values[load.result] = made.value
+            values[load.result] = as_rounded(made, block)
             continue
         made.location = load.location
         block.add_op(made)
@@ -315,6 +316,8 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
                 new = op.clone({operand: values[operand] for operand in op.inputs})
             case StoreOp():
                 new = StoreDOp(values[op.value], _matrix(program, norm, op.destination))
+                if op.rounds:
+                    new.note_rounding()
             case RowStoreOp():
                 new = GroupStoreOp(values[op.value], op.destination, norm.width)
             case _:
@@ -324,6 +327,20 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
         if op.results:
             values[op.results[0]] = new.results[0]
     _replace(norm, schedules)
+
+
+def as_rounded(store: MatrixStore, block: Block) -> SSAValue:
+    """Append what is left of a store whose destination nothing reads any more: the program's own rounding."""
+    if not store.rounds:
+        return store.value
+    body = Block(arg_types=[f32])
+    body.add_op(narrow := CastOp(body.args[0], Shaped.of(store.destination.type).element_type))
+    body.add_op(wide := CastOp(narrow.result, f32))
+    body.add_op(YieldOp(wide.result))
+    block.add_op(rounded := ComputeOp([store.value], Region(body)))
+    for op in (narrow, wide, rounded):
+        op.location = store.location
+    return rounded.result
 
 
 def _matrix(program: Block, norm: Norm, destination: SSAValue) -> SSAValue:
