@@ -18,6 +18,9 @@ DEPTHS = (8, 8, 8, 16, 24, 1, 4)
 WIDTHS = (1, 2, 4, 6, 8, 8, 16, 16, 24, 32, 32, 64, 64, 128, 256)
 """Columns of groups."""
 
+JOINED = "// kernels join, whatever it saves\n"
+"""The first line of programs that are compiled `of_any_size`."""
+
 DTYPES = ("f32", "bf16", "f16")
 
 
@@ -211,7 +214,10 @@ BEHIND_CONVOLUTIONS = (
 
 
 def layer(seed: str) -> str:
-    """Draw the text of a program: a product or a convolution, and 1 to 5 operations behind."""
+    """Draw the text of a program: a product or a convolution, and 1 to 5 operations behind.
+
+    Three of four are compiled `of_any_size`.
+    """
     c = Chain(random.Random(seed))
     is_product = c.chance(0.55)
     while True:
@@ -235,7 +241,7 @@ def layer(seed: str) -> str:
         v = c.named(made, 0.02) if c.chance(0.8) else made
         c.values.append(v)
     others = [c.pick(c.values) for _ in range(c.pick((0, 0, 0, 0, 1, 2)))]
-    return written(c, [v, *others])
+    return JOINED * c.chance(0.75) + written(c, [v, *others])
 
 
 @contextlib.contextmanager
