@@ -1,14 +1,15 @@
 """Mutated sources and random programs through the whole command, in this process's children.
 
-    python -m bench.fuzz [--mutants N] [--programs N] [--chains N] [--seconds S] [--seed TEXT] [-j N]
-        [-o FILE] [--again] [--nvcc N]
+    python -m bench.fuzz [--mutants N] [--programs N] [--chains N] [--layers N] [--seconds S]
+        [--seed TEXT] [-j N] [-o FILE] [--again] [--nvcc N]
 
 A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through
 the command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON
 can be read back, an edit leads to no error again, check refuses what a build refuses, files are whole. A
 generated program is compiled for every target and emitted, interpreted before and after lowering, and for
 a share g++ reads the host's half of its kernels. A chain of operations is interpreted after each pass,
-without roundings; where nothing rounds before its results, kernels round nothing either. `--nvcc` builds a
+without roundings; where nothing rounds before its results, kernels round nothing either. So is a layer, a
+product or a convolution with norms behind, whose kernels join however small they are. `--nvcc` builds a
 sample of the programs besides.
 
 The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there, and
@@ -184,6 +185,7 @@ def summary(run: Run) -> dict[str, float]:
         "fuzz.mutants": run.count("mutants"),
         "fuzz.programs": run.count("programs"),
         "fuzz.chains": run.count("chains"),
+        "fuzz.layers": run.count("layers"),
         "fuzz.nvcc_built": run.count("nvcc"),
         "fuzz.nvcc_rejected": kinds["nvcc"],
         "fuzz.good": kinds["good"],
@@ -195,7 +197,7 @@ def summary(run: Run) -> dict[str, float]:
 def record(run: Run) -> Path:
     """Write the result: counts by kind and by code, and the findings."""
     rows: list[dict[str, Any]] = []
-    for kind in ("mutants", "programs", "chains", "nvcc"):
+    for kind in ("mutants", "programs", "chains", "layers", "nvcc"):
         own = [row for row in run.rows if row["chunk"][0] == kind]
         counts, codes = Counter[str](), Counter[str]()
         for row in own:
@@ -214,6 +216,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--mutants", type=int, default=100_000)
     parser.add_argument("--programs", type=int, default=3000)
     parser.add_argument("--chains", type=int, default=3000, help="chains of operations")
+    parser.add_argument(
+        "--layers", type=int, default=1000, help="products and convolutions with norms behind"
+    )
     parser.add_argument(
         "--nvcc", type=int, default=0, metavar="N", help="build so many of the programs by nvcc"
     )
@@ -237,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         drawn = Drawn("", args.target, args.replay)
         data = Path(args.replay).read_bytes()
         outcome = again("mutants", data, drawn)
-        for kind in ("programs", "chains"):
+        for kind in ("programs", "chains", "layers"):
             outcome = outcome if outcome.is_finding else again(kind, data, drawn)
         print(outcome)
         return int(outcome.is_finding)
@@ -245,7 +250,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if handle is not None:
         os.close(handle)
     run = Run(Path(path), args.again)
-    wanted = {"mutants": args.mutants, "programs": args.programs, "chains": args.chains}
+    wanted = {
+        "mutants": args.mutants,
+        "programs": args.programs,
+        "chains": args.chains,
+        "layers": args.layers,
+    }
     until = time.monotonic() + args.seconds
     work(chunks_of(args.seed, wanted), run, args.jobs, until)
     build_sample(args.seed, args.nvcc, run, min(args.jobs, BUILDS), until)

@@ -91,10 +91,10 @@ def chain(seed: str, rounds: bool = True) -> str:
         v = c.named(made) if c.chance(0.8) else made
         c.values.append(v)
     results = [v, *(c.pick(c.values[1:]) for _ in range(c.pick((0, 0, 0, 1, 2))))]
-    return _text(c, results)
+    return written(c, results)
 
 
-def _text(c: Chain, results: Sequence[Value]) -> str:
+def written(c: Chain, results: Sequence[Value]) -> str:
     """Return the program of a chain; with `rounds` results may have the dtype of their values."""
     wide = [(r, r.dtype if r.dtype == "s32" else "f32") for r in results]
     stored = [(r, c.pick((wide, r.dtype))) for r, wide in wide] if c.rounds else wide

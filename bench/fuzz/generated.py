@@ -6,6 +6,7 @@ import random
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from bench.fuzz.checks import (
     limited,
     verdict,
 )
+from bench.fuzz.layers import JOINED, of_any_size
 from bench.fuzz.levels import UndrawableError, rounds_nothing, same_at_each_level
 from bench.fuzz.sources import Drawn
 from bench.gpu_fuzz.programs import ALL_TARGETS
@@ -97,13 +99,15 @@ def interpreted(compilation: Compilation) -> None:
 
 
 def examine_chain(drawn: Drawn) -> Outcome:
-    """Compile a chain of operations, and interpret it after each pass.
+    """Compile a chain of operations or a layer, and interpret it after each pass.
 
-    Of a program whose results have 32 bits kernels round nothing that the program does not round.
+    Of a program whose results have 32 bits kernels round nothing that the program does not round. Of a layer
+    the judge of results takes what the kernels compute, with their roundings.
     """
     source = Source("f.mcu", drawn.text)
+    joined = of_any_size() if JOINED in drawn.text else nullcontext()
     try:
-        with limited(2 * PATIENCE):
+        with limited(2 * PATIENCE), joined:
             compilation = compile_text(source, Options(drawn.target, dims=drawn.dims, tuned=False))
             compilation.emit("cu")
             (info,) = Manifest.parse(compilation.manifest).kernels
@@ -112,6 +116,8 @@ def examine_chain(drawn: Drawn) -> Outcome:
                 same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
                 if UNROUNDED in drawn.text:
                     rounds_nothing(compilation, info, dims, drawn.text)
+                if drawn.origin == "layers":
+                    interpreted(compilation)
     except Failure as failure:
         return Outcome(failure.kind, "", str(failure)[:2000])
     except DiagnosticError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.common import ROOT
 from bench.fuzz.chains import chain
+from bench.fuzz.layers import layer
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.programs import ALL_TARGETS, generate
 from mucc.diagnostics.codes import CODES
@@ -135,6 +136,11 @@ def chained(seed: str) -> Drawn:
     rng = random.Random(seed)
     target = rng.choice(("sm_90a", "sm_90a", *ALL_TARGETS))
     return Drawn(chain(seed, rounds=rng.randrange(3) > 0), target, "chains")
+
+
+def layered(seed: str) -> Drawn:
+    """A product or a convolution with norms and reductions behind."""
+    return Drawn(layer(seed), random.Random(seed).choice(("sm_90a", "sm_90a", *ALL_TARGETS)), "layers")
 
 
 _FEW = _by_hypothesis("contractions", 4)

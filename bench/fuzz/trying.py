@@ -15,9 +15,9 @@ from bench.fuzz.checks import LEVELS, Outcome, examine
 from bench.fuzz.generated import examine_chain, examine_program
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import Drawn, chained, corpus_texts, origin, program
+from bench.fuzz.sources import Drawn, chained, corpus_texts, layered, origin, program
 
-CHUNK = {"mutants": 50, "programs": 5, "chains": 20}
+CHUNK = {"mutants": 50, "programs": 5, "chains": 20, "layers": 20}
 """How many sources are a step, which is done whole or not at all."""
 
 HOST_SHARE, COMMAND_SHARE, EMIT_SHARE = 0.02, 0.05, 0.5
@@ -83,7 +83,12 @@ def _chain(seed: str) -> tuple[Outcome, bytes, Drawn]:
     return examine_chain(drawn), drawn.text.encode(), drawn
 
 
-_TRIALS = {"mutants": _mutant, "programs": _program, "chains": _chain}
+def _layer(seed: str) -> tuple[Outcome, bytes, Drawn]:
+    drawn = layered(seed)
+    return examine_chain(drawn), drawn.text.encode(), drawn
+
+
+_TRIALS = {"mutants": _mutant, "programs": _program, "chains": _chain, "layers": _layer}
 
 
 def _finding(kind: str, seed: str, outcome: Outcome, data: bytes, drawn: Drawn) -> dict[str, Any]:
@@ -101,8 +106,9 @@ def again(kind: str, data: bytes, drawn: Drawn) -> Outcome:
     """Try a changed source as the one that it was made of."""
     if kind == "mutants":
         return examine(data, drawn.target, drawn.dims, LEVELS, command=True)
-    changed = Drawn(data.decode("utf-8", errors="replace"), drawn.target, drawn.origin, drawn.dims)
-    return examine_chain(changed) if kind == "chains" else examine_program(changed, host=True)
+    of = kind if kind == "layers" else drawn.origin
+    changed = Drawn(data.decode("utf-8", errors="replace"), drawn.target, of, drawn.dims)
+    return examine_chain(changed) if kind in ("chains", "layers") else examine_program(changed, host=True)
 
 
 def row_of(kind: str, seed: str, outcome: Outcome, drawn: Drawn) -> dict[str, Any]:

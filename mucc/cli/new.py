@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,16 +45,27 @@ def main(args: Arguments, reporter: Reporter) -> int:
     folder = Path(args.folder if args.folder is not None else args.name)
     if args.folder == "" or os.path.lexists(folder):
         raise usage_error(f"'{folder}' exists already", "name another folder: --folder FOLDER")
-    for path, text in texts(args.name).items():
-        place = folder / path
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "its name is none"
-            raise usage_error(f"cannot make '{place.parent}': {reason}") from None
-        files.write_output(str(place), text.encode())
+    written = False
+    try:
+        for path, text in texts(args.name).items():
+            _write(folder / path, text)
+        written = True
+    finally:
+        if not written:
+            # Half a project would be in the way of the next try.
+            shutil.rmtree(folder, ignore_errors=True)
     reporter.line(f"{folder}: a project with the kernel {args.name}; README.md says what to run")
     return ExitStatus.GOOD
+
+
+def _write(place: Path, text: str) -> None:
+    """Write a file, and make its folder. Raises MU5001 where that cannot be made, MU5014 for the file."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "its name is none"
+        raise usage_error(f"cannot make '{place.parent}': {reason}") from None
+    files.write_output(str(place), text.encode())
 
 
 def _check_name(name: str) -> None:
@@ -62,6 +75,11 @@ def _check_name(name: str) -> None:
     if name in KEYWORDS:
         raise usage_error(
             f"'{name}' is a word of the language, so no name of a kernel", f"as in: mucc new my_{name}"
+        )
+    if keyword.iskeyword(name):
+        # The tests of the project call the kernel by its name.
+        raise usage_error(
+            f"'{name}' is a word of Python, by which no test calls it", f"as in: mucc new my_{name}"
         )
     if not name.isascii() or not is_name(name):
         raise usage_error(f"'{name}' is no name of a kernel", "letters, digits and underscores: linear_gelu")

@@ -159,13 +159,20 @@ class Compilation:
         """Interpret a kernel at the level of stages, in float64; nothing is rounded except at pinned stages.
 
         If `bounded`, values are rounded as device kernels round them, and results are `Bounded`
-        (`mucc.dialects.mu.bounded`): they have bounds of what else kernels may lose.
+        (`mucc.dialects.mu.bounded`): they have bounds of what else kernels may lose. What a stage passes to
+        another one is rounded where the program of this call stores it.
         """
+        from functools import partial
+
         from mucc.dialects.mu.interpreter import interpret_kernel
         from mucc.dialects.mu.roundings import BoundedFunctions, ExactFunctions
 
         op = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
-        return interpret_kernel(op, _dense(op, inputs), BoundedFunctions if bounded else ExactFunctions)
+        if not bounded:
+            return interpret_kernel(op, _dense(op, inputs), ExactFunctions)
+        program = self.entry(kernel, [getattr(x, "shape", ()) for x in inputs])
+        meaning = partial(BoundedFunctions, unstored=program.unstored_stages)
+        return interpret_kernel(op, _dense(op, inputs), meaning)
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """Interpret the fully lowered program, device kernel by device kernel."""

@@ -166,6 +166,9 @@ def _divided(b: Emit, value: SSAValue, split: Split, user: Operation) -> SSAValu
     if not isinstance(value.type, TensorType):
         return value
     dims = split.dims(Shaped.of(value.type).dims)
+    if dims == () and Shaped.of(value.type).dims:
+        # A tensor without axes is a number, by which results do not get a wider dtype.
+        dims = (1,) if any(split.parts) else None
     if dims is None:
         return None
     if dims == Shaped.of(value.type).dims:

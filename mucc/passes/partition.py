@@ -174,9 +174,10 @@ class Partition(Values):
 
     def _is_regrouped(self, value: SSAValue) -> bool:
         """Whether a value is computed by a map and stored with other extents."""
-        if not isinstance(op := value.owner, RegroupOp) or self.writer(op.operand) is not None:
+        if not isinstance(op := value.owner, RegroupOp):
             return False
-        return isinstance(op.operand.owner, ElementwiseOp)
+        is_stored = any(self.writer(form) is not None for form in self.forms.of(op.operand))
+        return not is_stored and isinstance(op.operand.owner, ElementwiseOp)
 
     def _space(self, value: SSAValue) -> Dims:
         """Return the extents over which a map computes a value."""

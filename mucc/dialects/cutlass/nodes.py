@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     IntAttr,
     IntegerAttr,
     StringAttr,
+    UnitAttr,
     f32,
     i64,
 )
@@ -83,6 +84,15 @@ class StoreNode(FormattedOp, ABC):
 
     def __init__(self, value: SSAValue, destination: SSAValue):
         super().__init__(operands=[value, destination])
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the program itself rounds the value to the destination's dtype, stored or not."""
+        return "rounds" in self.attributes
+
+    def note_rounding(self) -> None:
+        """Note that the store is the program's own rounding of the value."""
+        self.attributes["rounds"] = UnitAttr()
 
 
 class ValueNode(FormattedOp, ABC):

@@ -51,7 +51,8 @@ class ProgramOp(EntryOp):
 
     A kernel with several schedules is several programs, its entries: `entry_of` names the kernel, and an
     entry computes the calls whose dims are in one of its `guards`. The last entry has the kernel's name and
-    no guards, and computes all others.
+    no guards, and computes all others. `unstored` names the stages whose results no kernel stores, since
+    another stage joined the kernel that computes them.
     """
 
     name = "cutlass.program"
@@ -62,6 +63,7 @@ class ProgramOp(EntryOp):
     slots = opt_attr_def(ArrayAttr[ArrayAttr[TensorType]])
     entry_of = opt_attr_def(StringAttr)
     guards = opt_attr_def(ArrayAttr[GuardAttr])
+    unstored = opt_attr_def(ArrayAttr[StringAttr])
 
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), NoTerminator())
 
@@ -82,6 +84,16 @@ class ProgramOp(EntryOp):
     def boxes(self) -> tuple[Guard, ...]:
         """The boxes of sizes that the program computes; none where it takes what other entries leave."""
         return tuple(g.guard for g in self.guards or ())
+
+    @property
+    def unstored_stages(self) -> frozenset[str]:
+        """The names of stages whose results no kernel stores."""
+        return frozenset(name.data for name in self.unstored or ())
+
+    def leave_unstored(self, stage: str) -> None:
+        """Note that no kernel stores the results of a stage any more."""
+        names = sorted(self.unstored_stages | {stage})
+        self.attributes["unstored"] = ArrayAttr([StringAttr(name) for name in names])
 
     @property
     def kernels(self) -> Iterator[DeviceKernelOp]:

@@ -6,7 +6,7 @@ only where the language specifies it: in casts, at pinned stages, and in the sto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, f32, i1
@@ -355,7 +355,9 @@ def sizes_of(types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
 
 
 def interpret_kernel(
-    kernel: KernelOp, inputs: Sequence[Any], meaning: type[MuFunctions] = MuFunctions
+    kernel: KernelOp,
+    inputs: Sequence[Any],
+    meaning: Callable[[Arrays, dict[str, int]], MuFunctions] = MuFunctions,
 ) -> list[Any]:
     """Run a kernel on arrays (NumPy or torch, any real dtype; scalars may be Python numbers).
 

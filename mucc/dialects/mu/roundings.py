@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from xdsl.interpreter import Interpreter, PythonValues, impl, register_impls
@@ -103,16 +103,20 @@ UNEVEN = {"bf16": 2.0**-8, "f16": 2.0**-11, "e4m3": 2.0**-4}
 class BoundedFunctions(MuFunctions):
     """Interpret stages with values that are rounded where kernels round, and bounds of what else these lose.
 
-    Results are `Bounded`.
+    Results are `Bounded`. Results of the stages in `unstored` are never in memory, and not rounded for it.
     """
 
     roundings = 1
     """How often attention rounds weights."""
 
-    def __init__(self, arrays: Arrays, sizes: dict[str, int]):
+    def __init__(self, arrays: Arrays, sizes: dict[str, int], unstored: Collection[str] = ()):
         bounded = BoundedArrays(arrays)
         super().__init__(bounded, sizes)  # pyright: ignore[reportArgumentType]  # its `xp` is no module
         self.bounded, self.exactly = bounded, ExactFunctions(arrays, sizes)
+        self.unstored = unstored
+
+    def passed(self, stage: StageOp, value: Any, type: Any) -> Any:
+        return value if stage.stage_name.data in self.unstored else super().passed(stage, value, type)
 
     def given(self, value: Any) -> Bounded:
         return Bounded(self.bounded, value)

@@ -61,11 +61,11 @@ def seen_columns(
     given = dict(zip(op.operands, args, strict=True))
     columns = functions.indices(len(scores.shape) - 1)
     if op.first is not None:
-        scores = _kept(functions, given[op.first] <= columns, scores)
+        scores = _kept(functions, functions.read(given[op.first]) <= columns, scores)
     if op.last is not None:
-        scores = _kept(functions, columns <= given[op.last], scores)
+        scores = _kept(functions, columns <= functions.read(given[op.last]), scores)
     if op.labels is not None:
-        row, column = (given[label] for label in op.labels)
+        row, column = (functions.read(given[label]) for label in op.labels)
         scores = _kept(functions, row == column, scores)
     return causal_scores(functions, scores) if op.causal is not None else scores
 

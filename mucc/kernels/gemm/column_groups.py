@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, lcm
 from types import MappingProxyType
 
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.ir import Block, Region, SSAValue
 
+from mucc.dialects.cutlass.nodes import ComputeOp, YieldOp
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
 from mucc.dialects.mu.ops.contraction import Compute
+from mucc.dialects.mu.ops.conversions import CastOp
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.schedule_attributes import (
@@ -23,7 +25,7 @@ from mucc.dialects.mu.schedule_attributes import (
     TileAttr,
 )
 from mucc.dialects.mu.settings import EPILOGUE, EXCHANGE, MAINLOOP, SCHEDULER, TILE
-from mucc.dialects.mu.types import Dims, TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.gemm.granules import all_may_be_wide
 from mucc.kernels.gemm.nodes import MatrixStore
 from mucc.kernels.gemm.op import GemmOp
@@ -138,3 +140,17 @@ def drop_unused(values: Iterable[SSAValue]) -> None:
             pending += owner.operands
             owner.detach()
             owner.erase()
+
+
+def as_rounded(store: MatrixStore, block: Block) -> SSAValue:
+    """Append what is left of a store whose destination nothing reads any more: the program's own rounding."""
+    if not store.rounds:
+        return store.value
+    body = Block(arg_types=[f32])
+    body.add_op(narrow := CastOp(body.args[0], Shaped.of(store.destination.type).element_type))
+    body.add_op(wide := CastOp(narrow.result, f32))
+    body.add_op(YieldOp(wide.result))
+    block.add_op(rounded := ComputeOp([store.value], Region(body)))
+    for op in (narrow, wide, rounded):
+        op.location = store.location
+    return rounded.result

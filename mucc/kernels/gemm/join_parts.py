@@ -18,6 +18,7 @@ from mucc.kernels.gemm.column_groups import (
     BOX,
     TILES,
     allows,
+    as_rounded,
     drop_unused,
     is_large,
     is_plain,
@@ -73,6 +74,7 @@ class JoinParts(Pass):
                 if parts is None or not is_large(parts.rows.extents, sizes_in(self.sizes)):
                     continue
                 if all(allows(s, parts.product, parts.width) for s in own):
+                    program.leave_unstored(parts.product.stage.data)
                     _join(program, parts)
 
 
@@ -112,8 +114,8 @@ def _join(program: ProgramOp, parts: Parts) -> None:
     *outer, columns = rows.extents
     assert isinstance(columns, int)
     extents = (*outer, columns // width)
-    value, block = parts.stored.value, product.body.block
-    held, source = parts.stored.destination, parts.load.source
+    block, held, source = product.body.block, parts.stored.destination, parts.load.source
+    value = as_rounded(parts.stored, block)
     parts.stored.detach()
     parts.stored.erase()
     for reduced in rows.reductions:

@@ -18,6 +18,7 @@ from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.column_groups import (
     BOX,
     allows,
+    as_rounded,
     drop_unused,
     is_large,
     is_plain,
@@ -81,11 +82,14 @@ class JoinRows(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for program, own in scheduled_programs(op):
+            stages: dict[GemmOp, str] = {}
             for kernel in list(program.kernels):
                 norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
                 if norm is None or not is_large(norm.space, sizes_in(self.sizes)):
                     continue
                 if all(allows(s, norm.product, norm.width) for s in own):
+                    program.leave_unstored(stages.get(norm.product, norm.product.stage.data))
+                    stages[norm.product] = kernel.stage.data
                     _join(norm, own)
 
 
@@ -202,7 +206,7 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
     for load, made in norm.loads.items():
         if isinstance(made, MatrixStore):
             made.detach()
-            values[load.result] = made.value
+            values[load.result] = as_rounded(made, block)
             continue
         made.location = load.location
         block.add_op(made)
@@ -215,6 +219,8 @@ def _join(norm: Norm, schedules: Sequence[ScheduleOp]) -> None:
                 new = op.clone({operand: values[operand] for operand in op.inputs})
             case StoreOp():
                 new = StoreDOp(values[op.value], _matrix(program, norm, op.destination))
+                if op.rounds:
+                    new.note_rounding()
             case RowStoreOp():
                 new = GroupStoreOp(values[op.value], op.destination, norm.width)
             case _:

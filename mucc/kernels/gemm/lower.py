@@ -69,7 +69,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
     )
     places = [builder.destinations(r) for r in stage.outputs]
     body = EpilogueBody(builder, stage, problem)
-    values: list[tuple[SSAValue, SSAValue]] = []
+    values: list[tuple[SSAValue, SSAValue, bool]] = []
     ranges: list[ColumnRange] = []
     for stored, targets in zip(stage.stored, places, strict=True):
         owner = stored.owner
@@ -78,13 +78,17 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
                 _epilogue_reduction(body, owner, builder.regrouped(target, stored), stage.space)
                 continue
             value = body.scalar(stored, root_axes(stored, stage))
-            values.append((body.without_cast(value, target), builder.regrouped(target, stored)))
+            given = body.without_cast(value, target)
+            values.append((given, builder.regrouped(target, stored), body.leaves_cast(value, target)))
             if (low := first_column(stored, stage)) is not None:
                 ranges.append(ColumnRange(values[-1][0], low, Shaped.of(stored.type).dims[-1]))
     chosen = _chosen(body, ranges, rank - 1)
-    for i, (value, target) in enumerate(values):
+    for i, (value, target, rounds) in enumerate(values):
         kind = AuxStoreOp if i else StoreDOp
-        body.add(kind(value, target) if chosen is None else kind(chosen, target, ranges[i].low))
+        store = kind(value, target) if chosen is None else kind(chosen, target, ranges[i].low)
+        if rounds:
+            store.note_rounding()
+        body.add(store)
     gemm = GemmOp(
         stage.stage_name.data,
         matmul.compute,

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import BitsOp, LoadNode, LoadOp, StoreOp, are_bits
+from mucc.dialects.cutlass.ops import WorkspaceOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import (
     CastOp,
@@ -182,6 +183,12 @@ class Body:
                 return inner.operand if isinstance(inner, CastOp) and inner.operand.type == f32 else value
             case _:
                 return value
+
+    def leaves_cast(self, value: SSAValue, destination: SSAValue) -> bool:
+        """Whether the store to a tensor of the workspace is what rounds a value as the program says."""
+        if value.type != f32 or not isinstance(destination.owner, WorkspaceOp):
+            return False
+        return self.without_cast(value, destination) is not value
 
     def as_bits(self, value: SSAValue) -> SSAValue:
         """Return the bits of an s32 as an f32, the form in which nodes compute with it."""

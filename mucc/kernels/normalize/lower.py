@@ -60,6 +60,9 @@ def lower_chain(builder: ProgramBuilder, stage: StageOp) -> None:
         for target in targets:
             given = body.without_cast(value, target)
             to = builder.regrouped(target, root)
-            body.add(store_along(body, given, to, axes, anchor.axes.get_values()))
+            store = store_along(body, given, to, axes, anchor.axes.get_values())
+            if body.leaves_cast(value, target):
+                store.note_rounding()
+            body.add(store)
     axes = anchor.axes.get_values()
     builder.block.add_op(NormalizeKernelOp(stage.stage_name.data, space, axes, Region(body.block)))

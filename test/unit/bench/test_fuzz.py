@@ -15,7 +15,7 @@ from bench.fuzz.checks import LEVELS, Failure, Outcome, examine, honest, mended
 from bench.fuzz.generated import examine_chain, examine_program
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import GENERATORS, Drawn, chained, corpus_texts, program
+from bench.fuzz.sources import GENERATORS, Drawn, chained, corpus_texts, layered, program
 from bench.fuzz.trying import CHUNK, Chunk, prepare, run_chunk
 from mucc.diagnostics import Applicability, Diagnostic, Fix, Source, Span
 from mucc.dialects.mu.ops.elementwise import ConstantOp
@@ -57,6 +57,12 @@ def test_a_share_of_the_mutants_holds():
 def test_chains_of_operations_hold(name: str):
     for number in range(6):
         drawn = chained(f"{name}{number}")
+        assert not (outcome := examine_chain(drawn)).is_finding, (outcome, drawn)
+
+
+def test_layers_hold():
+    for number in range(2):
+        drawn = layered(f"unit{number}")
         assert not (outcome := examine_chain(drawn)).is_finding, (outcome, drawn)
 
 
@@ -158,7 +164,20 @@ def test_a_run_goes_on_where_it_was_ended(tmp_path: Path, capsys: pytest.Capture
             }
         )
     path.write_text(path.read_text() + '{"chunk": ["mut')  # ended within a line
-    given = ["--seed", "s", "--mutants", "100", "--programs", "10", "--chains", "0", "-o", str(path)]
+    given = [
+        "--seed",
+        "s",
+        "--mutants",
+        "100",
+        "--programs",
+        "10",
+        "--chains",
+        "0",
+        "--layers",
+        "0",
+        "-o",
+        str(path),
+    ]
     assert main(given) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == summary(Run(path))

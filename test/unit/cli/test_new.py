@@ -13,6 +13,8 @@ import pytest
 
 from mucc.cli.main import main
 from mucc.cli.registry import MUCC
+from mucc.compiler import files
+from mucc.diagnostics.usage import usage_error
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,7 +35,7 @@ def test_a_new_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest
         compile((project / script).read_text(), script, "exec")
 
 
-@pytest.mark.parametrize("name", ["", "2x", "a-b", "kernel", "../x", "ä", "stage", "a" * 101])
+@pytest.mark.parametrize("name", ["", "2x", "a-b", "kernel", "../x", "ä", "stage", "class", "a" * 101])
 def test_odd_names_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: object):
     monkeypatch.chdir(tmp_path)
     assert main(["new", name], MUCC) == 2
@@ -48,6 +50,21 @@ def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (tmp_path / "other" / "place" / "kernels" / "k.mcu").exists()
     (tmp_path / "file").touch()
     assert main(["new", "k", "--folder", "file/x"], MUCC) == 2
+
+
+def test_what_ends_halfway_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write, given = files.write_output, list[str]()
+
+    def full(path: str, data: bytes) -> None:
+        given.append(path)
+        if len(given) == 3:
+            raise usage_error("no space left", "free some")
+        write(path, data)
+
+    monkeypatch.setattr(files, "write_output", full)
+    assert main(["new", "k"], MUCC) == 2
+    assert len(given) == 3 and list(tmp_path.iterdir()) == []
 
 
 def test_manual_pages_tell_of_every_command_and_option(tmp_path: Path):

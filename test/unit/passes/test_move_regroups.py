@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics import Source
 from mucc.dialects.mu.types import Dims
 from mucc.passes.move_regroups import Split
 
@@ -45,3 +48,14 @@ def test_operands_that_broadcast_are_divided_alike(parts: list[list[int]], data:
 def test_other_extents_are_not_divided():
     split = Split.of((12, 5), (3, 4, 5))
     assert split is not None and split.dims((6, 5)) is None and split.dims((2, 12, 5)) is None
+
+
+def test_one_element_keeps_its_axis_and_widens_the_result():
+    text = (
+        "kernel f(x: bf16[6, 4], w: bf16[4, 4], a: f32[1]) -> f32[6, 4] {\n"
+        "    return reshape(softmax(reshape(layer_norm(x @ w), (6, 4, 1)), axis=1) + a, (6, 4))\n}\n"
+    )
+    made = compile_text(Source("t.mcu", text))
+    inputs = [np.ones((6, 4)), np.arange(16.0).reshape(4, 4), np.array([0.3])]
+    (meant,), (got,) = made.interpret("f", inputs), made.interpret_lowered("f", inputs)
+    np.testing.assert_allclose(got, meant, rtol=1e-2)

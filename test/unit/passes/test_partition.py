@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from builders import kernel, lowered, tensor, value
 from xdsl.ir import Operation
 
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import MAP
@@ -251,3 +254,19 @@ def test_an_epilogue_reduces_what_no_kernel_behind_it_reduces_again(body: str, j
     product = next(s for s in partition(body).in_order() if s.anchor is not None)
     assert product.anchor is not None and product.anchor.stage == CONTRACTION
     assert sum(isinstance(op, ReduceOp) for op in product.members) == joined
+
+
+RETURNED = """
+kernel f[N](x: bf16[N, 3, 2], w: bf16[4, 3, 2]) -> (y: f32[N, 4, 1], z: bf16[N, 4, 1]) {
+    z = group_norm(conv(x, w), 4)
+    return group_norm(z, 4) + 1, z
+}
+"""
+
+
+def test_a_returned_view_of_a_stored_value_has_its_own_extents() -> None:
+    made = compile_text(Source("t.mcu", RETURNED))
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal((5, 3, 2)), rng.standard_normal((4, 3, 2))]
+    for got, meant in zip(made.interpret_lowered("f", inputs), made.interpret("f", inputs), strict=True):
+        np.testing.assert_allclose(got, meant, atol=1e-2)

@@ -19,7 +19,15 @@ from mucc.dialects.mu.arrays import NumpyArrays, TorchArrays, arrays_for
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Shaped
-from mucc.kernels.gemm.nodes import LOADS, STORES, AccFetchOp, GroupRowOp, GroupScalarOp, ScatterDOp
+from mucc.kernels.gemm.nodes import (
+    LOADS,
+    STORES,
+    AccFetchOp,
+    GroupRowOp,
+    GroupScalarOp,
+    GroupStoreOp,
+    ScatterDOp,
+)
 from mucc.kernels.interpreter import interpret_program
 
 # Rounding
@@ -326,8 +334,9 @@ def test_every_node_of_an_epilogue() -> None:
         }"""
     )
     (gemm,) = found.kernels
-    # Grouped contractions only scatter rows and load rows and numbers of groups: test_indexed.py.
-    grouped = {ScatterDOp, GroupRowOp, GroupScalarOp}
+    # Grouped contractions only scatter rows and load rows and numbers of groups: test_indexed.py. Numbers of
+    # groups of columns are stored by products that a norm joined: test_join_rows.py.
+    grouped = {ScatterDOp, GroupRowOp, GroupScalarOp, GroupStoreOp}
     for node in {*LOADS, *STORES, AccFetchOp} - grouped:
         assert any(isinstance(op, node) for op in gemm.nodes), node.name
     h = x @ w * s + b + col[:, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from on_host import Program, run
 
@@ -83,3 +84,16 @@ def test_targets_without_warpgroups_skip_too(tmp_path_factory: pytest.TempPathFa
     for name in MASKS:
         info = next(k for k in other.kernels if k.name == name)
         run(other, info, {"B": 1, "S": 100, "T": 210}, seed=7, floats=(-1.0, 2.0), within=2**-9, align=16)
+
+
+def test_the_last_key_of_a_row_may_be_its_own_number() -> None:
+    text = (
+        "kernel f(q: f16[3, 5, 16], k: f16[3, 5, 16], v: f16[3, 5, 16]) -> f16[3, 5, 16] {\n"
+        "    later = iota((5,), axis=0)[None, :] > iota((5,), axis=0)[:, None]\n"
+        "    return softmax(where(later, -inf, q @ k.T)) @ v\n}\n"
+    )
+    made = compile_text(Source("t.mcu", text))
+    assert " last %" in made.emit("cutlass")
+    inputs = [np.random.default_rng(i).standard_normal((3, 5, 16)) for i in range(3)]
+    (meant,), (got,) = made.interpret("f", inputs), made.interpret_lowered("f", inputs)
+    np.testing.assert_allclose(got, meant, atol=1e-2)

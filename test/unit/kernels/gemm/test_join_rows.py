@@ -10,6 +10,8 @@ from on_host import Program, run
 
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source
+from mucc.library.signature import Manifest
+from mucc.measure.run import run_on_cpu
 
 SIZES = {"M": 5, "K": 8}
 HEAD = (
@@ -75,6 +77,24 @@ def test_rows_within_a_tile_are_part_of_the_product(body: str) -> None:
 def test_results_of_16_bits_join_and_offsets_do_not_cancel() -> None:
     agrees(compiled("layer_norm(h + b) * g", 64), 64, offset=1e4)
     assert kernels(compiled("group_norm(h + b, 2) * g + c", 64, "bf16")) == ["gemm"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    (
+        "group_norm(h, 2) * g",
+        "group_norm(group_norm(h, 4), 2)",
+        "h * min(h, axis=1, keepdims=on)",
+        "softmax(cast(-h, bf16), axis=1)",
+        "group_norm(cast(group_norm(h, 4) + b, bf16), 2)",
+    ),
+)
+def test_joined_kernels_round_what_the_program_rounds_alone(body: str) -> None:
+    made = compiled(body, 256, "bf16")
+    assert kernels(made) == ["gemm"] and made.programs[0].unstored
+    (info,) = Manifest.parse(made.manifest).kernels
+    report = run_on_cpu(made, info, {"M": 9, "K": 16}, 1, lambda _: None)
+    assert all(verdict.good and verdict.beyond == 0 for verdict in report.verdicts)
 
 
 @pytest.mark.parametrize("body", APART)
@@ -168,7 +188,7 @@ kernel grouped[M](x: bf16[M, 16], w: bf16[128, 16], b: f32[128], g: f32[128], s:
     return group_norm(silu(x @ w.T + b), 2) * g + s
 }
 kernel short[M](x: f32[M, 16], w: f32[16, 32], r: f32[M, 32]) -> f32[M, 32] {
-    return softmax(x @ w + r, axis=1)
+    return softmax(cast(x @ w, f16) + r, axis=1)
 }
 kernel least[M](x: bf16[M, 16], w: bf16[128, 16], b: f32[128]) -> f32[M] {
     return min(group_norm(x @ w.T, 2) * b, axis=1)
