@@ -15,12 +15,12 @@ CHECKS = """
 #include <mucc/reduce.h>
 #include <mucc/map.h>
 
-template <uint32_t kRows, uint32_t kLength, bool kIn = true, bool kShift = false>
+template <uint32_t kRows, uint32_t kLength, bool kIn = true, bool kShift = false, bool kCluster = false>
 struct Op {
   static constexpr int kRank = 2, kKept = 1, kVector = 4, kThreads = 256;
   static constexpr int kFew = 8, kShort = 16, kSome = 16, kMany = 32, kMostThreads = 1024, kManyThreads = 512;
   static constexpr int kColumnItems = 16;
-  static constexpr bool kInner = kIn, kShifted = kShift;
+  static constexpr bool kInner = kIn, kShifted = kShift, kClusters = kCluster;
   static constexpr uint32_t kKnown[] = {kRows, kLength};
 };
 template <class Op>
@@ -44,6 +44,10 @@ static_assert(taken<Op<7, 1023, true, true>>() == of(1, 4), "shifted rows have v
 static_assert(taken<Op<64, 100, false>>() == of(0, 2), "columns once");
 static_assert(taken<Op<64, 5000, false>>() == of(1, 3), "columns again");
 static_assert(taken<Op<64, 1024, false>>() == of(1, 2), "more threads share columns of vectors");
+template <uint32_t kLength, bool kCluster = true>
+constexpr bool clustered = mucc::may_take<Op<64, kLength, false, false, kCluster>>(mucc::kClusterCode);
+static_assert(clustered<8192> && clustered<16384> && !clustered<8192, false>, "clusters hold long columns");
+static_assert(!clustered<4096> && !clustered<16385>, "columns too short, or too long");
 
 template <uint32_t kResults, uint32_t kLength>
 struct Sum {
