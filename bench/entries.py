@@ -28,7 +28,7 @@ kernel linear[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N] {
 }
 """
 SIDE = 4096
-"""N and K."""
+"""Columns N of the result and length K of the sums."""
 
 RANGE = "1..16384"
 SINGLE = (8, 32, 64, 128, 256, 512, 4096)

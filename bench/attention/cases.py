@@ -237,7 +237,7 @@ def _others() -> Iterator[Case]:
 
 
 def _narrow() -> Iterator[Case]:
-    """What is e4m3."""
+    """Yield calls with operands of e4m3."""
     for kind in ("full_e4m3", "causal_e4m3"):
         for width in (64, 128, 256):
             for length in (1024, 4096, 16384):

@@ -71,12 +71,12 @@ class Value:
 
 
 class Unfit(Exception):
-    """The operation does not fit the value; another one is drawn."""
+    """Raised if an operation cannot be applied to the drawn value: another operation is drawn then."""
 
 
 @dataclass
 class Chain:
-    """A program while it is drawn."""
+    """A random program under construction: its parameters, its lines, and the values that it has so far."""
 
     rng: random.Random
     rounds: bool = True

@@ -214,7 +214,7 @@ BEHIND_CONVOLUTIONS = (
 
 
 def layer(seed: str) -> str:
-    """Draw the text of a program: a product or a convolution, and 1 to 5 operations behind.
+    """Draw the text of a program: a product or a convolution, followed by 1 to 5 operations.
 
     Three of four are compiled `of_any_size`.
     """

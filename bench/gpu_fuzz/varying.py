@@ -1,4 +1,4 @@
-"""Compile convolutions by any strategy that is legal, with moments of tiles for any norm behind them."""
+"""Force random legal strategies of convolutions, and partial moments of tiles for norms behind them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _drawn_for_moments(layer: Layer, facts: Facts) -> Strategy:
 
 
 def vary_strategies() -> None:
-    """Draw strategies from now on in this process, and let tiles store moments wherever they can."""
+    """Make this process compile convolutions by drawn strategies, with partial moments where legal."""
     lower.choose = drawn
     moments.LEAST = -(1 << 60)
     moments.MOMENT_BYTES = dict.fromkeys(Strategy, 0.0)

@@ -179,7 +179,7 @@ def _round(op: Operation) -> None:
 
 
 def _is_copied(op: PickOp, exact: set[SSAValue]) -> bool:
-    """Whether a pick reads a stored copy of repeated or picked elements, which would round them to 16 bits.
+    """Whether a gather reads a copy of repeated or gathered elements that is stored, and rounded to 16 bits.
 
     Other operands of a pick lie in memory as they are (`Partition`).
     """

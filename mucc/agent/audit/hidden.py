@@ -15,11 +15,12 @@ from mucc.agent.audit.places import Look
 from mucc.agent.audit.shares import may_multiply, pytorchs_share, starts_products
 
 RISK = 1e-3
-"""The probability with which looks at calls that are as told are taken for others. Rejections need two audits
-that find it, or looks at two calls."""
+"""The largest false-alarm rate of one test: how likely looks at honest calls are to reject them. A rejection
+needs two such tests, of two audits or of looks at two calls."""
 
 UNSURE, DOUBTFUL = 0.01, 0.5
-"""The same below which nothing is accepted, and below which there are more looks."""
+"""Probabilities of what was seen if calls are honest: below the first no verdict accepts, below the second
+more calls are watched."""
 
 ENOUGH = 8
 """Looks from which on work that takes most of the time is seen nearly always."""

@@ -26,15 +26,15 @@ PYTORCHS = re.compile(
 PRODUCTS = re.compile(
     r"^libcu|mkl_(blas|xblas|sparse|lapack)|gemm|gemv|dnnl|cblas_|xnn_|conv_?\dd|convolution", re.I
 )
-"""Functions that multiply matrices, or convolve, by their mangled names."""
+"""Matches the mangled names of functions that multiply matrices or convolve."""
 
 COMPUTES = re.compile(
     r"2at6native\d{1,2}(AVX|DEFAULT|SVE|ZVECTOR|VSX|NEON)|mkl_|dnnl|xnn_|fbgemm|qnnpack|Sleef|pocketfft|lapack|[sdcz]dot_"
 )
-"""Functions of PyTorch that compute something else."""
+"""Matches the mangled names of other functions of PyTorch that compute."""
 
 MOVES = re.compile(r"copy|fill|memcpy|memset|transpose|cat_|stack_|arange", re.I)
-"""Those among them that move numbers, or set them."""
+"""Matches names among these of functions that only copy or fill memory."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ MORE = 1.5
 """Seconds that such series may take together."""
 
 UNKNOWN = Comparison(False)
-"""That of calls which nothing was compared of yet."""
+"""The comparison of a call whose results were not compared yet."""
 
 WAKING = 5e-5
 """Seconds in which a process that was stopped runs again."""

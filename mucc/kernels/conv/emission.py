@@ -159,7 +159,7 @@ class ConvWork(AcrossWork):
 
     @property
     def moments(self) -> str:
-        """Of what blocks store moments."""
+        """The groups of values that blocks store moments of: none, channels of an element or the batch."""
         if (node := self.conv.moments) is None:
             return "kNone"
         return "kEach" if node.across is None else "kAcross"

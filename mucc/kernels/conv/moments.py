@@ -54,7 +54,7 @@ class Norm(NamedTuple):
     second: ReduceOp
     """The sum of squared distances from the mean."""
     scale: float
-    """What makes the mean of the sum."""
+    """The factor by which the sum becomes the mean: 1 / number of elements."""
     across: bool
     """Whether each channel has its statistics in the whole batch."""
     cells: int

@@ -34,7 +34,8 @@ from mucc.kernels.gemm.scheduling.operand import DENSE
 from mucc.library.extents import multiply, names_of, values
 
 TILES = (64, 96, 128, 192, 256)
-"""Columns of tiles of which one has to be a multiple of a group: others are seldom fast."""
+"""Widths of output tiles, in columns: one of them has to be a multiple of a group's width. Kernels with tiles
+of other widths are seldom fast."""
 
 BOX = 32
 """Columns of a box of the tile. Groups that divide it may be normalised together with a matrix that the
@@ -114,9 +115,14 @@ def allows(schedule: ScheduleOp, product: GemmOp, width: int) -> bool:
     )
 
 
+def base_of(tensor: SSAValue) -> SSAValue:
+    """Return the tensor that a view with other extents reads; the tensor itself if it is no such view."""
+    return tensor.owner.operand if isinstance(tensor.owner, RegroupOp) else tensor
+
+
 def producer(source: SSAValue) -> MatrixStore | None:
     """Return the store of a product to a tensor of the workspace, if nothing but one load reads that."""
-    base = source.owner.operand if isinstance(source.owner, RegroupOp) else source
+    base = base_of(source)
     if not isinstance(base.owner, WorkspaceOp):
         return None
     uses = [use.operation for use in base.uses]

@@ -19,6 +19,7 @@ from mucc.kernels.gemm.column_groups import (
     BOX,
     allows,
     as_rounded,
+    base_of,
     drop_unused,
     is_large,
     is_plain,
@@ -161,10 +162,7 @@ def _is_matrix(program: ProgramOp, type: TensorType) -> bool:
 
 def _as_matrix(value: SSAValue, space: Dims) -> SSAValue | None:
     """Return a tensor with the extents of a product's result, of which a value may be a view."""
-    if Shaped.of(value.type).dims == space:
-        return value
-    inner = value.owner.operand if isinstance(value.owner, RegroupOp) else None
-    return inner if inner is not None and Shaped.of(inner.type).dims == space else None
+    return next((v for v in (value, base_of(value)) if Shaped.of(v.type).dims == space), None)
 
 
 def _load(load: LoadOp, norm: Norm, *, has_source: bool) -> Operation | None:
@@ -178,7 +176,7 @@ def _load(load: LoadOp, norm: Norm, *, has_source: bool) -> Operation | None:
         return None
     if all(extent == 1 for extent in source.type.dims):
         return ScalarBroadcastOp(source) if not isinstance(source.owner, RegroupOp) else None
-    vector = source.owner.operand if isinstance(source.owner, RegroupOp) else source
+    vector = base_of(source)
     if not isinstance(vector.type, TensorType) or not vector.type.layout.is_row_major:
         return None
     if vector.type.dims == space[-1:] and Shaped.of(source.type).dims in (
@@ -192,7 +190,7 @@ def _load(load: LoadOp, norm: Norm, *, has_source: bool) -> Operation | None:
 
 def _is_given(source: SSAValue) -> bool:
     """Whether a tensor is there before the product's kernel, and so before that of its rows."""
-    base = source.owner.operand if isinstance(source.owner, RegroupOp) else source
+    base = base_of(source)
     return not isinstance(base.owner, Operation) or isinstance(base.owner, WorkspaceOp)
 
 

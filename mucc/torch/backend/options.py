@@ -117,7 +117,7 @@ class Options:
 
     @property
     def without_cuda_graphs(self) -> Options:
-        """The same options, but for CUDA graphs."""
+        """The same options without CUDA graphs."""
         return dataclasses.replace(self, inductor={**self.inductor, CUDA_GRAPHS: False})
 
     @property

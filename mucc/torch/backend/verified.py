@@ -88,8 +88,7 @@ class Trial:
     """
 
     def __init__(self, module: Any, inputs: Sequence[Any], options: Options, target: str, card: str):
-        self.module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        self.module.meta.update(module.meta)
+        self.module = _copied(module)
         self.inputs, self.options, self.target, self.card = inputs, options, target, card
         self.context = torch._guards.TracingContext.try_get()
 
@@ -126,10 +125,8 @@ class Trial:
         return Verdict(self.operations, found) if MUCC in versions and len(versions) == 2 else None
 
     def fresh(self) -> Any:
-        """Return a copy of the graph, as compiling changes one."""
-        made = torch.fx.GraphModule(self.module, copy.deepcopy(self.module.graph))
-        made.meta.update(self.module.meta)
-        return made
+        """Return a copy of the graph, since compiling a graph changes it in place."""
+        return _copied(self.module)
 
     def is_changed(self, module: Any) -> bool:
         """Whether a graph differs from the one that dynamo gave."""
@@ -142,9 +139,9 @@ class Trial:
         Raises what they raise, and ValueError if a graph changes too much memory.
         """
         changed = written(self.module, arguments)
-        kept = {n: arguments[n].clone() for n in changed}
-        if sum(t.numel() * t.element_size() for t in kept.values()) > BYTES:
+        if sum(arguments[n].numel() * arguments[n].element_size() for n in changed) > BYTES:
             raise ValueError("the graph changes too much memory to be timed")
+        kept = {n: arguments[n].clone() for n in changed}
 
         def restore() -> None:
             with torch.no_grad():
@@ -178,6 +175,13 @@ class Trial:
         """Set up what dynamo had set up when it gave the graph."""
         with torch._guards.tracing(self.context):
             yield
+
+
+def _copied(module: Any) -> Any:
+    """Return a module with a copy of its graph; tensors are shared."""
+    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    made.meta.update(module.meta)
+    return made
 
 
 def may_be_timed(inputs: Sequence[Any]) -> bool:

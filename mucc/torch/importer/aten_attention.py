@@ -63,7 +63,7 @@ class Operands:
 
     @staticmethod
     def shared(b: Builder, q: Any, k: Any, v: Any, mask: Any) -> Operands:
-        """Do the same, and read repeated heads of keys and values where these are; not for gradients."""
+        """Return operands with shared keys and values as they are before `repeat_kv`; not for gradients."""
         if dims_of(k)[-3:-2] != dims_of(q)[-3:-2]:
             return Operands.of(b, q, k, v, mask)
         key, value = _with_groups(b.value(k)), _with_groups(b.value(v))
