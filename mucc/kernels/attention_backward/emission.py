@@ -22,7 +22,7 @@ from mucc.kernels.attention.score_work import (
     width_of,
 )
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
-from mucc.kernels.attention_backward.tiles import CHUNK, tile_of
+from mucc.kernels.attention_backward.tiles import part_columns, tile_of
 
 
 class AttentionBackwardCode(LightCode):
@@ -102,7 +102,7 @@ class AttentionBackwardWork(ScoreWork):
         """Return the C++ of the kernel in parts."""
         node = self.kernel.differentiate
         widths = (width_of(node.query), width_of(node.value))
-        tile = tile_of(max(widths))
+        tile = tile_of(max(widths), stores_changes=bool(self.outputs))
         return self.assemble(
             Parts(
                 fast=len(self.space) - 1,
@@ -136,7 +136,14 @@ class AttentionBackwardWork(ScoreWork):
             *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
             *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
-            *wgmma("multiply_changes", dtype, CHUNK, from_registers=False, turned=True, left_turned=True),
+            *wgmma(
+                "multiply_changes",
+                dtype,
+                part_columns(rows, widths[0]),
+                from_registers=False,
+                turned=True,
+                left_turned=True,
+            ),
         ]
 
     def _change_store(self) -> list[str]:

@@ -16,9 +16,15 @@ class Tile(NamedTuple):
     gradient_stages: int
 
 
-def tile_of(width: int) -> Tile:
+def tile_of(width: int, *, stores_changes: bool = False) -> Tile:
     """Return the tile for rows of so many elements.
 
-    A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries.
+    A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries. With
+    128 queries a step they have no room for the addresses of gradients of scores that are stored.
     """
-    return Tile(128 if width <= CHUNK else 64, 3, 2)
+    return Tile(128 if width <= CHUNK and not stores_changes else 64, 3, 2)
+
+
+def part_columns(rows: int, width: int) -> int:
+    """Return how many columns of the gradients of a step's queries a warpgroup has: `kPartColumns` in C++."""
+    return CHUNK // 2 if rows == CHUNK and width <= CHUNK else CHUNK

@@ -56,12 +56,13 @@ inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))>
 template <class Work>
 inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
 
-// Adds what a warpgroup has in shared memory to memory, by one thread: the copy engine does it.
+// Adds so many numbers in shared memory to memory, by one thread: the copy engine does it.
+template <int kCount>
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
                "cp.async.bulk.commit_group;" ::"l"(to),
-               "r"(from), "r"(4 * kPartFloats)
+               "r"(from), "r"(4 * kCount)
                : "memory");
 #endif
 }
@@ -71,10 +72,18 @@ MUCC_DEVICE void await_parts() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #endif
 }
-// The threads of a warpgroup meet.
-MUCC_DEVICE void sync_group(int group) {
+
+// A warpgroup and the warp that adds its parts of the gradients of queries meet twice a step: the part is in shared memory,
+// and it has been read. Who arrives does not wait.
+enum Part { kPartIsThere = 2, kPartIsRead = kPartIsThere + kGroups };
+MUCC_DEVICE void await_part(Part what, int group) {
 #if defined(__CUDA_ARCH__)
-  asm volatile("bar.sync %0, 128;" ::"r"(2 + group) : "memory");
+  asm volatile("bar.sync %0, 160;" ::"r"(what + group) : "memory");
+#endif
+}
+MUCC_DEVICE void announce_part(Part what, int group) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("bar.arrive %0, 160;" ::"r"(what + group) : "memory");
 #endif
 }
 
@@ -104,9 +113,10 @@ struct Places {
   MUCC_DEVICE uint32_t gradient(int s) const { return query(kQueryStages) + s * kGradientBytes; }
   MUCC_DEVICE uint32_t changes(int s) const { return gradient(kGradientStages) + s * kChangeBytes; }
   MUCC_DEVICE char* at(uint32_t address) const { return dynamic_shared() + (address - shared_address(dynamic_shared())); }
-  // What a warpgroup adds to the gradients of queries.
-  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats; }
-  // Of each row its log-sum-exp, then of each row the sum of gradients times results.
+  // What a warpgroup adds to the gradients of queries, and where: nowhere behind the last step.
+  MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats<Work>; }
+  MUCC_DEVICE float** part_place(int group) const { return reinterpret_cast<float**>(at(base + kBarrierBytes / 2)) + group; }
+  // Of each row its log-sum-exp, then of each row the sum of gradients times results with its sign changed.
   MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
 };
 
@@ -272,20 +282,56 @@ MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extent
         copy_tile<kRank>(at.gradient(g) + i * At::kRowChunk, maps.gradient, at.gradient_full(g), i * kChunk, first_row,
                          gradient);
     }
+    queries.advance(), gradients.advance();
+  }
+}
+
+// Loads what there is of each row: by a warp of its own, as it waits for memory each time.
+template <class Work>
+MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at) {
+  using At = Places<Work>;
+  constexpr int kCount = At::kRows / 32;
+  int const lane = threadIdx.x % 32;
+  Walk<Work> walk(work, extents);
+  Ring<At::kQueryStages> queries;
+#pragma unroll 1
+  while (walk.advance(work, extents)) {
+    int const first_row = walk.tile * At::kRows + lane, s = queries.place;
     float const* const logs = attention::matrix_of(work.logsumexp, walk.position);
     float const* const sums = attention::matrix_of(work.sums, walk.position);
-    float* const numbers = at.numbers(s);
-#pragma unroll 1
-    for (int r = lane; r < At::kRows; r += 32) {
-      int64_t const row = first_row + r;
+    float log[kCount], sum[kCount];
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      int64_t const row = first_row + 32 * i;
       bool const exists = row < work.query.count;
-      float const log = exists ? logs[row * work.logsumexp.row] : INFINITY;
+      log[i] = exists ? logs[row * work.logsumexp.row] : INFINITY;
+      sum[i] = exists ? sums[row * work.sums.row] : 0.0f;
+    }
+    await(at.query_empty(s), queries.parity ^ 1);
+    float* const numbers = at.numbers(s) + lane;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
       // Rows that see no key have weights of 0, as do those that there are not.
-      numbers[r] = log == -INFINITY ? INFINITY : Work::kPlain ? log * kLog2E : log;
-      numbers[At::kRows + r] = exists ? sums[row * work.sums.row] : 0.0f;
+      numbers[32 * i] = log[i] == -INFINITY ? INFINITY : Work::kPlain ? log[i] * kLog2E : log[i];
+      numbers[At::kRows + 32 * i] = -sum[i];
     }
     arrive(at.query_full(s));
-    queries.advance(), gradients.advance();
+    queries.advance();
+  }
+}
+
+// Has the copy engine add a warpgroup's parts of the gradients of queries, by a warp of its own.
+template <class Work>
+MUCC_DEVICE void add_parts(Places<Work> const& at, int group) {
+  announce_part(kPartIsRead, group);
+#pragma unroll 1
+  while (true) {
+    await_part(kPartIsThere, group);
+    float* const to = *at.part_place(group);
+    if (!to) return;
+    if (threadIdx.x % 32 == 0) add_part<kPartFloats<Work>>(to, at.part(group)), await_parts();
+    __syncwarp();
+    announce_part(kPartIsRead, group);
   }
 }
 
@@ -411,7 +457,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
-  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[32];
+  float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[kPartColumns<Work> / 2];
   uint32_t weights[kRows / 16][4];
 
   auto multiply_keys = [&](int s) {
@@ -421,11 +467,21 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
       Work::multiply_rows(c, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
     end_products();
   };
+  // Products of gradients with values, from which the sums of their rows are taken: those are where they start. So nothing is
+  // read from shared memory between the stores of the gradients of scores, which would wait for each other.
+  auto start_values = [&](float const* numbers) {
+#pragma unroll
+    for (int j = 0; j < kRows / 8; ++j) {
+      auto const sums = *reinterpret_cast<Pack<float, 2> const*>(numbers + kRows + 8 * j);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) d[4 * j + i] = sums.of[i % 2];
+    }
+  };
   auto multiply_values = [&](int s) {
     uint64_t const a = described(at.values() + group * kGroupKeys * 128, 16), b = described(at.gradient(s), 16);
 #pragma unroll
     for (int i = 0; i < kResultSteps; ++i)
-      Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, i > 0);
+      Work::multiply_rows(d, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + (i / 4 * At::kRowChunk + i % 4 * 32) / 16, 1);
     end_products();
   };
   auto add_values = [&](int s, int keeps) {
@@ -444,7 +500,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   };
   auto multiply_changes = [&](int s) {
     uint64_t const a = described(at.changes(s) + (kByRows ? group * At::kKeyChunk : 0), At::kKeyChunk);
-    uint64_t const b = described(at.keys() + (kByRows ? 0 : group * At::kKeyChunk), At::kKeyChunk);
+    // A warpgroup's columns are a chunk, or half of one.
+    constexpr int kColumns = kPartColumns<Work>;
+    int const chunk = kByRows ? 0 : group * kColumns / kChunk, half = kByRows ? 0 : group * kColumns % kChunk * 2;
+    uint64_t const b = described(at.keys() + chunk * At::kKeyChunk + half, At::kKeyChunk);
 #pragma unroll
     for (int i = 0; i < kKeys / 16; ++i)
       Work::multiply_changes(queries, a + i * (16 * 128 / 16), b + i * (16 * 128 / 16), i > 0);
@@ -467,10 +526,11 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   }
   while (more) {
     int const s = query.place, g = gradient.place, row = walk.tile * kRows;
+    float const* const numbers = at.numbers(s) + lane % 4 * 2;
+    start_values(numbers);
     await(at.gradient_full(g), gradient.parity);
     begin_products();
     multiply_values(g);
-    float const* const numbers = at.numbers(s) + lane % 4 * 2;
     if (walk.is_whole(work, group))
       make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
     else
@@ -488,14 +548,13 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
     for (int j = 0; j < kRows / 8; ++j) {
-      auto const sums = *reinterpret_cast<Pack<float, 2> const*>(numbers + kRows + 8 * j);
       char* const to = own + j / 8 * At::kKeyChunk + (j % 8 ^ lane / 4) * 16;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         float x[2] = {c[4 * j + 2 * h], c[4 * j + 2 * h + 1]};
         if constexpr (!kKeepsWeights) unpack(T{}, weights[j / 2][j % 2 * 2 + h], x);
 #pragma unroll
-        for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e] - sums.of[e];
+        for (int e = 0; e < 2; ++e) x[e] *= d[4 * j + 2 * h + e];
         if constexpr (kStoresChanges<Work>) {
           auto at_score = walk.position;
           at_score.at[Work::kRank - 1] = key + 8 * h;
@@ -538,24 +597,28 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     wait_products<1>();
     hold(c), hold(queries);
     if (partials) {
-      float* const to = partials + (tile * kGroups + group) * kPartFloats;
+      float* const to = partials + (tile * kGroups + group) * kPartFloats<Work>;
       if constexpr (kAddsByEngine<Work>) {
-        if (thread == 0) await_parts();
-        sync_group(group);
+        await_part(kPartIsRead, group);
         auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+        for (int j = 0; j < kPartColumns<Work> / 8; ++j)
+          part[j * 128] = {queries[4 * j], queries[4 * j + 1], queries[4 * j + 2], queries[4 * j + 3]};
+        if (thread == 0) *at.part_place(group) = to;
         publish_shared();
-        sync_group(group);
-        if (thread == 0) add_part(to, at.part(group));
+        announce_part(kPartIsThere, group);
       } else {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
+        for (int j = 0; j < kPartColumns<Work> / 8; ++j) add_four(to + j * 512 + thread * 4, queries + 4 * j);
       }
     }
     keeps = 1, place ^= 1, last = s;
   }
-  if (kAddsByEngine<Work> && thread == 0) await_parts();
+  if (kAddsByEngine<Work> && partials) {
+    await_part(kPartIsRead, group);
+    if (thread == 0) *at.part_place(group) = nullptr;
+    announce_part(kPartIsThere, group);
+  }
   wait_products<0>();
   hold(keys), hold(values);
   if (!keeps) {
@@ -590,10 +653,14 @@ MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents,
     publish_barriers();
   }
   __syncthreads();
-  int const group = int(threadIdx.x / 128) - 1;
+  // Taken from one lane, since the compiler then knows that it is the same in all of a warp.
+  int const group = __shfl_sync(~0u, int(threadIdx.x / 128), 0) - 1;
   if (group < 0) {
     leave_registers<24>();
-    if (threadIdx.x < 32) load_steps(work, extents, maps, at);
+    int const warp = int(threadIdx.x / 32);
+    if (warp == 0) load_steps(work, extents, maps, at);
+    if (warp == 1) load_numbers(work, extents, at);
+    if (kAddsByEngine<Work> && partials && warp > 1) add_parts(at, warp - 2);
   } else {
     take_registers<240>();
     if constexpr (kStoresChanges<Work> && kIsRanged<Work>) store_unseen(work, extents);
@@ -608,19 +675,20 @@ MUCC_DEVICE void finish(Work const& work, Extents<Work::kRank> const& extents, f
   unsigned const tiles = unsigned((extents.of[Work::kRank - 2] + Work::kTileRows - 1) / Work::kTileRows);
   auto const position = attention::leading_position<Work>(extents, blockIdx.x / tiles);
   int const group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats + thread * 4;
-  float x[32];
+  float const* const from = partials + (int64_t(blockIdx.x) * kGroups + group) * kPartFloats<Work> + thread * 4;
+  constexpr int kColumns = kPartColumns<Work>;
+  float x[kColumns / 2];
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
+  for (int j = 0; j < kColumns / 8; ++j) {
     auto const four = *reinterpret_cast<Pack<float, 4> const*>(from + j * 512);
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[4 * j + i] = four.of[i];
   }
   int const row = int(blockIdx.x % tiles) * Work::kTileRows + (kByRows ? 64 * group : 0) + thread / 32 * 16 + lane / 4;
   auto result = work.query_gradient;
-  int const first = kByRows ? 0 : 64 * group;
+  int const first = kByRows ? 0 : kColumns * group;
   result.data += first * result.step;
-  store_gradient<8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
+  store_gradient<kColumns / 8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
 }
 
 }  // namespace mucc::attention_backward

@@ -24,8 +24,14 @@ struct Maps {
   TensorMap query, gradient, key, value;
 };
 
-// The gradient of a tile of queries as it is added up: of each warpgroup 64 rows and columns, those of a thread together.
-constexpr int kPartFloats = 64 * 64, kTileFloats = kGroups * kPartFloats;
+// The gradient of a tile of queries as it is added up: of each warpgroup 64 rows and so many columns, those of a thread
+// together. With 128 queries a step a warpgroup has half of the rows, else half of the columns.
+template <class Op>
+inline constexpr int kPartColumns = Op::kTileRows == 64 && Op::kWidth <= 64 ? 32 : 64;
+template <class Op>
+inline constexpr int kPartFloats = 64 * kPartColumns<Op>;
+template <class Op>
+inline constexpr int kTileFloats = kGroups * kPartFloats<Op>;
 
 // Bytes of shared memory: barriers, keys and values, steps of queries and of gradients, two of the gradients of scores, what
 // is added to the gradients of queries, and two numbers of each row of a step.
@@ -36,7 +42,7 @@ MUCC_BOTH constexpr int shared_bytes() {
   constexpr int kRow = 128;
   return kBarrierBytes + kRow * kKeys * (kChunks + kResultChunks) +
          kRow * Op::kTileRows * (Op::kQueryStages * kChunks + Op::kGradientStages * kResultChunks) +
-         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 4 * kTileFloats + 8 * Op::kQueryStages * Op::kTileRows + 1024;
+         2 * kRow * kKeys * (Op::kTileRows / kChunk) + 4 * kTileFloats<Op> + 8 * Op::kQueryStages * Op::kTileRows + 1024;
 }
 
 }  // namespace mucc::attention_backward

@@ -25,7 +25,7 @@ Sizes sizes_of(Extents<Op::kRank> const& extents) {
 
 template <class Op>
 int64_t scratch(Call const&, Extents<Op::kRank> const& extents) {
-  return aligned(4 * kTileFloats * sizes_of<Op>(extents).tiles) +
+  return aligned(4 * kTileFloats<Op> * sizes_of<Op>(extents).tiles) +
          attention::span_bytes<Op>(extents, extents.of[Op::kRank - 1]);
 }
 
@@ -38,13 +38,13 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
   if (!fits) return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   float* partials = static_cast<float*>(scratch);
   bool const wants_query = op.query_gradient.data && sizes.tiles > 0;
-  if (wants_query && fill(c, partials, 0.0f, kTileFloats * sizes.tiles, 1, kTileFloats * sizes.tiles)) return 1;
+  if (wants_query && fill(c, partials, 0.0f, kTileFloats<Op> * sizes.tiles, 1, kTileFloats<Op> * sizes.tiles)) return 1;
   if (!wants_query) partials = nullptr;
   auto packs = [](auto const& result, int width) { return !result.data || attention::in_pieces(result, width); };
   op.packs = packs(op.query_gradient, Op::kWidth) && packs(op.key_gradient, Op::kWidth) &&
              packs(op.value_gradient, Op::kResultWidth);
   if constexpr (Op::kHasLabels) {
-    char* const to = static_cast<char*>(scratch) + aligned(4 * kTileFloats * sizes.tiles);
+    char* const to = static_cast<char*>(scratch) + aligned(4 * kTileFloats<Op> * sizes.tiles);
     if (sizes.tiles > 0 && attention::find_spans(c, stage, codes[kSpans], op, extents, extents.of[Op::kRank - 1], to)) return 1;
   }
   if (sizes.key_tiles > 0) {
