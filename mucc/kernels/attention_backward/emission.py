@@ -22,7 +22,7 @@ from mucc.kernels.attention.score_work import (
     width_of,
 )
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
-from mucc.kernels.attention_backward.tiles import part_columns, tile_of
+from mucc.kernels.attention_backward.tiles import CHUNK, part_columns, tile_of
 
 
 class AttentionBackwardCode(LightCode):
@@ -134,7 +134,7 @@ class AttentionBackwardWork(ScoreWork):
             *self.score_work(self.kernel.score, node),
             *self._change_store(),
             *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
-            *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
+            *wgmma("add_keys", dtype, padded[0], from_registers=rows > CHUNK, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
             *wgmma(
                 "multiply_changes",

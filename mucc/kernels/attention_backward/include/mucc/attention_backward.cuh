@@ -443,6 +443,10 @@ MUCC_DEVICE void unpack(T, uint32_t word, float (&x)[2]) {
   x[0] = widen(T{uint16_t(word)}), x[1] = widen(T{uint16_t(word >> 16)});
 }
 
+// Whether gradients of scores are multiplied with queries from registers, for the gradients of keys.
+template <class Work>
+inline constexpr bool kKeysFromRegisters = Work::kTileRows == 128;
+
 template <class Work>
 MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at, int group,
                                 float* partials) {
@@ -452,13 +456,15 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
   // With 128 queries a step there is no room for weights in f32 beside products.
   constexpr bool kKeepsWeights = kRows == 64;
+  // With more registers the gradients of scores are kept in them, and added to those of keys while the warpgroups meet.
+  constexpr bool kKeepsChanges = kKeysFromRegisters<Work>;
   constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;
   auto release = [&](uint32_t barrier) {
     if (lane == 0) arrive(barrier);
   };
   float c[kRows / 2], d[kRows / 2], keys[8 * kSteps], values[8 * kResultSteps], queries[kPartColumns<Work> / 2];
-  uint32_t weights[kRows / 16][4];
+  uint32_t weights[kRows / 16][4], changes[kKeepsChanges ? kRows / 16 : 1][4];
 
   auto multiply_keys = [&](int s) {
     uint64_t const a = described(at.keys() + group * kGroupKeys * 128, 16), b = described(at.query(s), 16);
@@ -494,8 +500,12 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     uint64_t const a = described(at.changes(place) + group * kGroupKeys * 128, 16);
     uint64_t const b = described(at.query(s), At::kRowChunk);
 #pragma unroll
-    for (int i = 0; i < kRows / 16; ++i)
-      Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
+    for (int i = 0; i < kRows / 16; ++i) {
+      if constexpr (kKeepsChanges)
+        Work::add_keys(keys, changes[i], b + i * (16 * 128 / 16), i > 0 || keeps);
+      else
+        Work::add_keys(keys, a + (i / 4 * At::kKeyChunk + i % 4 * 32) / 16, b + i * (16 * 128 / 16), i > 0 || keeps);
+    }
     end_products();
   };
   auto multiply_changes = [&](int s) {
@@ -521,8 +531,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     await(at.query_full(0), 0);
     begin_products();
     multiply_keys(0);
-    wait_products<0>();
-    hold(c);
+    if constexpr (!kKeepsChanges) {
+      wait_products<0>();
+      hold(c);
+    }
   }
   while (more) {
     int const s = query.place, g = gradient.place, row = walk.tile * kRows;
@@ -531,6 +543,10 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     await(at.gradient_full(g), gradient.parity);
     begin_products();
     multiply_values(g);
+    if constexpr (kKeepsChanges) {
+      wait_products<1>();  // products of these queries with keys
+      hold(c);
+    }
     if (walk.is_whole(work, group))
       make_weights<false>(work, walk.position, row + lane % 4 * 2, key, numbers, c);
     else
@@ -543,7 +559,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     add_values(g, keeps);
     wait_products<1>();  // products with values, and what the last step added to the gradients of keys
     hold(d);
-    if (keeps) release(at.query_empty(last));
+    if (!kKeepsChanges && keeps) release(at.query_empty(last));
     // Pieces of 16 bytes are swizzled as those that the copy engine writes.
     char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
@@ -565,37 +581,49 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
             if (query < work.query.count && key + 8 * h < work.key.count) work.store_change(at_score, x[e]);
           }
         }
-        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = attention::packed(T{}, x[0], x[1]);
+        uint32_t const word = attention::packed(T{}, x[0], x[1]);
+        if constexpr (kKeepsChanges) changes[j / 2][j % 2 * 2 + h] = word;
+        *reinterpret_cast<uint32_t*>(to + h * 8 * 128) = word;
       }
+    }
+    if constexpr (kKeepsChanges) {
+      begin_products();
+      add_keys(s, place, keeps);
+      publish_shared();
     }
     int64_t const tile = tile_of(extents, walk);
     query.advance(), gradient.advance();
     more = walk.advance(work, extents);
-    if (more) await(at.query_full(query.place), query.parity);
-    // The products of the next queries with keys; behind the last ones any will do. They begin before the warpgroups meet,
-    // unless weights are still in the registers.
-    auto multiply_next = [&] {
+    if (more && !kKeepsChanges) await(at.query_full(query.place), query.parity);
+    if constexpr (kKeepsChanges) {
+      sync_groups(1);
+      wait_products<1>();  // what was added to the gradients of values
+      hold(values);
+      release(at.gradient_empty(g));
+      begin_products();
+      multiply_changes(place);
+      // The products of the next queries with keys, which are under way when the next step begins; behind the last ones any
+      // will do.
+      if (more) await(at.query_full(query.place), query.parity);
+      multiply_keys(more ? query.place : s);
+      wait_products<1>();
+      hold(keys), hold(queries);
+      release(at.query_empty(s));
+    } else {
+      // They begin before the warpgroups meet.
       begin_products();
       multiply_keys(more ? query.place : s);
-    };
-    if constexpr (kKeepsWeights) {
-      multiply_next();
       publish_shared();
       sync_groups(1);
       wait_products<1>();
-    } else {
-      wait_products<0>();
-      publish_shared();
-      sync_groups(1);
-      multiply_next();
+      hold(values);
+      release(at.gradient_empty(g));
+      begin_products();
+      multiply_changes(place);
+      add_keys(s, place, keeps);
+      wait_products<1>();
+      hold(c), hold(queries);
     }
-    hold(values);
-    release(at.gradient_empty(g));
-    begin_products();
-    multiply_changes(place);
-    add_keys(s, place, keeps);
-    wait_products<1>();
-    hold(c), hold(queries);
     if (partials) {
       float* const to = partials + (tile * kGroups + group) * kPartFloats<Work>;
       if constexpr (kAddsByEngine<Work>) {
