@@ -331,7 +331,7 @@ class AttentionWork(ScoreWork):
         if self.labels is not None and self.is_many:
             call = "mucc::attention::find_spans<false>(op, extents)"
             entries.append(Entry(f"{entry}_spans", given, call, "mucc::attention::kSpanThreads"))
-        if self.attention.is_narrow and self.has_warpgroups:
+        if self.attention.is_narrow and self.has_warpgroups and self.is_many:
             turn = "mucc::attention::turn_values(op, values, pitch)"
             given = "Work const op, unsigned char* const values, int64_t const pitch"
             entries.append(Entry(f"{entry}_turn", given, turn, "mucc::attention::kTurnThreads"))

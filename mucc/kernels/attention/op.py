@@ -239,7 +239,7 @@ class AttentionKernelOp(DeviceKernelOp):
     def may_decode(self) -> bool:
         """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
         rows = self.extents[-2]
-        return not self.is_f32 and not self.is_narrow and (not isinstance(rows, int) or rows <= FEW)
+        return not self.is_f32 and (not isinstance(rows, int) or rows <= FEW)
 
     @property
     def is_f32(self) -> bool:
@@ -248,7 +248,7 @@ class AttentionKernelOp(DeviceKernelOp):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether operands are e4m3, which have kernels for many queries only."""
+        """Whether operands are e4m3."""
         return Shaped.of(self.score.query.type).element_type == Float8E4M3FNType()
 
     @property

@@ -150,7 +150,9 @@ def default_tile(problem: Problem, mainloop: str) -> Tile:
     if mainloop == "multistage":
         return tile_of(*widths, problem.in_shared)
     if mainloop == "skinny":
-        return decode_tile_of(*widths, few_bytes(problem))
+        return decode_tile_of(
+            *widths, few_bytes(problem), bytewise=problem.is_narrow and problem.has_warpgroups
+        )
     if problem.is_narrow:
         return narrow_tile_of(*widths, plain=problem.plain)
     # Pages have a power of two of keys more often than a multiple of 11.

@@ -168,14 +168,21 @@ MUCC_BOTH constexpr int step_rows() {
   return rows;
 }
 
-// Bytes of shared memory of the kernels for few queries.
+// Bytes of shared memory of the kernels for few queries. Steps that the copy engine loads leave their place to what warps have
+// of the results: 16 bytes for each item, and two numbers of each row.
+template <class Op>
+MUCC_BOTH constexpr int step_bytes() {
+  constexpr int kChunks = chunks_of<Op>(Op::kWidth) + chunks_of<Op>(Op::kResultWidth);
+  constexpr int kSteps = 128 * Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys * kChunks;
+  constexpr int kResults = Op::kDecodeWarps * (16 * decode_items<Op>() + 8 * kDecodeRows);
+  return kSteps > kResults ? kSteps : rounded(kResults, 16);
+}
 template <class Op, bool kTiled = false>
 MUCC_BOTH constexpr int decode_bytes() {
   constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
-  constexpr int kChunks = (rounded(Op::kWidth, kChunk) + rounded(Op::kResultWidth, kChunk)) / kChunk;
   constexpr int kKeys = Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys;
-  return 2 * kDecodeRows * kPitch + (kTiled ? 1024 + 16 * Op::kDecodeStages + 128 * kKeys * kChunks
-                                            : 2 * kKeys * (kPitch + kResultPitch));
+  return 2 * kDecodeRows * kPitch +
+         (kTiled ? 1024 + 16 * Op::kDecodeStages + step_bytes<Op>() : 2 * kKeys * (kPitch + kResultPitch));
 }
 
 }  // namespace mucc::attention

@@ -238,7 +238,7 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
         if (make_map(c, maps.query, op.query, Op::kWidth, 64) || make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()))
           return 1;
         if constexpr (kIsNarrow<Op>) {
-          Code& code = codes[kTiles + 1 + Op::kHasLabels];
+          Code& code = codes[(kTiles + 1) * (Op::kDecodes ? 2 : 1) + Op::kHasLabels];
           char* const to = static_cast<char*>(scratch) + (kTakesTiles<Op> ? aligned(4) : 0) + span_bytes<Op>(extents, rows);
           if (turn_values(c, stage, code, op, extents, keys, to, maps.value)) return 1;
         } else if (make_map(c, maps.value, op.value, Op::kResultWidth, step_rows<Op>())) {
