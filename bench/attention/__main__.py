@@ -36,10 +36,20 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "decode_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "decode"],
         "over_written": [r["over"] for r in good if "over" in r and r["kind"] in WRITTEN],
         "f32_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full_f32", "causal_f32")],
-        "e4m3_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].endswith("e4m3")],
+        "e4m3_over_sdpa": [
+            r["over"] for r in good if "over" in r and r["kind"] in ("full_e4m3", "causal_e4m3")
+        ],
+        "few_e4m3_over_sdpa": [
+            r["over"] for r in good if "over" in r and r["kind"] in ("decode_e4m3", "paged_e4m3")
+        ],
         "paged_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "paged"],
         "backward_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].startswith("backward")],
-        "decode_over_copy": [r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE],
+        "decode_over_copy": [
+            r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE and not r["kind"].endswith("e4m3")
+        ],
+        "few_e4m3_over_copy": [
+            r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE and r["kind"].endswith("e4m3")
+        ],
     }
     for name, values in parts.items():
         if values:
