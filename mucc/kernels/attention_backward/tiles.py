@@ -19,8 +19,8 @@ class Tile(NamedTuple):
 def tile_of(width: int, *, stores_changes: bool = False) -> Tile:
     """Return the tile for rows of so many elements.
 
-    A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries. With
-    128 queries a step they have no room for the addresses of gradients of scores that are stored.
+    A warpgroup's registers hold the gradients of 64 keys and values, and of scores with a step's queries.
+    With 128 queries a step they have no room for the addresses of gradients of scores that are stored.
     """
     return Tile(128 if width <= CHUNK and not stores_changes else 64, 3, 2)
 

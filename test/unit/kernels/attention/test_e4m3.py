@@ -69,13 +69,19 @@ def test_kernels_agree_with_the_interpreter(
 
 
 FEW = """
-kernel heads[B, G, T](q: e4m3[B, 2, G, 1, 128], k: e4m3[B, 2, 1, T, 128], v: e4m3[B, 2, 1, T, 64]) -> bf16[B, 2, G, 1, 64] {
+kernel heads[B, G, T](
+    q: e4m3[B, 2, G, 1, 128], k: e4m3[B, 2, 1, T, 128], v: e4m3[B, 2, 1, T, 64]
+) -> bf16[B, 2, G, 1, 64] {
     return attention(q, k, v)
 }
-kernel lengths[B, S, T](q: e4m3[B, S, 24], k: e4m3[B, T, 24], v: e4m3[B, T, 200], n: s32[B]) -> f32[B, S, 200] {
+kernel lengths[B, S, T](
+    q: e4m3[B, S, 24], k: e4m3[B, T, 24], v: e4m3[B, T, 200], n: s32[B]
+) -> f32[B, S, 200] {
     return attention(q, k, v, mask=iota((B, 1, T), axis=2) < n[:, None, None])
 }
-kernel wide[G, T](q: e4m3[G, 2, 256], k: e4m3[1, T, 256], v: e4m3[1, T, 256]) -> (y: f32[G, 2, 256], l: f32[G, 2]) {
+kernel wide[G, T](
+    q: e4m3[G, 2, 256], k: e4m3[1, T, 256], v: e4m3[1, T, 256]
+) -> (y: f32[G, 2, 256], l: f32[G, 2]) {
     return attention(q, k, v, causal=on), attention_logsumexp(q, k, causal=on)
 }
 kernel paged[B, P, N](
