@@ -138,7 +138,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
         return True
 
     def needs_scratch(self, op: AttentionKernelOp) -> bool:
-        return op.may_decode or op.is_ranged or op.is_narrow
+        return op.may_decode or op.is_ranged or op.transposes
 
     def interpret(self, functions: CutlassFunctions, op: AttentionKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents)

@@ -58,6 +58,14 @@ def narrow_tile_of(width: int, result_width: int, *, plain: bool) -> Tile:
     return Tile(rows, columns, rows // 16, min(stages, 4))
 
 
+def single_tile_of(width: int, result_width: int) -> Tile:
+    """Return the tile of kernels on wgmma of f32, whose values are transposed: chunks of 32 keys."""
+    rows, columns = 128, 128 if max(width, result_width) <= 64 else 64
+    row, depth = 128 * -(-width // 32), -(-result_width // 16) * 16
+    stages = (WARPGROUP_BYTES - rows * row) // (columns * (row + 4 * depth))
+    return Tile(rows, columns, rows // 16, min(stages, 4))
+
+
 def decode_tile_of(width: int, result_width: int, shared: int, *, bytewise: bool = False) -> Tile:
     """Return the tile of kernels for few queries that fits `shared` bytes: with fewer warps if need be.
 
