@@ -310,7 +310,7 @@ def _part_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     if parts is None or parts == 1:
         return
     if not problem.may_decode:
-        note = "keys are divided among blocks where there are up to 64 queries, of 16 bits"
+        note = "keys are divided among blocks where there are up to 64 queries, of 8 or 16 bits"
         yield Violation("MU3088", "scheduler", "these keys are not divided", (note,), "persistent")
         return
     most = MOST_PARTS

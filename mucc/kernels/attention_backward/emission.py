@@ -16,13 +16,14 @@ from mucc.dialects.mu.ops.attention import OPERANDS, Wanted
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
+    boolean,
     dtype_of,
     is_plain,
     shared_axes,
     width_of,
 )
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
-from mucc.kernels.attention_backward.tiles import CHUNK, part_columns, tile_of
+from mucc.kernels.attention_backward.tiles import Tile, part_columns, tile_of
 
 
 class AttentionBackwardCode(LightCode):
@@ -49,7 +50,7 @@ class AttentionBackwardWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages
-        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
+        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges kKeepsChanges
         """
     )
 
@@ -113,33 +114,34 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kTileRows = {tile.rows};",
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
+                    f"static constexpr bool kKeepsChanges = {boolean(tile.keeps_changes)};",
                     "static constexpr int kPage = 0;",
                     *(["static constexpr bool kStoresChanges = true;"] if self.outputs else []),
                     "static constexpr bool kSoftmax = true;",
                     f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
                     *self.score_constants(self.kernel.score, node, is_plain(self.kernel.score, node.score)),
                 ],
-                work=self._work(tile.rows, widths),
+                work=self._work(tile, widths),
                 entries=_entries(entry, labels=self.labels is not None),
                 launcher="attention_backward::launch",
                 scratch="attention_backward::scratch",
             )
         )
 
-    def _work(self, rows: int, widths: tuple[int, int]) -> list[str]:
+    def _work(self, tile: Tile, widths: tuple[int, int]) -> list[str]:
         node = self.kernel.differentiate
         dtype = dtype_of(node.value)
         padded = [-(-w // 16) * 16 for w in widths]
         return [
             *self.score_work(self.kernel.score, node),
             *self._change_store(),
-            *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
-            *wgmma("add_keys", dtype, padded[0], from_registers=rows > CHUNK, turned=True),
+            *wgmma("multiply_rows", dtype, tile.rows, from_registers=False, turned=False),
+            *wgmma("add_keys", dtype, padded[0], from_registers=tile.keeps_changes, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
             *wgmma(
                 "multiply_changes",
                 dtype,
-                part_columns(rows, widths[0]),
+                part_columns(tile.rows, widths[0]),
                 from_registers=False,
                 turned=True,
                 left_turned=True,

@@ -53,8 +53,7 @@ template <class Work>
 inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))> = Work::kStoresChanges;
 
 // Whether the copy engine adds to the gradients of queries; otherwise threads do.
-template <class Work>
-inline constexpr bool kAddsByEngine = on_device() && Work::kTileRows == 64;
+inline constexpr bool kAddsByEngine = on_device();
 
 // Adds so many numbers in shared memory to memory, by one thread: the copy engine does it.
 template <int kCount>
@@ -443,10 +442,6 @@ MUCC_DEVICE void unpack(T, uint32_t word, float (&x)[2]) {
   x[0] = widen(T{uint16_t(word)}), x[1] = widen(T{uint16_t(word >> 16)});
 }
 
-// Whether gradients of scores are multiplied with queries from registers, for the gradients of keys.
-template <class Work>
-inline constexpr bool kKeysFromRegisters = Work::kTileRows == 128;
-
 template <class Work>
 MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at, int group,
                                 float* partials) {
@@ -456,8 +451,8 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
   constexpr int kResultSteps = rounded(Work::kResultWidth, 16) / 16;
   // With 128 queries a step there is no room for weights in f32 beside products.
   constexpr bool kKeepsWeights = kRows == 64;
-  // With more registers the gradients of scores are kept in them, and added to those of keys while the warpgroups meet.
-  constexpr bool kKeepsChanges = kKeysFromRegisters<Work>;
+  // Where there are registers for the gradients of scores, they are added to those of keys while the warpgroups meet.
+  constexpr bool kKeepsChanges = Work::kKeepsChanges;
   constexpr bool kByRows = kRows == 128;  // each warpgroup has half of the rows of queries' gradients, else of their columns
   int const thread = threadIdx.x % 128, lane = threadIdx.x % 32, own_row = thread / 32 * 16 + lane / 4;
   auto release = [&](uint32_t barrier) {
@@ -626,7 +621,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     }
     if (partials) {
       float* const to = partials + (tile * kGroups + group) * kPartFloats<Work>;
-      if constexpr (kAddsByEngine<Work>) {
+      if constexpr (kAddsByEngine) {
         await_part(kPartIsRead, group);
         auto* const part = reinterpret_cast<Pack<float, 4>*>(at.at(at.part(group))) + thread;
 #pragma unroll
@@ -642,7 +637,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     }
     keeps = 1, place ^= 1, last = s;
   }
-  if (kAddsByEngine<Work> && partials) {
+  if (kAddsByEngine && partials) {
     await_part(kPartIsRead, group);
     if (thread == 0) *at.part_place(group) = nullptr;
     announce_part(kPartIsThere, group);
@@ -688,7 +683,7 @@ MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents,
     int const warp = int(threadIdx.x / 32);
     if (warp == 0) load_steps(work, extents, maps, at);
     if (warp == 1) load_numbers(work, extents, at);
-    if (kAddsByEngine<Work> && partials && warp > 1) add_parts(at, warp - 2);
+    if (kAddsByEngine && partials && warp > 1) add_parts(at, warp - 2);
   } else {
     take_registers<240>();
     if constexpr (kStoresChanges<Work> && kIsRanged<Work>) store_unseen(work, extents);
