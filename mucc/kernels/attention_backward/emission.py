@@ -103,6 +103,7 @@ class AttentionBackwardWork(ScoreWork):
         """Return the C++ of the kernel in parts."""
         node = self.kernel.differentiate
         widths = (width_of(node.query), width_of(node.value))
+        shared = shared_axes(self.batch, node.key, node.value)
         tile = tile_of(max(widths), stores_changes=bool(self.outputs))
         return self.assemble(
             Parts(
@@ -118,11 +119,11 @@ class AttentionBackwardWork(ScoreWork):
                     "static constexpr int kPage = 0;",
                     *(["static constexpr bool kStoresChanges = true;"] if self.outputs else []),
                     "static constexpr bool kSoftmax = true;",
-                    f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
+                    f"static constexpr int kShared = {shared};",
                     *self.score_constants(self.kernel.score, node, is_plain(self.kernel.score, node.score)),
                 ],
                 work=self._work(tile, widths),
-                entries=_entries(entry, labels=self.labels is not None),
+                entries=_entries(entry, labels=self.labels is not None, shared=shared),
                 launcher="attention_backward::launch",
                 scratch="attention_backward::scratch",
             )
@@ -160,17 +161,25 @@ class AttentionBackwardWork(ScoreWork):
         ]
 
 
-def _entries(entry: str, *, labels: bool) -> list[Entry]:
+def _entries(entry: str, *, labels: bool, shared: int) -> list[Entry]:
     """Return the kernels in the order of `mucc::attention_backward::Form`."""
     given = "Work const op, mucc::Extents<Op::kRank> const extents"
     maps = "__grid_constant__ mucc::attention_backward::Maps const maps"
     find = "mucc::attention::find_spans<true>(op, extents)"
+    keys = [
+        Entry(
+            f"{entry}_finish_keys",
+            f"{given}, mucc::attention_backward::Division const division",
+            "mucc::attention_backward::finish_keys(op, extents, division)",
+            "256",
+        )
+    ]
     spans = [Entry(f"{entry}_spans", given, find, "mucc::attention::kSpanThreads")]
     return [
         Entry(
             f"{entry}_multiply",
-            f"{given}, {maps}, float* const partials",
-            "mucc::attention_backward::multiply(op, extents, maps, partials)",
+            f"{given}, {maps}, float* const partials, mucc::attention_backward::Division const division",
+            "mucc::attention_backward::multiply(op, extents, maps, partials, division)",
             "384, 1",
         ),
         Entry(
@@ -179,5 +188,6 @@ def _entries(entry: str, *, labels: bool) -> list[Entry]:
             "mucc::attention_backward::finish(op, extents, partials)",
             "256",
         ),
+        *(keys if shared else []),
         *(spans if labels else []),
     ]

@@ -123,22 +123,30 @@ struct Places {
 template <class Work>
 inline constexpr bool kIsRanged = attention::kTakesTiles<Work>;
 
-// A block's keys: their tile, and the number of the leading indices along which keys differ.
+// A block's keys: their tile, the number of the leading indices along which keys differ, and its part of the heads that share
+// them.
 struct KeyTile {
-  unsigned tile, batch;
+  unsigned tile, batch, part;
 };
 
 // All tiles of one head come before those of the next, so that what they read stays in L2. Where blocks see different numbers
 // of queries, the first keys of all of the last heads come first: if attention is causal most queries see them.
 template <class Work>
-MUCC_DEVICE KeyTile key_tile(Work const&, Extents<Work::kRank> const& extents) {
+MUCC_DEVICE KeyTile tile_of_block(Extents<Work::kRank> const& extents) {
   constexpr unsigned kLast = 512;
   unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys), block = blockIdx.x;
-  if (!kIsRanged<Work>) return {block % tiles, block / tiles};
+  if (!kIsRanged<Work>) return {block % tiles, block / tiles, 0};
   unsigned const batches = gridDim.x / tiles, most = kLast / tiles < 1 ? 1 : kLast / tiles;
   unsigned const last = most < batches ? most : batches, first = (batches - last) * tiles;
-  if (block < first) return {block % tiles, block / tiles};
-  return {(block - first) / last, batches - last + (block - first) % last};
+  if (block < first) return {block % tiles, block / tiles, 0};
+  return {(block - first) / last, batches - last + (block - first) % last, 0};
+}
+// Parts of heads that share keys count as heads with keys of their own.
+template <class Work>
+MUCC_DEVICE KeyTile key_tile(Extents<Work::kRank> const& extents, Division const& division) {
+  KeyTile own = tile_of_block<Work>(extents);
+  if constexpr (Work::kShared != 0) own.part = own.batch % division.parts, own.batch /= division.parts;
+  return own;
 }
 
 // The tiles of queries that see some of a block's keys, of one head after the other. Where all blocks see all queries each
@@ -152,13 +160,17 @@ struct Walk {
   int first_key;
   Columns labelled[kGroups];  // the rows that all have the label of a warpgroup's keys
 
-  MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents) {
-    KeyTile const own = key_tile(work, extents);
+  MUCC_DEVICE Walk(Work const& work, Extents<Work::kRank> const& extents, Division const& division) {
+    KeyTile const own = key_tile<Work>(extents, division);
     first_key = int(own.tile) * kKeys;
     position = attention::position_of_keys<Work>(extents, own.batch);
 #pragma unroll
     for (int a = 0; a < Work::kBatch; ++a)
       if (attention::is_shared<Work>(a)) heads *= int(extents.of[a]);
+    if constexpr (Work::kShared != 0) {
+      heads /= division.parts;
+      head = int(own.part) * heads - 1, heads += head + 1;
+    }
   }
 
   // Sets the leading indices, and the tiles that see some of the keys.
@@ -247,11 +259,11 @@ MUCC_DEVICE int64_t tile_of(Extents<Work::kRank> const& extents, Walk<Work> cons
 
 template <class Work>
 MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps,
-                            Places<Work> const& at) {
+                            Division const& division, Places<Work> const& at) {
   using At = Places<Work>;
   constexpr int kRank = Work::kBatch + 2;
   int const lane = threadIdx.x;
-  Walk<Work> walk(work, extents);
+  Walk<Work> walk(work, extents, division);
   if (lane == 0) {
     int key[3] = {}, value[3] = {};
     attention::leading_of(key, work.key, walk.position), attention::leading_of(value, work.value, walk.position);
@@ -287,11 +299,12 @@ MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extent
 
 // Loads what there is of each row: by a warp of its own, as it waits for memory each time.
 template <class Work>
-MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at) {
+MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& extents, Division const& division,
+                              Places<Work> const& at) {
   using At = Places<Work>;
   constexpr int kCount = At::kRows / 32;
   int const lane = threadIdx.x % 32;
-  Walk<Work> walk(work, extents);
+  Walk<Work> walk(work, extents, division);
   Ring<At::kQueryStages> queries;
 #pragma unroll 1
   while (walk.advance(work, extents)) {
@@ -383,12 +396,12 @@ MUCC_DEVICE void make_weights(Work const& work, P const& position, int row, int 
 
 // Stores zeros as the gradients of scores of a block's keys with the queries of tiles that see none of them.
 template <class Work>
-MUCC_DEVICE void store_unseen(Work const& work, Extents<Work::kRank> const& extents) {
+MUCC_DEVICE void store_unseen(Work const& work, Extents<Work::kRank> const& extents, Division const& division) {
   constexpr int kRow = Work::kRank - 2, kColumn = Work::kRank - 1, kThreads = 128 * kGroups;
-  Walk<Work> walk(work, extents);
+  Walk<Work> walk(work, extents, division);
   int const rows = int(work.query.count), columns = int(work.key.count);
   int const column = walk.first_key + threadIdx.x % kKeys;
-  for (int head = 0; head < walk.heads; ++head) {
+  for (int head = walk.head + 1; head < walk.heads; ++head) {
     walk.begin_head(work, extents, head);
     auto at = walk.position;
     at.at[kColumn] = column;
@@ -442,9 +455,27 @@ MUCC_DEVICE void unpack(T, uint32_t word, float (&x)[2]) {
   x[0] = widen(T{uint16_t(word)}), x[1] = widen(T{uint16_t(word >> 16)});
 }
 
+// Where the gradients of a tile's keys and values are added up.
+template <class Work>
+MUCC_DEVICE float* sums_of_keys(Extents<Work::kRank> const& extents, KeyTile const& own, Division const& division) {
+  int64_t const tiles = (extents.of[Work::kRank - 1] + kKeys - 1) / kKeys;
+  return division.sums + (own.batch * tiles + own.tile) * kKeyFloats<Work>;
+}
+
+// Adds what a thread of a warpgroup has of the gradients of keys and values.
+template <class Work, int kCount, int kResultCount>
+MUCC_DEVICE void add_sums(float* to, float const (&keys)[kCount], float const (&values)[kResultCount]) {
+  static_assert(kCount + kResultCount == kSumFloats<Work>);
+  to += threadIdx.x % 128 * 4;
+#pragma unroll
+  for (int i = 0; i < kCount; i += 4) add_four(to + i * 128, keys + i);
+#pragma unroll
+  for (int i = 0; i < kResultCount; i += 4) add_four(to + (kCount + i) * 128, values + i);
+}
+
 template <class Work>
 MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& extents, Places<Work> const& at, int group,
-                                float* partials) {
+                                float* partials, Division const& division) {
   using At = Places<Work>;
   using T = typename Work::Element;
   constexpr int kRows = At::kRows, kSteps = rounded(Work::kWidth, 16) / 16;
@@ -515,7 +546,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     end_products();
   };
 
-  Walk<Work> walk(work, extents);
+  Walk<Work> walk(work, extents, division);
   int const key = walk.first_key + group * kGroupKeys + own_row;
   Ring<At::kQueryStages> query;
   Ring<At::kGradientStages> gradient;
@@ -650,7 +681,14 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
 #pragma unroll
     for (int i = 0; i < 8 * kResultSteps; ++i) values[i] = 0.0f;
   }
-  auto const position = attention::position_of_keys<Work>(extents, key_tile(work, extents).batch);
+  KeyTile const own_keys = key_tile<Work>(extents, division);
+  if constexpr (Work::kShared != 0) {
+    if (division.parts > 1) {
+      if (keeps) add_sums<Work>(sums_of_keys<Work>(extents, own_keys, division) + group * 128 * kSumFloats<Work>, keys, values);
+      return;
+    }
+  }
+  auto const position = attention::position_of_keys<Work>(extents, own_keys.batch);
   if (work.key_gradient.data)
     store_gradient<2 * kSteps>(work.key_gradient, position, key, Work::kWidth, work.packs, Work::kScale, keys);
   if (work.value_gradient.data)
@@ -658,7 +696,8 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
 }
 
 template <class Work>
-MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps, float* partials) {
+MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents, Maps const& maps, float* partials,
+                          Division const& division) {
   using At = Places<Work>;
   At const at;
   if (threadIdx.x == 0) {
@@ -681,13 +720,13 @@ MUCC_DEVICE void multiply(Work const& work, Extents<Work::kRank> const& extents,
   if (group < 0) {
     leave_registers<24>();
     int const warp = int(threadIdx.x / 32);
-    if (warp == 0) load_steps(work, extents, maps, at);
-    if (warp == 1) load_numbers(work, extents, at);
+    if (warp == 0) load_steps(work, extents, maps, division, at);
+    if (warp == 1) load_numbers(work, extents, division, at);
     if (kAddsByEngine && partials && warp > 1) add_parts(at, warp - 2);
   } else {
     take_registers<240>();
-    if constexpr (kStoresChanges<Work> && kIsRanged<Work>) store_unseen(work, extents);
-    multiply_steps(work, extents, at, group, partials);
+    if constexpr (kStoresChanges<Work> && kIsRanged<Work>) store_unseen(work, extents, division);
+    multiply_steps(work, extents, at, group, partials, division);
   }
 }
 
@@ -712,6 +751,32 @@ MUCC_DEVICE void finish(Work const& work, Extents<Work::kRank> const& extents, f
   int const first = kByRows ? 0 : kColumns * group;
   result.data += first * result.step;
   store_gradient<kColumns / 8>(result, position, row, Work::kWidth - first, work.packs, Work::kScale, x);
+}
+
+// Stores the gradients of a tile of keys and values that several blocks have added up.
+template <class Work>
+MUCC_DEVICE void finish_keys(Work const& work, Extents<Work::kRank> const& extents, Division const& division) {
+  constexpr int kSteps = rounded(Work::kWidth, 16) / 16, kResultSteps = rounded(Work::kResultWidth, 16) / 16;
+  unsigned const tiles = unsigned((extents.of[Work::kRank - 1] + kKeys - 1) / kKeys);
+  KeyTile const own{blockIdx.x % tiles, blockIdx.x / tiles, 0};
+  int const group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
+  float const* const from = sums_of_keys<Work>(extents, own, division) + group * 128 * kSumFloats<Work> + thread * 4;
+  float keys[8 * kSteps], values[8 * kResultSteps];
+  auto read = [&](float* x, int first, int count) {
+#pragma unroll
+    for (int i = 0; i < count; i += 4) {
+      auto const four = *reinterpret_cast<Pack<float, 4> const*>(from + (first + i) * 128);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) x[i + k] = four.of[k];
+    }
+  };
+  read(keys, 0, 8 * kSteps), read(values, 8 * kSteps, 8 * kResultSteps);
+  int const key = int(own.tile) * kKeys + group * kGroupKeys + thread / 32 * 16 + lane / 4;
+  auto const position = attention::position_of_keys<Work>(extents, own.batch);
+  if (work.key_gradient.data)
+    store_gradient<2 * kSteps>(work.key_gradient, position, key, Work::kWidth, work.packs, Work::kScale, keys);
+  if (work.value_gradient.data)
+    store_gradient<2 * kResultSteps>(work.value_gradient, position, key, Work::kResultWidth, work.packs, 1.0f, values);
 }
 
 }  // namespace mucc::attention_backward

@@ -16,9 +16,22 @@ using Numbers = Operand<float const, kBatch>;
 // The keys of a block, and of each of its two warpgroups.
 constexpr int kKeys = 128, kGroups = 2, kGroupKeys = kKeys / kGroups;
 
-// The kernels of a stage: one that multiplies, one that stores the gradients of queries, and where columns have labels one
-// before them that finds the rows with those.
-enum Form { kMultiply, kFinish, kSpans };
+// The kernels of a stage: one that multiplies, those that store the gradients of queries and, where heads share keys, of keys
+// and values, and where columns have labels one before them that finds the rows with those.
+enum Form { kMultiply, kFinish, kFinishKeys };
+template <class Op>
+inline constexpr int kSpans = Op::kShared ? kFinishKeys + 1 : kFinishKeys;
+
+// How the heads that share keys are divided among blocks. With several parts the gradients of keys and values are added up in
+// memory: `sums` has of each tile of keys what each thread has, four numbers at a time.
+struct Division {
+  int parts;
+  float* sums;
+};
+template <class Op>
+inline constexpr int kSumFloats = 8 * (rounded(Op::kWidth, 16) + rounded(Op::kResultWidth, 16)) / 16;
+template <class Op>
+inline constexpr int64_t kKeyFloats = int64_t(kSumFloats<Op>) * 128 * kGroups;
 
 struct Maps {
   TensorMap query, gradient, key, value;
