@@ -191,7 +191,9 @@ def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     row, result_row = (item * w + 16 for w in (problem.depth, problem.result_depth))
     if schedule.mainloop in WARPGROUP_LOOPS and problem.item != 2:
         # Values are transposed: a row for each element of a result, in chunks of 128 bytes.
-        return rows * chunks, columns * chunks + -(-columns * problem.item // 128) * 128 * problem.result_depth
+        return rows * chunks, columns * chunks + -(
+            -columns * problem.item // 128
+        ) * 128 * problem.result_depth
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
     if schedule.mainloop == "skinny":
