@@ -44,8 +44,8 @@ int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, i
   // Where an axis has one element any stride will do that the copy engine takes.
   for (int a = 1; a < kBatch + 2; ++a)
     if (extents[a] == 1) strides[a] = rounded(width, 8);
-  constexpr Mapped kMapped = kPairs ? Mapped::kF16 : mapped<std::remove_const_t<T>>;
-  return map_tiles(c, &map, operand.data, kMapped, kBatch + 2, extents, strides, kMapChunk<T>, rows);
+  constexpr Mapped kElement = kPairs ? Mapped::kF16 : mapped<std::remove_const_t<T>>;
+  return map_tiles(c, &map, operand.data, kElement, kBatch + 2, extents, strides, kMapChunk<T>, rows);
 }
 
 // How a few queries and many keys are divided.
