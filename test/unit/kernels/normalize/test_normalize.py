@@ -8,10 +8,12 @@ import pytest
 from builders import device_kernels, kernel_names, lowered
 from on_host import Program, program_of, run
 
+from mucc.codegen.pointwise import Operand
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.normalize.op import NormalizeKernelOp
+from mucc.kernels.normalize.resident import Resident
 from mucc.passes.pipeline import pipeline
 
 KERNELS = """
@@ -289,6 +291,34 @@ def test_blocks_that_share_a_row_agree_with_the_interpreter(
             if info.name == "batch_long":
                 dims = {"B": 3, "C": rows, "L": length // 3}
             run(long_rows, info, dims, seed, within=2e-4)
+
+
+RESIDENT = """
+kernel weights(x: f32[5, 65544], w: f32[65544], b: bf16[65544]) -> (y: f32[5, 65544], m: f32[5]) {
+  return layer_norm(x) * w + b, mean(x, axis=1)
+}
+kernel residual_too(x: bf16[3, 9, 8008], r: bf16[3, 9, 8008], w: f32[9, 8008]) -> bf16[3, 9, 8008] {
+  return rms_norm(x, axis=(1, 2)) * w + r
+}
+kernel chain(x: f32[3, 140004]) -> f32[3, 140004] { return softmax(x) }
+kernel scaled(x: f32[2, 2, 80004], w: f32[2]) -> f32[2, 2, 80004] {
+  a = sum(x * x, axis=2, keepdims=on)
+  return (x / sqrt(a) - max(x / a, axis=2, keepdims=on)) * w[:, None]
+}
+"""
+
+
+def test_multiprocessors_hold_rows_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def always(facts: object, length: int, vector: int, loads: int, group: int, common: list[Operand]) -> Resident:
+        return Resident(64 // (vector * loads) // group * group, tuple(common))
+
+    monkeypatch.setattr("mucc.kernels.normalize.emission.resident", always)
+    program = Program.of_text(RESIDENT, tmp_path)
+    program.library.on_host_sm_count(3)
+    for kilobytes in (40, 228):
+        program.library.on_host_sm_shared(kilobytes * 1024)
+        for info in program.kernels:
+            run(program, info, {}, 1, within=0.01 if info.name == "residual_too" else 2e-5, align=16)
 
 
 TALL = """

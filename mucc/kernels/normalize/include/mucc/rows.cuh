@@ -757,10 +757,27 @@ struct FirstPhase {
   }
 };
 
+// A thread of a team that keeps no steps of a row in registers; rows_resident.cuh has one that does.
+struct NoOwnSteps {
+  static constexpr bool kHasAll = false;
+  MUCC_DEVICE void take(uint32_t&, uint32_t&, char*, RowTeams const&) {}
+  template <class Thread, class Place>
+  MUCC_DEVICE void start(Thread const&, Place&) {}
+  template <class Thread, class Place, class Row>
+  MUCC_DEVICE void add_first(Thread&, Place&, Row const&) const {}
+  template <int k, class Thread, class Totals>
+  MUCC_DEVICE void add(Thread&, Totals&) const {}
+  template <class Thread, class Place>
+  MUCC_DEVICE void fetch(Thread const&, Place const&, uint32_t, uint32_t) const {}
+  template <bool kNext, class Thread, class Place>
+  MUCC_DEVICE void store(Thread&, Place&) {}
+};
+
 // What one thread does of a block's part of a row: every kTeamThreads-th step from its own, which are its alone in shared
 // memory too. While results are stored, steps of the next row are loaded to the same places. Steps that are not held are
 // loaded again in each phase, in turn from the first one and from the last one: those that were loaded last are in L2.
-template <int V, int kItems, class Work>
+// `own` has further steps of the block, in registers.
+template <int V, int kItems, class Work, class Own = NoOwnSteps>
 struct TeamThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
@@ -771,6 +788,7 @@ struct TeamThread {
   Work const& work;
   Extents<Work::kRank> const& extents;
   HeldSteps<V, Work> held;
+  Own own;
   uint32_t begin, count, kept;  // the steps of this block, and how many of them are held
   RowPlace<V, Work> place;      // of the row
   Row row;
@@ -826,13 +844,15 @@ struct TeamThread {
   // Calls `each(base, loads)` for rounds of the steps that are not held.
   template <int kPass, class Each>
   MUCC_DEVICE void load_again(Each const& each) {
-    uint32_t const rounds = (count - kept + kRound - 1) / kRound;
+    if constexpr (!Own::kHasAll) {
+      uint32_t const rounds = (count - kept + kRound - 1) / kRound;
 #pragma unroll 1
-    for (uint32_t r = 0; r < rounds; ++r) {
-      uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
-      Loads loads[kItems];
-      load(place, base, loads);
-      each(base, loads);
+      for (uint32_t r = 0; r < rounds; ++r) {
+        uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
+        Loads loads[kItems];
+        load(place, base, loads);
+        each(base, loads);
+      }
     }
   }
 
@@ -866,12 +886,15 @@ struct TeamThread {
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
       load_again<k - kSecond + 1>([&](uint32_t base, Loads const(&loads)[kItems]) { add<k>(acc, base, count, loads); });
+      if constexpr (!Own::kHasAll) {
 #pragma unroll 1
-      for (uint32_t base = 0; base < kept; base += kRound) {
-        Loads loads[kItems];
-        get(base, loads);
-        add<k>(acc, base, kept, loads);
+        for (uint32_t base = 0; base < kept; base += kRound) {
+          Loads loads[kItems];
+          get(base, loads);
+          add<k>(acc, base, kept, loads);
+        }
       }
+      own.template add<k>(*this, acc);
       combine_vector<V, Kinds>(acc);
       sharing.template combine<Kinds>(acc);
       RowValues<V, Kinds::kCount> results;
@@ -914,9 +937,12 @@ struct TeamThread {
   MUCC_DEVICE void run(uint32_t number, uint32_t stride, uint32_t rows, bool is_first, Sharing& sharing) {
     begin_row(number, place, row);
     first.start();
-    pass<false, true>(place, row);
+    own.start(*this, place);
+    if constexpr (!Own::kHasAll) pass<false, true>(place, row);
     while (true) {
+      own.add_first(*this, place, row);
       load_again<0>([&](uint32_t base, Loads const(&loads)[kItems]) { add_first(place, row, base, count, loads); });
+      own.fetch(*this, place, number + stride, rows);
       first.end(work, row, sharing);
       reduce<kSecond>(sharing);
       if constexpr (Work::kFills)
@@ -928,9 +954,11 @@ struct TeamThread {
       Row of_next = row;
       if (number < rows) {
         begin_row(number, next, of_next);
-        pass<true, true>(next, of_next);
+        own.template store<true>(*this, next);
+        if constexpr (!Own::kHasAll) pass<true, true>(next, of_next);
       } else {
-        pass<true, false>(next, of_next);
+        own.template store<false>(*this, next);
+        if constexpr (!Own::kHasAll) pass<true, false>(next, of_next);
       }
       place.move(0, extents);
       if (is_first) work.template finish<V, 1>(place.p, row);
@@ -969,7 +997,7 @@ MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extent
 }
 
 // The same where teams of blocks share rows. All blocks run at the same time.
-template <int V, int kItems, class Work>
+template <int V, int kItems, class Work, class Own = NoOwnSteps>
 MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extents, RowTeams const& shape) {
   constexpr int kWidest = team_widest<Work>;
   char* const memory = dynamic_shared();
@@ -977,9 +1005,10 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
   using Held = HeldSteps<V, Work>;
   Held const held{reinterpret_cast<typename Held::Piece*>(memory + totals_bytes(kWidest)), shape.held};
   int const team = int(blockIdx.x) / shape.parts, part = int(blockIdx.x) - team * shape.parts;
-  TeamThread<V, kItems, Work> thread{work, extents, held};
+  TeamThread<V, kItems, Work, Own> thread{work, extents, held};
   thread.begin = part * shape.chunk;
   thread.count = shape.length - thread.begin < shape.chunk ? shape.length - thread.begin : shape.chunk;
+  thread.own.take(thread.begin, thread.count, memory + totals_bytes(kWidest), shape);
   thread.kept = shape.held < thread.count ? shape.held : thread.count;
   uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
   TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};

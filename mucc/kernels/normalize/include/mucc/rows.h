@@ -34,10 +34,13 @@ enum : int { kClusterCode = 4 };
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` hold the totals
 // that the blocks of a team exchange, 0 before the launch.
+// The last fields are those of blocks that have steps in registers too: of so many rounds of these, shared memory has what all
+// rows have in common.
 struct RowTeams {
   uint32_t rows, length, chunk, held;
   int teams, parts;
   uint64_t* slots;
+  uint32_t rounds = 0;
 };
 
 // The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
@@ -57,7 +60,7 @@ inline constexpr bool team_reads_once =
     !Op::kFills && Op::kPhases == (Op::kMoments >= 0 || Op::kExponentials >= 0 ? 2 : 1);
 
 // The code of rows with a vector for each lane, and the first of the codes of teams.
-enum : int { kLaneCode = 6, kTeamCode = 7 };
+enum : int { kLaneCode = 6, kTeamCode = 7, kResidentCode = 9 };
 
 // Which kernel takes rows of `length` steps of `v` elements that are neighbours. Codes are first those of single elements:
 // lanes of a warp, a block; then of vectors: a few lanes, a warp, a block with a short and a long part of the row in each
