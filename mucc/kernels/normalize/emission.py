@@ -344,7 +344,7 @@ class NormalizeWork(AcrossWork):
 
 def _constants(held: Resident) -> list[str]:
     return [
-        f"static constexpr int kOwn = {held.rounds}, kCommon = {held.common_bytes};",
+        f"static constexpr int kOwn = {held.rounds}, kTogether = {held.together}, kCommon = {held.common_bytes};",
         "static constexpr bool kResident = true;",
     ]
 
@@ -408,8 +408,8 @@ def _inner(entry: str, has_teams: bool, held: Resident | None) -> list[Entry]:
     ]
     if held is None:
         return entries
-    call = "mucc::rows_resident<Op::kVector, Op::kTeamVectors, Op::kOwn>(op, extents, shape)"
-    return [*entries, Entry(f"{entry}_resident_vector", given, call, "mucc::kTeamThreads, 1")]
+    call = "mucc::rows_resident<Op::kVector, Op::kTogether, Op::kOwn>(op, extents, shape)"
+    return [*entries, Entry(f"{entry}_resident_vector", given, call, "mucc::kResidentThreads, 1")]
 
 
 def _columns(entry: str, has_clusters: bool) -> list[Entry]:

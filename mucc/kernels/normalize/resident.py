@@ -14,10 +14,10 @@ from mucc.codegen.pointwise import Operand
 from mucc.dialects.mu.types import dtype_bytes
 from mucc.target.facts import Facts
 
-THREADS = 512
-"""Threads of a block, of which a multiprocessor has one: `kTeamThreads` of mucc/rows.h."""
-REGISTERS = 64
-"""Numbers of a row that each of these threads keeps, half of its registers."""
+THREADS = 384
+"""Threads of a block, of which a multiprocessor has one: `kResidentThreads` of mucc/rows.h."""
+REGISTERS = 88
+"""Numbers of a row that each of these threads keeps, about half of its registers."""
 SHARE = 4
 """Rows have in common what L2 loses between two rows if that takes more than one part in so many of L2."""
 
@@ -28,6 +28,8 @@ class Resident:
 
     rounds: int
     """Vectors of each value of a row in each thread."""
+    together: int
+    """How many of them a thread computes at a time, of which `rounds` is a multiple."""
     common: tuple[Operand, ...]
 
     @property
@@ -45,14 +47,15 @@ def resident(
     time. `common` are the operands that only what is stored reads, the same for all rows.
     """
     card = facts.devices[0]
-    rounds = REGISTERS // (vector * loads) // group * group
+    rounds = REGISTERS // (vector * loads)
+    together = max(n for n in range(1, group + 1) if rounds % n == 0)
     own = rounds * THREADS * vector * card.multiprocessors
-    found = Resident(rounds, tuple(common))
+    found = Resident(rounds, together, tuple(common))
     if rounds and SHARE * found.common_bytes * length > card.l2_bytes and length <= own:
         return found
     held = card.multiprocessors * facts.limits.shared_memory // (4 * loads)
     if rounds and held < length <= 2 * (held + own):
-        return Resident(rounds, ())
+        return Resident(rounds, together, ())
     return None
 
 

@@ -586,7 +586,7 @@ MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
 
 // A block that has seen all totals of an exchange has told its own of the one before to all others: two sets of slots are
 // enough.
-template <int kWidest>
+template <int kWidest, int kThreads>
 struct TeamRows {
   BlockRows<kWidest> block;
   uint64_t* slots;  // of the team
@@ -603,7 +603,7 @@ struct TeamRows {
       for (int k = 0; k < Kinds::kCount; ++k) write_slot(set + k * parts + part, exchange, acc[0][k]);
     }
     Kinds::start(acc[0]);
-    for (int i = threadIdx.x; i < parts; i += kTeamThreads) {
+    for (int i = threadIdx.x; i < parts; i += kThreads) {
       uint64_t both[Kinds::kCount];
       bool all;
       do {
@@ -760,6 +760,7 @@ struct FirstPhase {
 // A thread of a team that keeps no steps of a row in registers; rows_resident.cuh has one that does.
 struct NoOwnSteps {
   static constexpr bool kHasAll = false;
+  static constexpr int kThreads = kTeamThreads;
   MUCC_DEVICE void take(uint32_t&, uint32_t&, char*, RowTeams const&) {}
   template <class Thread, class Place>
   MUCC_DEVICE void start(Thread const&, Place&) {}
@@ -773,7 +774,7 @@ struct NoOwnSteps {
   MUCC_DEVICE void store(Thread&, Place&) {}
 };
 
-// What one thread does of a block's part of a row: every kTeamThreads-th step from its own, which are its alone in shared
+// What one thread does of a block's part of a row: every kThreads-th step from its own, which are its alone in shared
 // memory too. While results are stored, steps of the next row are loaded to the same places. Steps that are not held are
 // loaded again in each phase, in turn from the first one and from the last one: those that were loaded last are in L2.
 // `own` has further steps of the block, in registers.
@@ -782,7 +783,7 @@ struct TeamThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
   using First = FirstPhase<V, kItems, Work>;
-  static constexpr uint32_t kRound = kItems * kTeamThreads;
+  static constexpr uint32_t kRound = kItems * Own::kThreads;
   static constexpr int kSecond = First::kHasMoments || First::kHasSum ? 2 : 1;  // the phase after the first ones
 
   Work const& work;
@@ -794,7 +795,7 @@ struct TeamThread {
   Row row;
   First first;
 
-  MUCC_DEVICE uint32_t step_of(uint32_t base, int i) const { return base + threadIdx.x + i * kTeamThreads; }
+  MUCC_DEVICE uint32_t step_of(uint32_t base, int i) const { return base + threadIdx.x + i * Own::kThreads; }
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
@@ -1011,7 +1012,7 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
   thread.own.take(thread.begin, thread.count, memory + totals_bytes(kWidest), shape);
   thread.kept = shape.held < thread.count ? shape.held : thread.count;
   uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
-  TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
+  TeamRows<kWidest, Own::kThreads> sharing{{totals, Own::kThreads / 32, 0}, slots, shape.parts, part, 0};
   thread.run(team, shape.teams, shape.rows, part == 0 && threadIdx.x == 0, sharing);
 }
 

@@ -24,32 +24,34 @@ MUCC_DEVICE Lanes<V> load_common(View const&, char* memory, uint32_t before, uin
   return load_pack<V>(common_place<V, T>(memory, before, count, step)->of);
 }
 
-// The first kOwn * kTeamThreads steps of a block, in registers: kOwn in each thread. Of the first `rounds` of these, shared
-// memory has what all rows have in common. While a row is reduced and its blocks wait for each other, L2 fetches the next one.
+// The first kOwn * kThreads steps of a block, in registers: kOwn in each thread. Shared memory has what all rows have in
+// common of the first `in_common` of these. While a row is reduced and its blocks wait for each other, L2 fetches the next one.
 template <int V, int kItems, int kOwn, class Work>
 struct OwnSteps {
   using Loads = typename Work::template Loads<V>;
   static_assert(kOwn % kItems == 0, "whole rounds");
+  static constexpr int kThreads = kResidentThreads;
   static constexpr bool kHasAll = Work::kCommon > 0;  // shared memory has no room for further steps then
 
   Loads kept[kOwn];
-  uint32_t begin, count;
-  uint32_t rounds;
+  uint32_t begin, count, in_common;
   char* common;
 
   MUCC_DEVICE void take(uint32_t& first, uint32_t& all, char* memory, RowTeams const& shape) {
-    begin = first, count = all < kOwn * kTeamThreads ? all : kOwn * kTeamThreads;
+    begin = first, count = all < kOwn * kThreads ? all : kOwn * kThreads;
     first += count, all -= count;
-    rounds = shape.rounds, common = memory;
+    in_common = shape.common, common = memory;
   }
-  MUCC_DEVICE static uint32_t step_of(int i) { return threadIdx.x + i * kTeamThreads; }
-  // Behind the last step threads load and compute that one, to no effect.
+  MUCC_DEVICE static uint32_t step_of(int i) { return threadIdx.x + i * kThreads; }
+  // Whether there is such a step. Its place is at a constant distance from that of the first one, which takes no register.
+  MUCC_DEVICE bool exists(int i) const { return step_of(i) < count; }
   template <class Thread, class Place>
   MUCC_DEVICE void go(Thread const& thread, Place& place, int i) const {
-    place.move(begin + (step_of(i) < count ? step_of(i) : count - 1), thread.extents);
+    place.move(begin + step_of(i), thread.extents);
   }
   template <class Thread, class Place>
   MUCC_DEVICE void load(Thread const& thread, Place& place, int i) {
+    if (!exists(i)) return;
     go(thread, place, i);
     thread.work.template load<V>(place.p, kept[i]);
   }
@@ -60,9 +62,9 @@ struct OwnSteps {
     for (int i = 0; i < kOwn; ++i) load(thread, place, i);
     if constexpr (Work::kCommon) {
 #pragma unroll 1
-      for (int i = 0; i < int(rounds); ++i) {
+      for (int i = 0; step_of(i) < in_common; ++i) {
         go(thread, place, i);
-        thread.work.template keep<V>(place.p, common, rounds * kTeamThreads, step_of(i));
+        thread.work.template keep<V>(place.p, common, in_common, step_of(i));
       }
     }
   }
@@ -76,9 +78,10 @@ struct OwnSteps {
       InsideOf<V, Work> inside[kItems];
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
+        inside[i] = {exists(base + i)};
+        if (!exists(base + i)) continue;
         go(thread, place, base + i);
         values[i] = thread.work.template values<V>(Phase<0>{}, place.p, row, kept[base + i]);
-        inside[i] = {step_of(base + i) < count};
       }
       thread.first.add(values, inside);
     }
@@ -88,9 +91,9 @@ struct OwnSteps {
   MUCC_DEVICE void add(Thread& thread, Totals& acc) const {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
+      if (!exists(i)) continue;
       go(thread, thread.place, i);
       auto const values = thread.work.template values<V>(Phase<k>{}, thread.place.p, thread.row, kept[i]);
-      if (step_of(i) >= count) continue;
 #pragma unroll
       for (int v = 0; v < V; ++v) KindsOf<Work, k>::add(acc[v], values, v);
     }
@@ -104,10 +107,10 @@ struct OwnSteps {
     Place ahead = place;
     if (next < rows) ahead.start(next, thread.extents);
 #pragma unroll 1
-    for (int i = 0; i < kOwn && step_of(i) < count; ++i) {
+    for (int i = 0; i < kOwn && exists(i); ++i) {
       uint32_t const steps = count - step_of(i) < 32 ? count - step_of(i) : 32;
       go(thread, place, i), go(thread, ahead, i);
-      thread.work.template fetch<V>(place.p, ahead.p, steps, i < int(rounds), next < rows);
+      thread.work.template fetch<V>(place.p, ahead.p, steps, step_of(i) < in_common, next < rows);
     }
   }
 
@@ -115,8 +118,8 @@ struct OwnSteps {
   MUCC_DEVICE auto results(Thread const& thread, int i) const {
     if constexpr (Work::kCommon) {
       typename Work::template Common<V> of;
-      if (i < int(rounds))
-        thread.work.template load_common<V>(of, common, rounds * kTeamThreads, step_of(i));
+      if (step_of(i) < in_common)
+        thread.work.template load_common<V>(of, common, in_common, step_of(i));
       else
         thread.work.template load_common<V>(thread.place.p, of);
       return thread.work.template results<V>(thread.place.p, thread.row, kept[i], of);
@@ -134,13 +137,14 @@ struct OwnSteps {
         typename Work::template Results<V> all[kItems];
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
+          if (!exists(base + i)) continue;
           go(thread, thread.place, base + i);
           all[i] = results(thread, base + i);
         }
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
           go(thread, thread.place, base + i);
-          thread.work.template store<true>(thread.place.p, all[i], step_of(base + i) < count);
+          thread.work.template store<true>(thread.place.p, all[i], exists(base + i));
         }
       }
       if constexpr (kNext) {
