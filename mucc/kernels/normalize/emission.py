@@ -175,7 +175,7 @@ class NormalizeWork(AcrossWork):
         some = min(many, 16)
         short = max(vector, 16 // loads)
         is_shifted = inner and self.is_shifted(self.rows.length, vector, self._filling)
-        group = min(max(6 // (loads + late), 1), 4)
+        group = min(max(6 // (loads + late), 1), 16 // vector)
         held = self.resident(vector, group)
         return self.assemble(
             Parts(

@@ -762,16 +762,14 @@ struct NoOwnSteps {
   static constexpr bool kHasAll = false;
   static constexpr int kThreads = kTeamThreads;
   MUCC_DEVICE void take(uint32_t&, uint32_t&, char*, RowTeams const&) {}
-  template <class Thread, class Place>
-  MUCC_DEVICE void start(Thread const&, Place&) {}
   template <class Thread, class Place, class Row>
   MUCC_DEVICE void add_first(Thread&, Place&, Row const&) const {}
   template <int k, class Thread, class Totals>
   MUCC_DEVICE void add(Thread&, Totals&) const {}
   template <class Thread, class Place>
   MUCC_DEVICE void fetch(Thread const&, Place const&, uint32_t, uint32_t) const {}
-  template <bool kNext, class Thread, class Place>
-  MUCC_DEVICE void store(Thread&, Place&) {}
+  template <class Thread, class Place>
+  MUCC_DEVICE void store(Thread&, Place&, bool, bool) {}
 };
 
 // What one thread does of a block's part of a row: every kThreads-th step from its own, which are its alone in shared
@@ -912,19 +910,18 @@ struct TeamThread {
     work.template begin<V>(at.p, of);
   }
 
-  // The steps that are held: stores those of this row, and loads those of the next one.
-  template <bool kThis, bool kNext>
-  MUCC_DEVICE void pass(RowPlace<V, Work>& next, Row const& of_next) {
+  // The steps that are held: stores those of this row if there is one, and loads those of the next one.
+  MUCC_DEVICE void pass(bool has_row, bool has_next, RowPlace<V, Work>& next, Row const& of_next) {
 #pragma unroll 1
     for (uint32_t base = 0; base < kept; base += kRound) {
       Loads fresh[kItems];
-      if constexpr (kNext) load(next, base, fresh);
-      if constexpr (kThis && Work::kFills) {
+      if (has_next) load(next, base, fresh);
+      if (has_row && Work::kFills) {
         Loads loads[kItems];
         get(base, loads);
         store(base, kept, loads);
       }
-      if constexpr (kNext) {
+      if (has_next) {
 #pragma unroll
         for (int i = 0; i < kItems; ++i)
           if (step_of(base, i) < kept) held.put(step_of(base, i), fresh[i]);
@@ -933,38 +930,35 @@ struct TeamThread {
     }
   }
 
-  // Rows from `number` on, `stride` apart, to below `rows`.
+  // Rows from `number` on, `stride` apart, to below `rows`. What is stored of a row and loaded of the next one are one step of the
+  // loop, whose code is there once.
   template <class Sharing>
   MUCC_DEVICE void run(uint32_t number, uint32_t stride, uint32_t rows, bool is_first, Sharing& sharing) {
-    begin_row(number, place, row);
-    first.start();
-    own.start(*this, place);
-    if constexpr (!Own::kHasAll) pass<false, true>(place, row);
+    bool has_row = false;
+#pragma unroll 1
     while (true) {
+      bool const has_next = number < rows;
+      RowPlace<V, Work> next = place;
+      Row of_next = row;
+      if (has_next) begin_row(number, next, of_next);
+      first.start();
+      own.store(*this, next, has_row, has_next);
+      if constexpr (!Own::kHasAll) pass(has_row, has_next, next, of_next);
+      if (has_row) {
+        place.move(0, extents);
+        if (is_first) work.template finish<V, 1>(place.p, row);
+      }
+      if (!has_next) break;
+      place = next, row = of_next, has_row = true;
       own.add_first(*this, place, row);
       load_again<0>([&](uint32_t base, Loads const(&loads)[kItems]) { add_first(place, row, base, count, loads); });
-      own.fetch(*this, place, number + stride, rows);
+      number += stride;
+      own.fetch(*this, place, number, rows);
       first.end(work, row, sharing);
       reduce<kSecond>(sharing);
       if constexpr (Work::kFills)
         load_again<Work::kPhases - kSecond + 1>(
             [&](uint32_t base, Loads const(&loads)[kItems]) { store(base, count, loads); });
-      number += stride;
-      first.start();
-      RowPlace<V, Work> next = place;
-      Row of_next = row;
-      if (number < rows) {
-        begin_row(number, next, of_next);
-        own.template store<true>(*this, next);
-        if constexpr (!Own::kHasAll) pass<true, true>(next, of_next);
-      } else {
-        own.template store<false>(*this, next);
-        if constexpr (!Own::kHasAll) pass<true, false>(next, of_next);
-      }
-      place.move(0, extents);
-      if (is_first) work.template finish<V, 1>(place.p, row);
-      if (number >= rows) break;
-      place = next, row = of_next;
     }
   }
 };

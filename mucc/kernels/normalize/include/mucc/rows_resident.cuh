@@ -56,16 +56,13 @@ struct OwnSteps {
     thread.work.template load<V>(place.p, kept[i]);
   }
 
+  // Before the first row: what all rows have in common.
   template <class Thread, class Place>
-  MUCC_DEVICE void start(Thread const& thread, Place& place) {
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) load(thread, place, i);
-    if constexpr (Work::kCommon) {
+  MUCC_DEVICE void keep(Thread const& thread, Place& place) const {
 #pragma unroll 1
-      for (int i = 0; step_of(i) < in_common; ++i) {
-        go(thread, place, i);
-        thread.work.template keep<V>(place.p, common, in_common, step_of(i));
-      }
+    for (int i = 0; step_of(i) < in_common; ++i) {
+      go(thread, place, i);
+      thread.work.template keep<V>(place.p, common, in_common, step_of(i));
     }
   }
 
@@ -128,12 +125,12 @@ struct OwnSteps {
     }
   }
 
-  // Stores results of these steps, and loads those of the next row to the same places.
-  template <bool kNext, class Thread, class Place>
-  MUCC_DEVICE void store(Thread& thread, Place& next) {
+  // Stores results of these steps if there is a row, and loads those of the next one to the same places.
+  template <class Thread, class Place>
+  MUCC_DEVICE void store(Thread& thread, Place& next, bool has_row, bool has_next) {
 #pragma unroll
     for (int base = 0; base < kOwn; base += kItems) {
-      if constexpr (Work::kFills) {
+      if (has_row) {
         typename Work::template Results<V> all[kItems];
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {
@@ -147,11 +144,13 @@ struct OwnSteps {
           thread.work.template store<true>(thread.place.p, all[i], exists(base + i));
         }
       }
-      if constexpr (kNext) {
+      if (has_next) {
 #pragma unroll
         for (int i = 0; i < kItems; ++i) load(thread, next, base + i);
       }
     }
+    if constexpr (Work::kCommon > 0)
+      if (!has_row) keep(thread, next);
   }
 };
 
