@@ -17,9 +17,9 @@ COMMON = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr")
 """NDEBUG is required: with CUTLASS's device asserts, ptxas serialises wgmma."""
 
 SPLIT = "--split-compile=4"
-"""The flag of NVRTC and ptxas with which several threads compile the kernels of a source: a light kernel has nine forms.
+"""The flag of NVRTC and ptxas with which several threads compile the kernels of a source.
 
-The number is fixed, since code that one thread compiles differs in the numbers of registers.
+The number is fixed, since one thread alone numbers registers in another way.
 """
 
 

@@ -34,7 +34,7 @@ class NormalizeWork(AcrossWork):
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
-        kExponentials kKnown kOnce kResident kOwn kCommon is_kept has_next next steps to
+        kExponentials kKnown kOnce kResident kOwn kTogether kCommon is_kept has_next next steps to
         Results Common prefetch fetch keep common memory step is_first
         """
     )
@@ -117,9 +117,10 @@ class NormalizeWork(AcrossWork):
 
         A thread loads `group` vectors of each value at a time.
         """
-        length, filling = self.rows.length, bool(self.wanted[-1])
-        is_known = isinstance(length, int) and length % vector == 0
-        if not (is_known and filling and self.kept and self.rows.has_long_rows):
+        length = self.rows.length
+        if not isinstance(length, int) or length % vector or not self.rows.has_long_rows:
+            return None
+        if not self.kept or not self.wanted[-1]:
             return None
         common = [o for o in self._late_operands if not self._varies_by_row(o) and self._is_dense(o)]
         facts = get_target(self.places.program.target.data).facts
@@ -344,7 +345,8 @@ class NormalizeWork(AcrossWork):
 
 def _constants(held: Resident) -> list[str]:
     return [
-        f"static constexpr int kOwn = {held.rounds}, kTogether = {held.together}, kCommon = {held.common_bytes};",
+        f"static constexpr int kOwn = {held.rounds}, kTogether = {held.together};",
+        f"static constexpr int kCommon = {held.common_bytes};",
         "static constexpr bool kResident = true;",
     ]
 

@@ -1,8 +1,8 @@
-"""Which long rows all multiprocessors hold together (mucc/rows_resident.cuh), and what they hold besides them.
+"""Which long rows all multiprocessors hold together (mucc/rows_resident.cuh), and what else they hold.
 
-The multiprocessors of an H100 have 30 MB of shared memory and 34 MB of registers, its L2 50 MB. A layer norm of rows of
-16.8 MB with weights of 33.5 MB reads the weights from DRAM again for each row if a row lies in shared memory. With the
-row in registers the weights fit in shared memory.
+The multiprocessors of an H100 have 30 MB of shared memory and 34 MB of registers, its L2 50 MB. A layer norm
+of rows of 16.8 MB with weights of 33.5 MB reads the weights from DRAM again for each row if a row lies in
+shared memory. With the row in registers the weights fit in shared memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHARE = 4
 
 @dataclass(frozen=True)
 class Resident:
-    """What a block keeps: steps of a row in registers, and operands that all rows have in common in shared memory."""
+    """What a block keeps: a part of a row in registers, and what all rows have in common in shared memory."""
 
     rounds: int
     """Vectors of each value of a row in each thread."""
@@ -43,8 +43,8 @@ def resident(
 ) -> Resident | None:
     """Return how a row of `length` elements is held; None where teams of blocks do as well.
 
-    `loads` values of an element are kept between reductions; `group` is the number of vectors that a thread loads at a
-    time. `common` are the operands that only what is stored reads, the same for all rows.
+    `loads` values of an element are kept between reductions; `group` is the most vectors that a thread
+    computes at a time. `common` are the operands that only what is stored reads, the same for all rows.
     """
     card = facts.devices[0]
     rounds = REGISTERS // (vector * loads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.normalize.op import NormalizeKernelOp
 from mucc.kernels.normalize.resident import Resident
 from mucc.passes.pipeline import pipeline
+from mucc.target.facts import Facts
 
 KERNELS = """
 kernel softmax_rows[B, L](x: f32[B, L]) -> f32[B, L] { return softmax(x) }
@@ -309,7 +311,9 @@ kernel scaled(x: f32[2, 2, 80004], w: f32[2]) -> f32[2, 2, 80004] {
 
 
 def test_multiprocessors_hold_rows_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def always(facts: object, length: int, vector: int, loads: int, group: int, common: list[Operand]) -> Resident:
+    def always(
+        facts: Facts, length: int, vector: int, loads: int, group: int, common: Sequence[Operand]
+    ) -> Resident:
         return Resident(88 // (vector * loads), 1, tuple(common))
 
     monkeypatch.setattr("mucc.kernels.normalize.emission.resident", always)
@@ -319,6 +323,27 @@ def test_multiprocessors_hold_rows_together(tmp_path: Path, monkeypatch: pytest.
         program.library.on_host_sm_shared(kilobytes * 1024)
         for info in program.kernels:
             run(program, info, {}, 1, within=0.01 if info.name == "residual_too" else 2e-5, align=16)
+
+
+@pytest.mark.parametrize(
+    ("rows", "weights", "target", "expected"),
+    [
+        ("16, 4194304", "f32[4194304]", "sm_90a", True),
+        ("16, 4194304", "bf16[4194304]", "sm_90a", False),  # L2 keeps 8.4 MB
+        ("16, 1048576", "f32[1048576]", "sm_90a", False),
+        ("16, 8388608", "f32[8388608]", "sm_90a", False),  # no room for the row in registers
+        ("16, 2097152", "f32[2097152]", "sm_80", False),
+        ("B, 4194304", "f32[4194304]", "sm_90a", True),
+        ("16, L", "f32[L]", "sm_90a", False),
+    ],
+)
+def test_weights_that_l2_loses_stay_in_shared_memory(
+    rows: str, weights: str, target: str, expected: bool
+) -> None:
+    dims = "".join(f"[{dim}]" for dim in "BL" if dim in rows)
+    text = f"kernel k{dims}(x: f32[{rows}], w: {weights}) -> f32[{rows}] {{ return rms_norm(x) * w }}"
+    emitted = compile_text(Source("k.mcu", text), Options(target=target)).cu()
+    assert ("resident_vector" in emitted) is expected
 
 
 TALL = """
