@@ -9,16 +9,15 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork, is_across
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import ONE, Places
+from mucc.codegen.memory import Places
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
 from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
-from mucc.dialects.mu.types import PACKED, TensorType, dtype_bytes
+from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
-from mucc.kernels.normalize.resident import Resident, resident
 from mucc.kernels.normalize.rows import phases_of, row_output
 from mucc.target import get_target
 
@@ -34,8 +33,8 @@ class NormalizeWork(AcrossWork):
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
-        kExponentials kKnown kOnce kResident kOwn kTogether kCommon is_kept has_next next steps to
-        Results Common prefetch fetch keep common memory step is_first
+        kExponentials kKnown kOnce
+        Results prefetch step is_first
         """
     )
 
@@ -112,25 +111,6 @@ class NormalizeWork(AcrossWork):
         kept = (axis for axis in range(len(self.space)) if axis not in self.axes)
         return any(not operand.strides[axis].is_zero for axis in kept)
 
-    def resident(self, vector: int, group: int) -> Resident | None:
-        """Return what blocks hold of rows that all multiprocessors share, if they do (see `resident.py`).
-
-        A thread loads `group` vectors of each value at a time.
-        """
-        length = self.rows.length
-        if not isinstance(length, int) or length % vector or not self.rows.has_long_rows:
-            return None
-        if not self.kept or not self.wanted[-1]:
-            return None
-        common = [o for o in self._late_operands if not self._varies_by_row(o) and self._is_dense(o)]
-        facts = get_target(self.places.program.target.data).facts
-        return resident(facts, length, vector, len(self.kept), group, common)
-
-    def _is_dense(self, operand: Operand) -> bool:
-        """Whether elements of a row of an operand lie one behind the other."""
-        kept, gone = self.merged()
-        return len(gone) == 1 and self._merged_strides(operand, [*kept, *gone])[-1] == ONE
-
     def _moments(self) -> int:
         """Return which value of the first phase the second one sums the squared distances from the mean of.
 
@@ -176,8 +156,6 @@ class NormalizeWork(AcrossWork):
         some = min(many, 16)
         short = max(vector, 16 // loads)
         is_shifted = inner and self.is_shifted(self.rows.length, vector, self._filling)
-        group = min(max(6 // (loads + late), 1), 16 // vector)
-        held = self.resident(vector, group)
         return self.assemble(
             Parts(
                 fast=rank - 1 if inner else len(kept) - 1,
@@ -191,7 +169,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
                     f"static constexpr int kLoads = {len(self.kept)};",
                     f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
-                    f"static constexpr int kTeamVectors = {group};",
+                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 16 // vector)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
                     f"kExponentials = {self._exponentials()};",
                     f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",
@@ -200,10 +178,9 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
                     f"static constexpr bool kShifted = {_bool(is_shifted)};",
                     f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
-                    *(_constants(held) if held else ()),
                 ],
-                work=[*self._work(), *(self._resident_work(held) if held else ())],
-                entries=_inner(entry, has_teams, held) if inner else _columns(entry, has_clusters),
+                work=self._work(),
+                entries=_inner(entry, has_teams) if inner else _columns(entry, has_clusters),
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
@@ -246,56 +223,18 @@ class NormalizeWork(AcrossWork):
         full, of_rows_too = self._stores(), self._row_stores()
         names = [f"of{i}" for i in range(len(full))]
         text += _struct("Results", names)
-        lines = [*self._computing(self.wanted[-1]), self._returned]
+        returned = ", ".join(
+            result
+            for node, result in zip(self.op.stores, self.results, strict=True)
+            if not isinstance(node, RowStoreOp)
+        )
+        lines = [*self._computing(self.wanted[-1]), f"    return {{{returned}}};"]
         text += _function("results", given, lines, returns="Results<V>")
         given = "P const& p, Results<V> const& results, bool is_inside"
         text += _function("store", given, full, "bool kOnce = false, int V, class P")
         values = [store.value for store in self.op.stores if isinstance(store, RowStoreOp)]
         finished = [*self._computing(values), *of_rows_too]
         return text + _function("finish", "P const& p, Row<V> const& row", finished, "int V, int S, class P")
-
-    def _resident_work(self, held: Resident) -> list[str]:
-        """Return what a block does that holds operands in common, and has L2 fetch the next row."""
-        late = [o for o in self._late_operands if self._is_dense(o)]
-        ahead = [o for o in map(self._plain, self.kept) if o is not None and self._is_dense(o)]
-        fetched = [
-            *(f"    {'if (!is_kept) ' if o in held.common else ''}{_fetch(o.member, 'p')}" for o in late),
-            *(f"    if (has_next) {_fetch(o.member, 'next')}" for o in ahead),
-        ]
-        given = "P const& p, P const& next, uint32_t steps, bool is_kept, bool has_next"
-        text = _function("fetch", given, fetched)
-        if not held.common:
-            return text
-        common = [op for op in self._late if self._plain(op) in held.common]
-        before = 0
-        keeping: list[str] = []
-        reading: list[str] = []
-        for op in common:
-            operand = self._plain(op)
-            assert operand is not None
-            given = f"memory, {before}, count, step"
-            keeping.append(f"    mucc::keep_common<V>({operand.member}, p, {given});")
-            name = self.lanes[op.results[0]]
-            reading.append(f"    to.{name} = mucc::load_common<V>({operand.member}, {given});")
-            before += dtype_bytes(operand.memory.type.element_type)
-        memory = "char* memory, uint32_t count, uint32_t step"
-        of = "Common<V> const& common"
-        given = f"P const& p, Row<V> const& row, Loads<V> const& loads, {of}"
-        computing = self._computing(self.wanted[-1], common)
-        return [
-            *text,
-            *_struct("Common", [self.lanes[op.results[0]] for op in common]),
-            *_function("keep", f"P const& p, {memory}", keeping),
-            *_function("load_common", f"Common<V>& to, {memory}", reading, "int V"),
-            *_function("load_common", "P const& p, Common<V>& to", self._loading(common, "to")),
-            *_function("results", given, [*computing, self._returned], returns="Results<V>"),
-        ]
-
-    @property
-    def _returned(self) -> str:
-        """The statement that returns what is stored for all elements."""
-        stores = zip(self.op.stores, self.results, strict=True)
-        return f"    return {{{', '.join(r for node, r in stores if not isinstance(node, RowStoreOp))}}};"
 
     def _loading(self, ops: Sequence[Operation], to: str) -> list[str]:
         """Return the statements that load what a struct keeps."""
@@ -305,11 +244,8 @@ class NormalizeWork(AcrossWork):
             lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
         return lines
 
-    def _computing(self, wanted: Sequence[SSAValue], common: Sequence[Operation] = ()) -> list[str]:
-        """Return the statements that compute values from what the structs keep, and from further loads.
-
-        `common` are loads that a struct of that name has.
-        """
+    def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:
+        """Return the statements that compute values from what the structs keep, and from further loads."""
         lines: list[str] = []
         for op in self.nodes_for(wanted):
             name = self.lanes[op.results[0]]
@@ -317,8 +253,6 @@ class NormalizeWork(AcrossWork):
                 lines.append(f"    auto const& {name} = row.{name};")
             elif op in self.kept:
                 lines.append(f"    auto const& {name} = loads.{name};")
-            elif op in common:
-                lines.append(f"    auto const& {name} = common.{name};")
             elif self.lines[op]:
                 lines.append(f"    {self.lines[op]}")
         return lines
@@ -341,18 +275,6 @@ class NormalizeWork(AcrossWork):
             for node, output, result in zip(self.op.stores, self.outputs, self.results, strict=True)
             if isinstance(node, RowStoreOp)
         ]
-
-
-def _constants(held: Resident) -> list[str]:
-    return [
-        f"static constexpr int kOwn = {held.rounds}, kTogether = {held.together};",
-        f"static constexpr int kCommon = {held.common_bytes};",
-        "static constexpr bool kResident = true;",
-    ]
-
-
-def _fetch(member: str, at: str) -> str:
-    return f"mucc::prefetch_run<V>({member}, {at}, steps);"
 
 
 def _bool(value: bool) -> str:
@@ -382,7 +304,7 @@ def _taken(code: int) -> str:
     return f"mucc::may_take<Op>({code})"
 
 
-def _inner(entry: str, has_teams: bool, held: Resident | None) -> list[Entry]:
+def _inner(entry: str, has_teams: bool) -> list[Entry]:
     """Return the kernels in the order of `row_code`."""
     most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
@@ -402,16 +324,12 @@ def _inner(entry: str, has_teams: bool, held: Resident | None) -> list[Entry]:
         return entries
     given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
     teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
-    entries += [
+    return entries + [
         Entry(
             f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds, _taken(code)
         )
         for code, (name, sizes) in enumerate(teams, len(kernels))
     ]
-    if held is None:
-        return entries
-    call = "mucc::rows_resident<Op::kVector, Op::kTogether, Op::kOwn>(op, extents, shape)"
-    return [*entries, Entry(f"{entry}_resident_vector", given, call, "mucc::kResidentThreads, 1")]
 
 
 def _columns(entry: str, has_clusters: bool) -> list[Entry]:
@@ -451,15 +369,6 @@ class NormalizeCode(LightCode):
 
     def __init__(self, op: NormalizeKernelOp, places: Places):
         self.op, self.places = op, places
-
-    @property
-    def device_header(self) -> str:
-        is_known = isinstance(self.op.length, int) and self.op.has_long_rows
-        return "mucc/rows_resident.cuh" if is_known else self.HEADER
-
-    @property
-    def light_headers(self) -> tuple[str, ...]:
-        return (self.device_header,)
 
     def summary(self) -> str:
         axes = list(self.op.axes.get_values())

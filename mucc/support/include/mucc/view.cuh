@@ -259,20 +259,6 @@ MUCC_DEVICE void prefetch(View const& view, P const& p, uint32_t step) {
 #endif
 }
 
-// Has L2 fetch `steps` vectors of V elements, one behind the other from `p` on. One thread does that for all of them.
-template <int V, class View, class P>
-MUCC_DEVICE void prefetch_run(View const& view, P const& p, uint32_t steps) {
-#if defined(__CUDA_ARCH__)
-  auto const* const from = reinterpret_cast<char const*>(place(view, p));
-  uint32_t const bytes = steps * uint32_t(V * sizeof(typename View::Element));
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#else
-  for (uint32_t at = 0; at < bytes; at += 128) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
-#endif
-#endif
-}
-
 MUCC_DEVICE bool contains(Range const& range, int64_t index) {
   return uint64_t(index - range.low) < uint64_t(range.count);
 }

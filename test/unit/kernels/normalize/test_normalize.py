@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from builders import device_kernels, kernel_names, lowered
 from on_host import Program, program_of, run
 
-from mucc.codegen.pointwise import Operand
 from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.normalize.op import NormalizeKernelOp
-from mucc.kernels.normalize.resident import Resident
 from mucc.passes.pipeline import pipeline
-from mucc.target.facts import Facts
 
 KERNELS = """
 kernel softmax_rows[B, L](x: f32[B, L]) -> f32[B, L] { return softmax(x) }
@@ -293,57 +289,6 @@ def test_blocks_that_share_a_row_agree_with_the_interpreter(
             if info.name == "batch_long":
                 dims = {"B": 3, "C": rows, "L": length // 3}
             run(long_rows, info, dims, seed, within=2e-4)
-
-
-RESIDENT = """
-kernel weights(x: f32[5, 65544], w: f32[65544], b: bf16[65544]) -> (y: f32[5, 65544], m: f32[5]) {
-  return layer_norm(x) * w + b, mean(x, axis=1)
-}
-kernel residual_too(x: bf16[3, 9, 8008], r: bf16[3, 9, 8008], w: f32[9, 8008]) -> bf16[3, 9, 8008] {
-  return rms_norm(x, axis=(1, 2)) * w + r
-}
-kernel chain(x: f32[3, 140004]) -> f32[3, 140004] { return softmax(x) }
-kernel scaled(x: f32[2, 2, 80004], w: f32[2]) -> f32[2, 2, 80004] {
-  a = sum(x * x, axis=2, keepdims=on)
-  return (x / sqrt(a) - max(x / a, axis=2, keepdims=on)) * w[:, None]
-}
-"""
-
-
-def test_multiprocessors_hold_rows_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def always(
-        facts: Facts, length: int, vector: int, loads: int, group: int, common: Sequence[Operand]
-    ) -> Resident:
-        return Resident(88 // (vector * loads), 1, tuple(common))
-
-    monkeypatch.setattr("mucc.kernels.normalize.emission.resident", always)
-    program = Program.of_text(RESIDENT, tmp_path)
-    program.library.on_host_sm_count(3)
-    for kilobytes in (40, 228):
-        program.library.on_host_sm_shared(kilobytes * 1024)
-        for info in program.kernels:
-            run(program, info, {}, 1, within=0.01 if info.name == "residual_too" else 2e-5, align=16)
-
-
-@pytest.mark.parametrize(
-    ("rows", "weights", "target", "expected"),
-    [
-        ("16, 4194304", "f32[4194304]", "sm_90a", True),
-        ("16, 4194304", "bf16[4194304]", "sm_90a", False),  # L2 keeps 8.4 MB
-        ("16, 1048576", "f32[1048576]", "sm_90a", False),
-        ("16, 8388608", "f32[8388608]", "sm_90a", False),  # no room for the row in registers
-        ("16, 2097152", "f32[2097152]", "sm_80", False),
-        ("B, 4194304", "f32[4194304]", "sm_90a", True),
-        ("16, L", "f32[L]", "sm_90a", False),
-    ],
-)
-def test_weights_that_l2_loses_stay_in_shared_memory(
-    rows: str, weights: str, target: str, expected: bool
-) -> None:
-    dims = "".join(f"[{dim}]" for dim in "BL" if dim in rows)
-    text = f"kernel k{dims}(x: f32[{rows}], w: {weights}) -> f32[{rows}] {{ return rms_norm(x) * w }}"
-    emitted = compile_text(Source("k.mcu", text), Options(target=target)).cu()
-    assert ("resident_vector" in emitted) is expected
 
 
 TALL = """

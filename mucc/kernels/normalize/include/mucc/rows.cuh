@@ -586,7 +586,7 @@ MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
 
 // A block that has seen all totals of an exchange has told its own of the one before to all others: two sets of slots are
 // enough.
-template <int kWidest, int kThreads>
+template <int kWidest>
 struct TeamRows {
   BlockRows<kWidest> block;
   uint64_t* slots;  // of the team
@@ -603,7 +603,7 @@ struct TeamRows {
       for (int k = 0; k < Kinds::kCount; ++k) write_slot(set + k * parts + part, exchange, acc[0][k]);
     }
     Kinds::start(acc[0]);
-    for (int i = threadIdx.x; i < parts; i += kThreads) {
+    for (int i = threadIdx.x; i < parts; i += kTeamThreads) {
       uint64_t both[Kinds::kCount];
       bool all;
       do {
@@ -757,43 +757,26 @@ struct FirstPhase {
   }
 };
 
-// A thread of a team that keeps no steps of a row in registers; rows_resident.cuh has one that does.
-struct NoOwnSteps {
-  static constexpr bool kHasAll = false;
-  static constexpr int kThreads = kTeamThreads;
-  MUCC_DEVICE void take(uint32_t&, uint32_t&, char*, RowTeams const&) {}
-  template <class Thread, class Place, class Row>
-  MUCC_DEVICE void add_first(Thread&, Place&, Row const&) const {}
-  template <int k, class Thread, class Totals>
-  MUCC_DEVICE void add(Thread&, Totals&) const {}
-  template <class Thread, class Place>
-  MUCC_DEVICE void fetch(Thread const&, Place const&, uint32_t, uint32_t) const {}
-  template <class Thread, class Place>
-  MUCC_DEVICE void store(Thread&, Place&, bool, bool) {}
-};
-
-// What one thread does of a block's part of a row: every kThreads-th step from its own, which are its alone in shared
+// What one thread does of a block's part of a row: every kTeamThreads-th step from its own, which are its alone in shared
 // memory too. While results are stored, steps of the next row are loaded to the same places. Steps that are not held are
 // loaded again in each phase, in turn from the first one and from the last one: those that were loaded last are in L2.
-// `own` has further steps of the block, in registers.
-template <int V, int kItems, class Work, class Own = NoOwnSteps>
+template <int V, int kItems, class Work>
 struct TeamThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
   using First = FirstPhase<V, kItems, Work>;
-  static constexpr uint32_t kRound = kItems * Own::kThreads;
+  static constexpr uint32_t kRound = kItems * kTeamThreads;
   static constexpr int kSecond = First::kHasMoments || First::kHasSum ? 2 : 1;  // the phase after the first ones
 
   Work const& work;
   Extents<Work::kRank> const& extents;
   HeldSteps<V, Work> held;
-  Own own;
   uint32_t begin, count, kept;  // the steps of this block, and how many of them are held
   RowPlace<V, Work> place;      // of the row
   Row row;
   First first;
 
-  MUCC_DEVICE uint32_t step_of(uint32_t base, int i) const { return base + threadIdx.x + i * Own::kThreads; }
+  MUCC_DEVICE uint32_t step_of(uint32_t base, int i) const { return base + threadIdx.x + i * kTeamThreads; }
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
@@ -843,15 +826,13 @@ struct TeamThread {
   // Calls `each(base, loads)` for rounds of the steps that are not held.
   template <int kPass, class Each>
   MUCC_DEVICE void load_again(Each const& each) {
-    if constexpr (!Own::kHasAll) {
-      uint32_t const rounds = (count - kept + kRound - 1) / kRound;
+    uint32_t const rounds = (count - kept + kRound - 1) / kRound;
 #pragma unroll 1
-      for (uint32_t r = 0; r < rounds; ++r) {
-        uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
-        Loads loads[kItems];
-        load(place, base, loads);
-        each(base, loads);
-      }
+    for (uint32_t r = 0; r < rounds; ++r) {
+      uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
+      Loads loads[kItems];
+      load(place, base, loads);
+      each(base, loads);
     }
   }
 
@@ -885,15 +866,12 @@ struct TeamThread {
 #pragma unroll
       for (int v = 0; v < V; ++v) Kinds::start(acc[v]);
       load_again<k - kSecond + 1>([&](uint32_t base, Loads const(&loads)[kItems]) { add<k>(acc, base, count, loads); });
-      if constexpr (!Own::kHasAll) {
 #pragma unroll 1
-        for (uint32_t base = 0; base < kept; base += kRound) {
-          Loads loads[kItems];
-          get(base, loads);
-          add<k>(acc, base, kept, loads);
-        }
+      for (uint32_t base = 0; base < kept; base += kRound) {
+        Loads loads[kItems];
+        get(base, loads);
+        add<k>(acc, base, kept, loads);
       }
-      own.template add<k>(*this, acc);
       combine_vector<V, Kinds>(acc);
       sharing.template combine<Kinds>(acc);
       RowValues<V, Kinds::kCount> results;
@@ -930,8 +908,8 @@ struct TeamThread {
     }
   }
 
-  // Rows from `number` on, `stride` apart, to below `rows`. What is stored of a row and loaded of the next one are one step of the
-  // loop, whose code is there once.
+  // Rows from `number` on, `stride` apart, to below `rows`. `pass` is called at one place, also before the first row and for
+  // the last one: three copies of it took a third of the time of compiling.
   template <class Sharing>
   MUCC_DEVICE void run(uint32_t number, uint32_t stride, uint32_t rows, bool is_first, Sharing& sharing) {
     bool has_row = false;
@@ -942,18 +920,15 @@ struct TeamThread {
       Row of_next = row;
       if (has_next) begin_row(number, next, of_next);
       first.start();
-      own.store(*this, next, has_row, has_next);
-      if constexpr (!Own::kHasAll) pass(has_row, has_next, next, of_next);
+      pass(has_row, has_next, next, of_next);
       if (has_row) {
         place.move(0, extents);
         if (is_first) work.template finish<V, 1>(place.p, row);
       }
       if (!has_next) break;
       place = next, row = of_next, has_row = true;
-      own.add_first(*this, place, row);
       load_again<0>([&](uint32_t base, Loads const(&loads)[kItems]) { add_first(place, row, base, count, loads); });
       number += stride;
-      own.fetch(*this, place, number, rows);
       first.end(work, row, sharing);
       reduce<kSecond>(sharing);
       if constexpr (Work::kFills)
@@ -992,7 +967,7 @@ MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extent
 }
 
 // The same where teams of blocks share rows. All blocks run at the same time.
-template <int V, int kItems, class Work, class Own = NoOwnSteps>
+template <int V, int kItems, class Work>
 MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extents, RowTeams const& shape) {
   constexpr int kWidest = team_widest<Work>;
   char* const memory = dynamic_shared();
@@ -1000,13 +975,12 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
   using Held = HeldSteps<V, Work>;
   Held const held{reinterpret_cast<typename Held::Piece*>(memory + totals_bytes(kWidest)), shape.held};
   int const team = int(blockIdx.x) / shape.parts, part = int(blockIdx.x) - team * shape.parts;
-  TeamThread<V, kItems, Work, Own> thread{work, extents, held};
+  TeamThread<V, kItems, Work> thread{work, extents, held};
   thread.begin = part * shape.chunk;
   thread.count = shape.length - thread.begin < shape.chunk ? shape.length - thread.begin : shape.chunk;
-  thread.own.take(thread.begin, thread.count, memory + totals_bytes(kWidest), shape);
   thread.kept = shape.held < thread.count ? shape.held : thread.count;
   uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
-  TeamRows<kWidest, Own::kThreads> sharing{{totals, Own::kThreads / 32, 0}, slots, shape.parts, part, 0};
+  TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
   thread.run(team, shape.teams, shape.rows, part == 0 && threadIdx.x == 0, sharing);
 }
 

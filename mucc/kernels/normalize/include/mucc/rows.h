@@ -34,19 +34,14 @@ enum : int { kClusterCode = 4 };
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` hold the totals
 // that the blocks of a team exchange, 0 before the launch.
-// `common` is for blocks that have steps in registers too: of so many of these, shared memory has what all rows have in common.
 struct RowTeams {
   uint32_t rows, length, chunk, held;
   int teams, parts;
   uint64_t* slots;
-  uint32_t common = 0;
 };
 
 // The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
 constexpr int kTeamThreads = 512, kTeamBlocks = 2;
-
-// The threads of a block that has a multiprocessor to itself and steps in registers: each may have 168.
-constexpr int kResidentThreads = 384;
 
 // The totals of the first phase of a team: besides its own count, mean and squares of moments, or a sum of exponentials.
 template <class Op>
@@ -62,7 +57,7 @@ inline constexpr bool team_reads_once =
     !Op::kFills && Op::kPhases == (Op::kMoments >= 0 || Op::kExponentials >= 0 ? 2 : 1);
 
 // The code of rows with a vector for each lane, and the first of the codes of teams.
-enum : int { kLaneCode = 6, kTeamCode = 7, kResidentCode = 9 };
+enum : int { kLaneCode = 6, kTeamCode = 7 };
 
 // Which kernel takes rows of `length` steps of `v` elements that are neighbours. Codes are first those of single elements:
 // lanes of a warp, a block; then of vectors: a few lanes, a warp, a block with a short and a long part of the row in each

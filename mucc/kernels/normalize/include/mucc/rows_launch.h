@@ -105,33 +105,6 @@ RowPlan plan_columns(Call const& c, int64_t rows, int64_t length, int v) {
   return plan;
 }
 
-// Whether a stage has the kernel of rows_resident.cuh.
-template <class Op, class = void>
-constexpr bool is_resident = false;
-template <class Op>
-constexpr bool is_resident<Op, decltype(void(Op::kResident))> = true;
-
-// Divides rows among teams of blocks, one to a multiprocessor, that hold Op::kOwn rounds of steps in registers. No blocks for rows
-// that these cannot hold though they should, and for one row, which has nothing in common with another.
-template <class Op>
-RowTeams plan_resident(Call const& c, int64_t rows, int64_t length) {
-  constexpr int v = Op::kVector;
-  int64_t const blocks = at_least(1, c.sm_count), own = Op::kOwn * kResidentThreads;
-  int64_t const room = at_least(0, c.sm_shared - 1024 - totals_bytes(team_widest<Op>));
-  int64_t const held = Op::kCommon ? 0 : room / (Op::kLoads * v * int64_t(sizeof(float))) / kResidentThreads * kResidentThreads;
-  int64_t const needed = blocks_of(length, own + held);
-  RowTeams shape{uint32_t(rows), uint32_t(length), 0, 0, 0, 0, nullptr};
-  if ((Op::kCommon && needed > blocks) || (rows < 2 && !is_reproducible<Op>)) return shape;
-  int64_t teams = at_least(1, blocks / needed);
-  if (!is_reproducible<Op>) teams = at_most(teams, rows);
-  int64_t const parts = at_most(blocks / teams, blocks_of(length, kResidentThreads));
-  int64_t const chunk = blocks_of(blocks_of(length, parts), 32) * 32;
-  shape.chunk = uint32_t(chunk), shape.held = uint32_t(at_most(held, at_least(0, chunk - own)));
-  shape.parts = int(blocks_of(length, chunk)), shape.teams = int(at_most(blocks / shape.parts, rows));
-  if (Op::kCommon) shape.common = uint32_t(at_most(room / (at_least(1, Op::kCommon) * v) / 32 * 32, chunk));
-  return shape;
-}
-
 // The extents of a launch: of the rows, and of one, in steps of `v` elements.
 template <class Op>
 struct RowCounts {
@@ -152,21 +125,19 @@ int64_t rows_scratch(Call const& c, Extents<Op::kRank> const& extents) {
     RowCounts<Op> const n(extents, v);
     if (n.rows == 0 || n.length == 0 || plan_rows<Op>(c, n.rows, n.length, v).code < kTeamCode) continue;
     slots = at_least(slots, slots_of<Op>(plan_teams<Op>(c, n.rows, n.length, v)));
-    if constexpr (is_resident<Op>)
-      if (v > 1) slots = at_least(slots, slots_of<Op>(plan_resident<Op>(c, n.rows, n.length)));
   }
   return slots * int64_t(sizeof(uint64_t));
 }
 
 template <class Op>
 int launch_teams(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank>& extents, RowTeams shape,
-                 int threads, int64_t shared, void* scratch) {
+                 void* scratch) {
   shape.slots = static_cast<uint64_t*>(scratch);
   int64_t const words = 2 * slots_of<Op>(shape);
   if (words && fill(c, static_cast<float*>(scratch), 0.0f, words)) return 1;
   void* parameters[] = {&op, &extents, &shape};
-  Geometry geometry{{unsigned(shape.teams * shape.parts), 1, 1}, unsigned(threads)};
-  geometry.shared = unsigned(shared);
+  Geometry geometry{{unsigned(shape.teams * shape.parts), 1, 1}, unsigned(kTeamThreads)};
+  geometry.shared = unsigned(team_bytes(c));
   geometry.together = shape.parts > 1;
   return start(c, stage, code, geometry, parameters);
 }
@@ -189,15 +160,8 @@ int launch_rows(Call const& c, char const* stage, Code* codes, Op op, Extents<Op
   if (plan.blocks > INT32_MAX || n.rows > UINT32_MAX || n.length > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   if constexpr (Op::kTeams) {
-    if constexpr (is_resident<Op>) {
-      RowTeams const shape = plan_resident<Op>(c, n.rows, n.length);
-      if (plan.code >= kTeamCode && vector && shape.parts)
-        return launch_teams<Op>(c, stage, codes[kResidentCode], op, extents, shape, kResidentThreads, c.sm_shared - 1024,
-                                scratch);
-    }
     if (plan.code >= kTeamCode)
-      return launch_teams<Op>(c, stage, codes[plan.code], op, extents, plan_teams<Op>(c, n.rows, n.length, v), kTeamThreads,
-                              team_bytes(c), scratch);
+      return launch_teams<Op>(c, stage, codes[plan.code], op, extents, plan_teams<Op>(c, n.rows, n.length, v), scratch);
   }
   void* parameters[] = {&op, &extents, const_cast<RowShape*>(&plan.shape)};
   Geometry geometry{{unsigned(plan.blocks), 1, 1}, unsigned(plan.shape.threads)};
