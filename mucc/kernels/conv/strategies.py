@@ -37,8 +37,8 @@ SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
 
-FORMATS = ("bf16", "f16", "tf32")
-"""The formats that warpgroups multiply."""
+FORMATS = ("bf16", "f16", "tf32", "e4m3", "s8")
+"""The formats that warpgroups multiply, whose numbers tf32 holds."""
 
 MOST_CLASSES = 16
 """The most classes of outputs of a transposed convolution, which have a map of x each."""
@@ -77,7 +77,7 @@ class Tiles(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
-        sm, compute = facts.multiprocessor, layer.compute
+        sm, compute = facts.multiprocessor, "f16" if layer.compute == "e4m3" else layer.compute
         depth = _padded(layer.channels * layer.taps, STAGE_ROW // layer.element_bytes)
         blocks = layer.groups * math.ceil(layer.rows / ROWS) * math.ceil(layer.outputs / tile.columns)
         elements = blocks * ROWS * depth

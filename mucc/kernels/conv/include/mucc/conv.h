@@ -6,9 +6,12 @@
 
 namespace mucc::conv {
 
-// Formats in which factors are multiplied; sums are f32.
+// Formats in which factors are multiplied; sums are f32, or with kIntegers s32 that become f32 at the end.
 struct Bf16 {
   static constexpr int kParts = 1;
+  // Whether wgmma adds up one step of a tile only: tensor cores add products of 8-bit floats with some 14 bits.
+  static constexpr bool kByStep = false;
+  static constexpr bool kIntegers = false;
   static constexpr bool kTensor = true, kRounds = false;  // tensor cores multiply, factors are rounded before
 };
 struct F16 : Bf16 {};
@@ -21,6 +24,12 @@ struct Tf32x3 : Tf32 {
 };
 struct F32 : Bf16 {
   static constexpr bool kTensor = false;
+};
+struct E4m3 : Bf16 {
+  static constexpr bool kByStep = true;
+};
+struct S8 : Bf16 {
+  static constexpr bool kIntegers = true;
 };
 
 // A window along one spatial axis.

@@ -5,6 +5,7 @@
 #include <mucc/pointwise.h>
 
 #include <cstdlib>
+#include <type_traits>
 
 namespace mucc::conv {
 
@@ -18,6 +19,9 @@ int check(Call const& c, char const* stage, Problem<T> const& p) {
     int64_t const reach = int64_t(W::dilation(a)) * W::size(a) + W::pad(a) + W::stride(a);
     fits = fits && (p.out[a] + 1) * W::stride(a) + reach < kMostAlong && p.low[a] + p.count[a] + reach < kMostAlong;
   }
+  // Sums of s8 are s32.
+  if (std::is_same<T, int8_t>::value && p.channels * W::kTaps >= 1 << 17)
+    return fail("MU6007", "%s, stage %s: 2^17 or more products of s8 in a sum", c.kernel->name, stage);
   return fits ? 0 : fail("MU6007", "%s, stage %s: 2^30 or more positions along an axis, or products in a sum", c.kernel->name, stage);
 }
 
