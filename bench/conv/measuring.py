@@ -98,7 +98,7 @@ def _judged(torch: Any, form: ConvForm, given: Sequence[Any], result: Any) -> Va
     names = [i.name for i in form.inputs]
     if not form.batched:
         with torch.backends.cudnn.flags(allow_tf32=False):
-            exact = layer(*given)
+            exact = layer(*(x.float() if x.is_floating_point() else x for x in given))
         worst = {
             "error": error_of(torch, result, exact),
             "torch_error": error_of(torch, layer(*given), exact),

@@ -110,6 +110,11 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
             if w.unit_axis == inner
             else _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
         )
+    if strategy is Strategy.POSITIONS:
+        x, w = (
+            v if v.unit_axis == 0 else _axis_last(builder, stage, v, Shaped.of(operand.type).dims, 0)
+            for v, operand in ((x, anchor.operand), (w, anchor.weight))
+        )
     rank = len(stage.space)
     body = ConvBody(builder, stage)
     if layer.measured:

@@ -14,6 +14,8 @@ from mucc.kernels.conv.layer import Layer, layer_of_kernel
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.planes import best_plane, plane_cycles
+from mucc.kernels.conv.positions import best_positions, is_gradient, position_cycles
+from mucc.kernels.conv.positions import refused as refused_positions
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
 from mucc.target import WARPGROUPS
@@ -85,7 +87,9 @@ class Tiles(Way):
         if compute in FORMATS and layer.whole:
             rate *= COPIED_SHARE
         found = 0.0 if layer.whole else elements * GATHERED / LANES
-        return 2 * elements * tile.columns / rate + found + blocks * BLOCK_CYCLES
+        cycles = 2 * elements * tile.columns / rate + found + blocks * BLOCK_CYCLES
+        # Few blocks with long sums leave most multiprocessors idle.
+        return cycles * (max(1.0, facts.devices[0].multiprocessors / blocks) if is_gradient(layer) else 1.0)
 
 
 class Warpgroups(Way):
@@ -152,6 +156,26 @@ class Planes(Way):
         return plane_cycles(tile, layer, facts)
 
 
+class Positions(Way):
+    """As a product over the positions of a large window, batch and channels of the result innermost.
+
+    Calls whose tensors the copy engine cannot map are computed as by `Tiles`.
+    """
+
+    strategy = Strategy.POSITIONS
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        if facts.name not in WARPGROUPS:
+            return f"{facts.name} has no wgmma"
+        return refused_positions(layer) or Tiles().refused(layer, facts)
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        return best_positions(layer, facts).text
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        return position_cycles(best_positions(layer, facts), layer, facts)
+
+
 class Patches(Way):
     """As a product whose left factor is read from a patch of x in shared memory, in any order of axes."""
 
@@ -189,7 +213,7 @@ class Direct(Way):
         return sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Tiles(), Patches(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:

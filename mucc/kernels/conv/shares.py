@@ -1,0 +1,62 @@
+"""Convolutions with few results and long sums as convolutions with groups, whose results are added up."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+
+from mucc.dialects.mu.ops.base import is_convolution
+from mucc.dialects.mu.ops.conv import ConvOp
+from mucc.dialects.mu.ops.elementwise import CastOp
+from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import PermuteOp, ReshapeOp
+from mucc.dialects.mu.types import Shaped
+from mucc.kernels.conv.layer import geometry_of, layer_of
+from mucc.kernels.conv.positions import is_gradient
+from mucc.kernels.conv.strategies import Positions
+from mucc.target.facts import Facts
+
+SHARES = 64
+"""The most parts of the channels whose sums are added up at the end."""
+
+
+class Divide(RewritePattern):
+    """`conv(x, w)` -> `sum(conv(x, v, groups=n))`, where v has the channels of w in n parts."""
+
+    def __init__(self, facts: Facts):
+        self._facts = facts
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not is_convolution(op) or not isinstance(op, ConvOp) or op.channels_last is not None:
+            return
+        x, w = Shaped.of(op.operand.type), Shaped.of(op.weight.type)
+        result = Shaped.of(op.result.type)
+        if not all(isinstance(d, int) for d in (*x.dims, *w.dims, *result.dims)):
+            return
+        layer = layer_of(op, geometry_of(op))
+        channels = layer.channels
+        if channels == 1 or not is_gradient(layer) or Positions().refused(layer, self._facts) is None:
+            return
+        shares = max(n for n in range(1, min(channels, SHARES) + 1) if channels % n == 0)
+
+        def add(new: Operation) -> SSAValue:
+            new.location = op.location
+            rewriter.insert(new)
+            return new.results[0]
+
+        groups, outputs, each = layer.groups, layer.outputs, channels // shares
+        window, places = [int(d) for d in w.dims[2:]], [int(d) for d in result.dims[2:]]
+        parts = add(ReshapeOp(op.weight, (groups, outputs, shares, each, *window)))
+        parts = add(PermuteOp(parts, (0, 2, 1, 3, *range(4, len(window) + 4))))
+        parts = add(ReshapeOp(parts, (groups * shares * outputs, each, *window)))
+        stride, pad, dilation = (tuple(n.get_values()) for n in (op.stride, op.pad, op.dilation))
+        sums = add(ConvOp(op.operand, parts, stride, pad, dilation, groups * shares, op.compute))
+        batch, taken = int(x.dims[0]), outputs * math.prod(places)
+        wide = add(CastOp(add(ReshapeOp(sums, (batch, groups, shares, taken))), f32))
+        whole = add(ReshapeOp(add(ReduceOp("sum", wide, [2])), (batch, groups * outputs, *places)))
+        if result.element_type != f32:
+            whole = add(CastOp(whole, result.element_type))
+        rewriter.replace(op, [], [whole])
