@@ -53,6 +53,8 @@ class Layer(NamedTuple):
     """Elements of the batch, 0 where a call decides."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
+    turned: int = 0
+    """Bytes that copies of x and weights move so that the batch and channels of the result are innermost."""
 
 
 def layer_between(

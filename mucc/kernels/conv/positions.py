@@ -34,8 +34,8 @@ ROWS, COLUMNS, SHARES = (64, 128, 256), (64, 128, 192, 256), (1, 2, 4, 8)
 FORMATS = ("bf16", "f16")
 """The formats whose rows and columns wgmma takes innermost."""
 
-MOST_PLACES = 64
-"""The most places of a result that are few, if the window has no fewer positions."""
+MOST_PLACES, FEWEST_TAPS = 64, 16
+"""The most places of a result that are few, if the window has no fewer positions, and the fewest of these."""
 
 
 class PositionTile(NamedTuple):
@@ -58,7 +58,7 @@ class PositionTile(NamedTuple):
 def is_gradient(layer: Layer) -> bool:
     """Whether a convolution has few places, and a window with many positions."""
     places = math.prod(layer.places)
-    return not layer.transposed and places <= min(MOST_PLACES, layer.taps)
+    return not layer.transposed and places <= min(MOST_PLACES, layer.taps) and layer.taps >= FEWEST_TAPS
 
 
 def refused(layer: Layer) -> str | None:

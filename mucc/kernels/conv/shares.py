@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.conv import ConvOp
 from mucc.dialects.mu.ops.elementwise import CastOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import PermuteOp, ReshapeOp
+from mucc.dialects.mu.ops.shape import PadOp, PermuteOp, ReshapeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.conv.layer import geometry_of, layer_of
 from mucc.kernels.conv.positions import is_gradient
@@ -23,14 +23,28 @@ SHARES = 64
 """The most parts of the channels whose sums are added up at the end."""
 
 
+def _has_another_batch(x: SSAValue) -> bool:
+    """Whether the batch of an operand is an axis of channels elsewhere, as for gradients of weights."""
+    while isinstance(op := x.owner, PadOp | ReshapeOp | PermuteOp):
+        if isinstance(op, PermuteOp) and op.order.get_values()[0] != 0:
+            return True
+        x = op.operand
+    return False
+
+
 class Divide(RewritePattern):
-    """`conv(x, w)` -> `sum(conv(x, v, groups=n))`, where v has the channels of w in n parts."""
+    """`conv(x, w)` -> `sum(conv(x, v, groups=n))`, where v has the channels of w in n parts.
+
+    x has channels of a training step as its batch.
+    """
 
     def __init__(self, facts: Facts):
         self._facts = facts
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not is_convolution(op) or not isinstance(op, ConvOp) or op.channels_last is not None:
+            return
+        if not _has_another_batch(op.operand):
             return
         x, w = Shaped.of(op.operand.type), Shaped.of(op.weight.type)
         result = Shaped.of(op.result.type)

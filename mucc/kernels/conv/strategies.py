@@ -39,6 +39,9 @@ SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
 
+BUSY_THREADS = 512
+"""Threads of a multiprocessor that hide the waits of each other's loads."""
+
 FORMATS = ("bf16", "f16", "tf32", "e4m3", "s8")
 """The formats that warpgroups multiply, whose numbers tf32 holds."""
 
@@ -210,7 +213,9 @@ class Direct(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows
-        return sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
+        cycles = sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
+        threads = facts.devices[0].multiprocessors * BUSY_THREADS
+        return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
 
 WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
@@ -225,6 +230,8 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     card = facts.devices[0]
     computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
     bandwidth = card.datasheet["dram_bandwidth"]
+    if way.strategy is Strategy.POSITIONS:
+        return max(computing, layer.moved / bandwidth) + layer.turned / (COPY_SHARE * bandwidth)
     if not (copied := layer.copied if way.by_vectors and layer.whole else 0):
         return max(computing, layer.moved / bandwidth)
     stored = (SCATTERED if layer.classes == 1 else BETWEEN) * layer.moved / bandwidth
