@@ -19,7 +19,7 @@ class DivideSums(Pass):
 
     Such are gradients of weights: their channels are the batch of the training step. Groups have work for all
     multiprocessors, and a reduction adds up their sums, always in the same order. Convolutions whose kernel
-    divides its sums itself (`positions`) stay as they are.
+    divides its sums itself (`positions`) have the channels of their result last.
 
     ```
     %y = mu.conv %x, %w              %v = mu.reshape (mu.permute (mu.reshape %w))
@@ -35,6 +35,7 @@ class DivideSums(Pass):
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         # Few programs have convolutions, so what rewrites them is loaded where there is one.
         if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
-            from mucc.kernels.conv.shares import Divide
+            from mucc.kernels.conv.shares import Divide, KeepOutputsLast
 
-            rewrite(op, [Divide(get_target(self.target).facts)])
+            facts = get_target(self.target).facts
+            rewrite(op, [Divide(facts), KeepOutputsLast(facts)])

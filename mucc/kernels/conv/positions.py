@@ -29,7 +29,7 @@ the positions of a step."""
 ROW = 128
 """Bytes of a chunk for one position."""
 
-ROWS, COLUMNS, SHARES = (64, 128, 256), (64, 128, 192, 256), (1, 2, 4, 8)
+ROWS, COLUMNS, SHARES = (64, 128, 256), (64, 128, 192, 256), (1, 2, 3, 4, 6, 8)
 
 FORMATS = ("bf16", "f16")
 """The formats whose rows and columns wgmma takes innermost."""
@@ -93,7 +93,7 @@ def position_tiles(facts: Facts) -> Iterator[PositionTile]:
                 stages = room // ((rows + columns) * ROW + STAGE_BARRIERS)
                 spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
                 if stages > STAGES and spread <= room - stages * STAGE_BARRIERS:
-                    yield from (PositionTile(rows, columns, stages, resident, shares) for shares in SHARES)
+                    yield from (PositionTile(rows, columns, stages, resident, n) for n in SHARES)
                     break
 
 
@@ -107,18 +107,18 @@ def position_cycles(tile: PositionTile, layer: Layer, facts: Facts) -> float:
     products = 2 * tile.rows * tile.columns * CHUNK / facts.multiprocessor.flops_per_cycle(layer.compute)
     shared = (loaded + max(tile.rows // 64, 1) * tile.columns * ROW) / cost["smem_bytes_per_cycle"]
     blocks = rows * columns * tile.shares
-    together = min(blocks, card.multiprocessors * tile.resident)
+    most = math.ceil(blocks / card.multiprocessors)  # blocks of the multiprocessor with most of them
+    together = min(most, tile.resident)
     # Few blocks do not share the bandwidth of L2 with all others.
-    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
-    waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
+    among = min(blocks, card.multiprocessors)
+    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / among)
+    waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / together
     one = steps * max(products, shared, loaded / bandwidth, waiting)
     around = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
     around += tile.rows * tile.columns / tile.shares * 4 / cost["epilogue_bytes_per_cycle"]
     if tile.shares > 1:
         around += MEETING + tile.rows * tile.columns * 4 / SHARED_BYTES
-    waves = math.ceil(blocks / (card.multiprocessors * tile.resident))
-    per = tile.resident if together > card.multiprocessors else 1
-    return waves * (one * per + around) * card.multiprocessors
+    return (most * one + math.ceil(most / tile.resident) * around) * card.multiprocessors
 
 
 def best_positions(layer: Layer, facts: Facts) -> PositionTile:

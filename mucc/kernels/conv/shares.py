@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -13,7 +13,7 @@ from mucc.dialects.mu.ops.conv import ConvOp
 from mucc.dialects.mu.ops.elementwise import CastOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import PadOp, PermuteOp, ReshapeOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.conv.layer import geometry_of, layer_of
 from mucc.kernels.conv.positions import is_gradient
 from mucc.kernels.conv.strategies import Positions
@@ -30,6 +30,40 @@ def _has_another_batch(x: SSAValue) -> bool:
             return True
         x = op.operand
     return False
+
+
+class KeepOutputsLast(RewritePattern):
+    """`permute(conv(x, w), (1, 0, 2, 3))` -> `permute(conv(x, w) channels_last, (3, 0, 1, 2))`.
+
+    The kernel of `positions` has neighbouring channels of the result: stored as neighbours they are whole
+    vectors, and what moves axes reads and writes whole ones too.
+    """
+
+    def __init__(self, facts: Facts):
+        self._facts = facts
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, PermuteOp) or not isinstance(conv := op.operand.owner, ConvOp):
+            return
+        order = tuple(op.order.get_values())
+        if conv.channels_last is not None or order[-1] == 1 or len(list(conv.result.uses)) != 1:
+            return
+        layer = layer_of(conv, geometry_of(conv))
+        if Positions().refused(layer, self._facts) is not None:
+            return
+        batch, outputs, *places = (int(d) for d in conv.result_dims)
+        new = ConvOp.create(
+            operands=conv.operands,
+            result_types=[TensorType.of((batch, *places, outputs), Shaped.of(conv.result.type).element_type)],
+            properties={**conv.properties, "channels_last": UnitAttr()},
+        )
+        new.location = conv.location
+        rewriter.insert(new)
+        last = len(order) - 1
+        moved = PermuteOp(new.results[0], [0 if a == 0 else last if a == 1 else a - 1 for a in order])
+        moved.location = op.location
+        rewriter.replace(op, [moved], [moved.result])
+        rewriter.erase(conv)
 
 
 class Divide(RewritePattern):

@@ -33,7 +33,7 @@ SHARED_SUMS = SUMS // 2
 BY_STEP = ("e4m3",)
 """Formats of which a warpgroup has the sums of 64 rows of one step besides, which it adds itself."""
 
-BY_STEP_SUMS = (64 * 384, 64 * 128)
+BY_STEP_SUMS = (64 * 288, 64 * 128)
 """All sums of a warpgroup for these, where a multiprocessor has one block, and two."""
 
 STAGES = 3
