@@ -35,7 +35,8 @@ class DivideSums(Pass):
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
         # Few programs have convolutions, so what rewrites them is loaded where there is one.
         if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
+            from mucc.kernels.conv.parted import PartFactors
             from mucc.kernels.conv.shares import Divide, KeepOutputsLast
 
             facts = get_target(self.target).facts
-            rewrite(op, [Divide(facts), KeepOutputsLast(facts)])
+            rewrite(op, [PartFactors(facts), Divide(facts), KeepOutputsLast(facts)])

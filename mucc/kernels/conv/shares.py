@@ -23,7 +23,7 @@ SHARES = 64
 """The most parts of the channels whose sums are added up at the end."""
 
 
-def _has_another_batch(x: SSAValue) -> bool:
+def has_another_batch(x: SSAValue) -> bool:
     """Whether the batch of an operand is an axis of channels elsewhere, as for gradients of weights."""
     while isinstance(op := x.owner, PadOp | ReshapeOp | PermuteOp):
         if isinstance(op, PermuteOp) and op.order.get_values()[0] != 0:
@@ -78,7 +78,7 @@ class Divide(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not is_convolution(op) or not isinstance(op, ConvOp) or op.channels_last is not None:
             return
-        if not _has_another_batch(op.operand):
+        if not has_another_batch(op.operand):
             return
         x, w = Shaped.of(op.operand.type), Shaped.of(op.weight.type)
         result = Shaped.of(op.result.type)
