@@ -27,6 +27,7 @@ from mucc.kernels.registry import claimant
 from mucc.passes.check_lowering import lowers
 from mucc.passes.levels import COMPOSITE
 from mucc.passes.pick_operands import PickOperands
+from mucc.target import DEFAULT_TARGET
 
 
 def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:
@@ -140,7 +141,7 @@ class Decompose(Pass):
 
     name = "decompose"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         composites = Unclaimed(_composites(op, self.target), self.target)

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Self
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.library.errors import MuccError
 from mucc.runtime.module import Module, load
+from mucc.target import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from mucc.build.artefact import Artefact
     from mucc.build.pool import Outcome, Pool
     from mucc.compiler.typical_dims import Given
-
-DEFAULT_TARGET = "sm_90a"
 
 
 class CompileError(MuccError):

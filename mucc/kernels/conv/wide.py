@@ -39,9 +39,6 @@ PITCH = 8
 ROW_BYTES, STAGE_BARRIERS, ALIGNMENT = 16, 16, 1024
 """Bytes of shared memory for a row, the barriers of a stage, and what the first stage is aligned to."""
 
-RESERVED = 1024
-"""Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
-
 
 class WideTile(NamedTuple):
     """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, and the blocks of a
@@ -65,7 +62,7 @@ def wide_tile(rows: int, columns: int, facts: Facts) -> WideTile | None:
     sums = rows * columns // GROUPS
     most = 0 if sums > SUMS else 2 if sums <= SHARED_SUMS else 1
     for resident in range(most, 0, -1):
-        room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
+        room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + rows * ROW_BYTES
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
         spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))

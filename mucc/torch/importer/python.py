@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.target import DEFAULT_TARGET
 from mucc.torch.importer.capture import arguments_of, capture
 from mucc.torch.importer.driver import Origin
 from mucc.torch.importer.dynamic import dynamic_of, import_dynamic
@@ -79,7 +80,7 @@ def from_torch(
     *,
     example_keywords: Mapping[str, Any] | None = None,
     name: str | None = None,
-    target: str = "sm_90a",
+    target: str = DEFAULT_TARGET,
     compute: str | None = None,
     round: str = "fused",
     whole: bool = False,
