@@ -3,7 +3,8 @@
 Each kernel is a run of `mucc bench --against` in a process of its own: all contenders are checked against
 the float64 interpreter on the same inputs, and those that are right are timed in turns from a cold L2. Every
 contender is tuned before by its own tuner: mucc by `mucc tune` (--tune), Inductor by max-autotune, Triton by
-its configurations, Helion by its search, of which --helion-seconds is the budget, CuTe DSL by that of quack.
+its configurations, Helion by its search and CuTe DSL by that of quack, of which --helion-seconds and
+--quack-seconds are the budgets.
 A contender that is not installed, fails, or computes something else has its reason in the row.
 """
 
@@ -46,6 +47,8 @@ def run(case: Case, options: argparse.Namespace, gpu: str) -> Row:
         "HELION_AUTOTUNE_BUDGET_SECONDS": str(options.helion_seconds),
         "HELION_PRINT_OUTPUT_CODE": "0",
     }
+    if options.quack_seconds:
+        environment["QUACK_BUDGET_SECONDS"] = str(options.quack_seconds)
     row: dict[str, object] = {"name": case.name, "dims": case.dims}
     if options.tune:
         tune = ["tune", program, "--dims", *words_of(case), "--budget", str(options.budget), "--json"]
@@ -53,6 +56,8 @@ def run(case: Case, options: argparse.Namespace, gpu: str) -> Row:
         if done.returncode:
             row["tune"] = _last(done.stderr)
     command = ["bench", program, "--dims", *words_of(case), "--against", options.against, "--json"]
+    if options.first_call:
+        command += ["--first-call", str(options.first_call)]
     if options.plots is not None:
         command += ["--plot", str(Path(options.plots, f"{case.name}.svg"))]
     done = _mucc(command, environment, options.timeout)
@@ -168,6 +173,14 @@ def main() -> int:
     parser.add_argument("--helion-effort", default="full", choices=("none", "quick", "full"))
     parser.add_argument(
         "--helion-seconds", type=at_least_one, default=120, help="budget of Helion's search for a kernel"
+    )
+    parser.add_argument(
+        "--quack-seconds",
+        type=at_least_one,
+        help="budget of quack's search for a product (default: all of it)",
+    )
+    parser.add_argument(
+        "--first-call", type=at_least_one, help="seconds a contender may compile and tune itself"
     )
     parser.add_argument("--timeout", type=float, default=900, help="seconds for a kernel")
     parser.add_argument(

@@ -22,7 +22,15 @@ from mucc.measure.dims import complete_dims
 from mucc.measure.tune import local
 
 OPTIONS = Namespace(
-    tune=False, against="torch", plots=None, helion_effort="quick", helion_seconds=5, timeout=9, gpus="0,1"
+    tune=False,
+    against="torch",
+    plots=None,
+    helion_effort="quick",
+    helion_seconds=5,
+    timeout=9,
+    gpus="0,1",
+    quack_seconds=7,
+    first_call=3,
 )
 
 
