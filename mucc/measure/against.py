@@ -46,7 +46,7 @@ def function_of(path: Path, kernel: str) -> tuple[Function | None, str]:
         return None, f"there is no file {path.name} with it"
     spec = importlib.util.spec_from_file_location(path.stem.replace(".", "_"), path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where Helion looks names up
     sys.path.insert(0, str(path.parent.absolute()))  # as for a script: it may import files beside it
     try:
         spec.loader.exec_module(module)
