@@ -30,7 +30,10 @@ from mucc.files.atomic import replace_file
 
 PROGRAMS = ROOT / "examples" / "against"
 
-DISTRIBUTIONS = ("torch", "triton", "helion", "nvidia-cutlass-dsl", "quack-kernels")
+RIVALS = ("helion", "nvidia-cutlass-dsl", "quack-kernels", "flash-attn-4")
+"""Distributions of which runs may have different versions; a row that has others names them."""
+
+DISTRIBUTIONS = ("torch", "triton", *RIVALS)
 
 
 def words_of(case: Case) -> list[str]:
@@ -134,17 +137,25 @@ def summarise(rows: Sequence[Row]) -> dict[str, float]:
 def merged(paths: Sequence[str]) -> Path:
     """Write the result of kernels that several runs measured on one card; of two rows the later counts.
 
-    A row has all of its contenders from one run. Raises ValueError where runs differ in card or versions.
+    A row has all of its contenders from one run. Where rivals had other versions than in the first run, it
+    names them. Raises ValueError where runs differ in card or in versions of anything else.
     """
     runs: list[dict[str, Any]] = [json.loads(Path(path).read_text()) for path in paths]
-    for name in ("card", "versions"):
-        if any(run[name] != runs[0][name] for run in runs):
-            raise ValueError(f"runs differ in their {name}: {', '.join(paths)}")
-    measured: dict[str, Row] = {row["name"]: row for run in runs for row in run["rows"]}
+    common = runs[0]["versions"]
+    measured: dict[str, Row] = {}
+    for run in runs:
+        others = {name: version for name, version in run["versions"].items() if common.get(name) != version}
+        missing = common.keys() - run["versions"].keys() - {*RIVALS}
+        if run["card"] != runs[0]["card"]:
+            raise ValueError(f"runs differ in their card: {', '.join(paths)}")
+        if wrong := sorted(missing | (others.keys() - {*RIVALS})):
+            raise ValueError(f"runs differ in their versions of {', '.join(wrong)}: {', '.join(paths)}")
+        for row in run["rows"]:
+            measured[row["name"]] = {**row, "versions": others} if others else row
     rows = [measured[case.name] for case in CASES if case.name in measured]
     print("\n".join(map(line, rows)))
     path = write_result(runs[0]["card"], "rivals", rows, summarise(rows))
-    of_runs = {"versions": runs[0]["versions"], "commands": [run["command"] for run in runs]}
+    of_runs = {"versions": common, "commands": [run["command"] for run in runs]}
     made = json.loads(path.read_text()) | of_runs | {"date": runs[-1]["date"], "commit": runs[-1]["commit"]}
     replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
     return path

@@ -132,7 +132,9 @@ def test_results_of_several_runs_are_one(
 ) -> None:
     monkeypatch.setattr(common, "RESULTS", tmp_path)
 
-    def run(file: str, card: str, **times: tuple[float, float]) -> str:
+    def run(
+        file: str, card: str, versions: dict[str, str] | None = None, **times: tuple[float, float]
+    ) -> str:
         rows = [
             {
                 "name": kernel,
@@ -140,7 +142,8 @@ def test_results_of_several_runs_are_one(
             }
             for kernel, (ours, other) in times.items()
         ]
-        made = {"card": card, "versions": {"torch": "2.11"}, "command": file, "date": file, "commit": ""}
+        versions = {"torch": "2.11"} | (versions or {})
+        made = {"card": card, "versions": versions, "command": file, "date": file, "commit": ""}
         made["rows"] = rows
         (tmp_path / file).write_text(json.dumps(made))
         return str(tmp_path / file)
@@ -153,3 +156,8 @@ def test_results_of_several_runs_are_one(
     assert made["versions"] == {"torch": "2.11"} and made["date"] == "b"
     with pytest.raises(ValueError, match="differ in their card"):
         rivals.merged([first, run("c", "h200", linear=(1.0, 2.0))])
+    newer = run("d", "h100", {"helion": "1.5"}, linear=(1.0, 3.0))
+    rows = json.loads(rivals.merged([first, newer]).read_text())["rows"]
+    assert [row.get("versions") for row in rows] == [{"helion": "1.5"}, None]
+    with pytest.raises(ValueError, match="differ in their versions of torch"):
+        rivals.merged([first, run("e", "h100", {"torch": "2.12"}, linear=(1.0, 2.0))])
