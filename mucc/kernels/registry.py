@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -66,9 +66,9 @@ class Rewrite(NamedTuple):
 
     def made(self, **options: object) -> Pass:
         """Load the pass, and make it with those options that it has."""
-        made = loaded(self.place)
-        names = [f.name for f in fields(made)] if is_dataclass(made) else ()
-        return made(**{name: options[name] for name in names if name in options})
+        made: type[Pass] = loaded(self.place)
+        taken = signature(made).parameters
+        return made(**{name: value for name, value in options.items() if name in taken})
 
 
 class Place(NamedTuple):
