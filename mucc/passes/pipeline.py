@@ -27,6 +27,7 @@ from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.promise_extents import PromiseExtents
 from mucc.passes.select_schedule import SelectSchedule
+from mucc.target import get_target
 
 Step = tuple[Pass, Level]
 
@@ -39,8 +40,9 @@ def staging(target: str, module: ModuleOp | None = None) -> Iterator[Step]:
     """Yield the steps from a frontend's `mu` module to stages, one for each device kernel.
 
     With a module, to which each step is applied before the next is asked for, steps are left out that find
-    nothing to do in it: their code is not loaded.
+    nothing to do in it: their code is not loaded. Raises DiagnosticError with MU4001 for an unknown target.
     """
+    get_target(target)
 
     def sought(rewrites: Iterable[Rewrite], level: Level) -> Iterator[Step]:
         return ((r.made(target=target), level) for r in rewrites if module is None or r.is_for(module))
