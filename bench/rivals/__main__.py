@@ -135,10 +135,11 @@ def summarise(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def merged(paths: Sequence[str]) -> Path:
-    """Write the result of kernels that several runs measured on one card; of two rows the later counts.
+    """Write the result of kernels that several runs, or earlier results, measured on one card.
 
-    A row has all of its contenders from one run. Where rivals had other versions than in the first run, it
-    names them. Raises ValueError where runs differ in card or in versions of anything else.
+    Of two rows of a kernel the later counts. A row has all of its contenders from one run. Where rivals
+    had other versions than in the first run, it names them. Raises ValueError where runs differ in card
+    or in versions of anything else.
     """
     runs: list[dict[str, Any]] = [json.loads(Path(path).read_text()) for path in paths]
     common = runs[0]["versions"]
@@ -155,7 +156,10 @@ def merged(paths: Sequence[str]) -> Path:
     rows = [measured[case.name] for case in CASES if case.name in measured]
     print("\n".join(map(line, rows)))
     path = write_result(runs[0]["card"], "rivals", rows, summarise(rows))
-    of_runs = {"versions": common, "commands": [run["command"] for run in runs]}
+    of_runs = {
+        "versions": common,
+        "commands": [c for run in runs for c in run.get("commands", [run["command"]])],
+    }
     made = json.loads(path.read_text()) | of_runs | {"date": runs[-1]["date"], "commit": runs[-1]["commit"]}
     replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
     return path

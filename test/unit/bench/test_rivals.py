@@ -156,6 +156,8 @@ def test_results_of_several_runs_are_one(
     assert made["versions"] == {"torch": "2.11"} and made["date"] == "b"
     with pytest.raises(ValueError, match="differ in their card"):
         rivals.merged([first, run("c", "h200", linear=(1.0, 2.0))])
+    again = json.loads(rivals.merged([str(tmp_path / "h100" / "rivals.json"), second]).read_text())
+    assert again["commands"] == ["a", "b", "b"] and len(again["rows"]) == 2
     newer = run("d", "h100", {"helion": "1.5"}, linear=(1.0, 3.0))
     rows = json.loads(rivals.merged([first, newer]).read_text())["rows"]
     assert [row.get("versions") for row in rows] == [{"helion": "1.5"}, None]
