@@ -284,7 +284,9 @@ class _Compiler:
         select = self.select(module)
         if select:
             self.measured = select.used
-        for step, level in pipeline(self.options.target, self.options.dims, select):
+        listed = self.options.print_ir_after_all is not None  # which lists all passes
+        given = None if listed else module
+        for step, level in pipeline(self.options.target, self.options.dims, select, given):
             self.step(step, module)
             for finding in step.notes(module):
                 self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=Severity.NOTE))

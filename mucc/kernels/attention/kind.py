@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import Float8E4M3FNType
@@ -21,7 +20,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import MAINLOOP, SCHEDULER, STAGES, TILE, Chosen
 from mucc.dialects.mu.types import Shaped
-from mucc.dialects.rewriting import Finding, Pass
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
 from mucc.kernels.interface import IndexTensor, Kind, Meaning, Measured
@@ -44,13 +43,6 @@ class AttentionKind(Kind[AttentionKernelOp]):
     name = "attention"
     op = AttentionKernelOp
     nodes = (ScoreOp, ScoreSumOp, AttendOp)
-
-    passes = MappingProxyType({"form-attention": "mucc.kernels.attention.form:FormAttention"})
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.attention.form import FormAttention
-
-        return (FormAttention(),)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         """Claim attention whose rows have at most `MOST` elements, or `MOST_F32`; other is decomposed."""

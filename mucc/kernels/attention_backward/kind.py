@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
@@ -15,7 +14,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import REPRODUCIBLE
 from mucc.dialects.mu.types import Shaped
-from mucc.dialects.rewriting import Finding, Pass
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
 from mucc.kernels.attention_backward.operands import takes_gradient
 from mucc.kernels.interface import Kind, Meaning
@@ -37,15 +36,6 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
     name = "attention_backward"
     op = AttentionBackwardKernelOp
     nodes = (DifferentiateOp, StoreGradientOp)
-
-    passes = MappingProxyType(
-        {"form-attention-backward": "mucc.kernels.attention_backward.form:FormAttentionBackward"}
-    )
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.attention_backward.form import FormAttentionBackward
-
-        return (FormAttentionBackward(target),)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, AttentionBackwardOp) and takes_gradient(anchor, target)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation
 
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
+from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.interface import Answer, FormingStage, Joins, Kind, Meaning, Refused
 from mucc.kernels.lowering.access import Axes, identity
 from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
-from mucc.kernels.normalize.placing import chain_space, is_chained, opens_chain, placed
+from mucc.kernels.normalize.placing import REDUCTIONS, chain_space, is_chained, opens_chain, placed
 from mucc.kernels.traffic import Traffic
 from mucc.library.extents import multiply
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from mucc.codegen.memory import Places
     from mucc.kernels.interpreter import CutlassFunctions
     from mucc.kernels.lowering.program import ProgramBuilder
-
-
-REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
 
 
 class NormalizeKind(Kind[NormalizeKernelOp]):

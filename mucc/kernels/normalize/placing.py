@@ -11,11 +11,14 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.lowering.access import Axes, identity
+
+REDUCTIONS = (Reduction.SUM, Reduction.MAX, Reduction.MIN, Reduction.AMAX)
+"""What kernels around chains of reductions compute."""
 
 
 def placed(op: Operation, anchor: ReduceOp, known: Mapping[SSAValue, Axes]) -> Axes | None:
