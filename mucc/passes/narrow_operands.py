@@ -19,7 +19,7 @@ from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.lowering.widening import Narrow, element, is_widening
-from mucc.target import get_target
+from mucc.target import DEFAULT_TARGET, get_target
 
 OWN = ""
 """Stands for each operand's own format."""
@@ -153,7 +153,7 @@ class NarrowOperands(Pass):
 
     name = "narrow-operands"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
     exact: bool = True
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:

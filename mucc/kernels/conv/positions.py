@@ -12,7 +12,6 @@ from mucc.kernels.conv.wide import (
     GROUPS,
     MEETING,
     PITCH,
-    RESERVED,
     ROW_BYTES,
     SHARED_BYTES,
     SHARED_SUMS,
@@ -86,10 +85,7 @@ def position_tiles(facts: Facts) -> Iterator[PositionTile]:
             if sums > SUMS:
                 continue
             for resident in (2, 1) if sums <= SHARED_SUMS else (1,):
-                room = min(
-                    facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED
-                )
-                room -= ALIGNMENT + rows * ROW_BYTES
+                room = facts.shared_memory_of_each(resident) - ALIGNMENT - rows * ROW_BYTES
                 stages = room // ((rows + columns) * ROW + STAGE_BARRIERS)
                 spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
                 if stages > STAGES and spread <= room - stages * STAGE_BARRIERS:

@@ -45,9 +45,6 @@ PITCH = 8
 ROW_BYTES, STAGE_BARRIERS, ALIGNMENT = 16, 16, 1024
 """Bytes of shared memory for a row, the barriers of a stage, and what the first stage is aligned to."""
 
-RESERVED = 1024
-"""Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
-
 
 class WideTile(NamedTuple):
     """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, and the blocks of a
@@ -73,7 +70,7 @@ def wide_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideT
     alone, shared = BY_STEP_SUMS if by_step else (SUMS, SHARED_SUMS)
     most = 0 if sums > alone else 2 if sums <= shared else 1
     for resident in range(most, 0, -1):
-        room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
+        room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + rows * ROW_BYTES
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
         spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
