@@ -10,7 +10,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -40,7 +40,8 @@ class Setting:
     """How models are measured: modes of torch.compile, compilers, calls, and where profiles go.
 
     `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
-    `cache` is mucc's cache for all of them, in the place of empty ones. With `gate`, a folder, a model
+    `cache` is mucc's cache for all of them, in the place of empty ones; Inductor's is a folder of it then, so
+    that contenders compile what they share once. With `gate`, a folder, a model
     that is compiled waits there until it may be timed (`pass_gate`). With `first_calls`, these alone are
     timed. `limit` is the most seconds of a model, 0 for any.
     """
@@ -95,7 +96,11 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
 
 
 def begin(torch: Any, setting: Setting) -> None:
-    """Compile a small function by each contender, so that models do not pay for it."""
+    """Compile a small function by each contender, so that models do not pay for it; not where first calls
+    are not timed.
+    """
+    if setting.cache is not None and not setting.first_calls:
+        return
 
     def small(x: Any) -> Any:
         return torch.relu(x @ x)
@@ -246,23 +251,40 @@ def _options(compiler: str, mode: str, setting: Setting) -> Values:
 
 
 def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
-    """Return a context in which the caches of Inductor and mucc are empty; with `cache` that is mucc's."""
-    from torch._inductor import utils
+    """Return a context in which the caches of Inductor and mucc are empty, or those of the folder `cache`.
+
+    There Inductor keeps compiled kernels, and no graphs: those in its cache are not divided again.
+    """
+    from torch._functorch import config as functorch
+    from torch._inductor import config, utils
 
     stack = contextlib.ExitStack()
-    stack.enter_context(utils.fresh_inductor_cache())
-    folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-    before = os.environ.get("MUCC_CACHE_DIR")
-    os.environ["MUCC_CACHE_DIR"] = str(cache or folder)
-
-    def restore() -> None:
-        if before is None:
-            del os.environ["MUCC_CACHE_DIR"]
-        else:
-            os.environ["MUCC_CACHE_DIR"] = before
-
-    stack.callback(restore)
+    if cache is None:
+        stack.enter_context(utils.fresh_inductor_cache())
+        folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        stack.enter_context(_environment(MUCC_CACHE_DIR=folder))
+    else:
+        inductor = cache / "inductor"
+        inductor.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(_environment(MUCC_CACHE_DIR=str(cache), TORCHINDUCTOR_CACHE_DIR=str(inductor)))
+        stack.enter_context(config.patch(fx_graph_cache=False))
+        stack.enter_context(functorch.patch(enable_autograd_cache=False))
     return stack
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Generator[None]:
+    """Set variables of the environment."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _captured(torch: Any, name: str, call: Call, model: Model, row: Values) -> Call:
