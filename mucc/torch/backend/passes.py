@@ -16,7 +16,7 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.background import Background
+from mucc.torch.backend.background import Background, Known
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import Extents, graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
@@ -110,7 +110,15 @@ class RegionsPass(GraphPass):
                 refused.update(problems)
 
         if self.background is not None:
-            choice = self.background.result(chosen)
+            background, known = self.background, Known(graph, self.key())
+
+            def noted(builds: Builds) -> Choice:
+                choice = chosen(builds)
+                background.gains = background.gains or bool(choice.kernels)
+                known.store()
+                return choice
+
+            choice = background.result(noted, known.is_known())
         else:
             with Builds() as builds:
                 choice = chosen(builds)

@@ -631,13 +631,42 @@ def test_calls_are_served_while_kernels_are_built(trains: bool, monkeypatch: pyt
             torch.testing.assert_close(got, p.grad, rtol=1e-3, atol=1e-3)
 
 
-def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
-    slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True)
-    slow.may_end.set()
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_kernels_that_were_built_before_are_used_at_once(
+    is_shared: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    slow = _Slow(monkeypatch)
     monkeypatch.setattr("mucc.torch.backend.background.PATIENCE", 30)
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    if is_shared:
+        slow.may_end.set()
+        monkeypatch.setenv("MUCC_CACHE_SHARED", str(tmp_path))
+    used: list[bool] = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        made = backend(margin=-1.0, background=True)
+        with torch.no_grad():
+            torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
+        used.append(bool(calls(made)))
+        slow.may_end.set()
+        assert made.wait(30)
+    assert used == [is_shared, True]
+
+
+def test_a_graph_without_kernels_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    from mucc.torch.backend.backend import Backend
+
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    compiled: list[Any] = []
+    compile_fx = Backend.compile_fx
+    monkeypatch.setattr(Backend, "compile_fx", lambda *given: compiled.append(given[2]) or compile_fx(*given))
+    made, x = backend(margin=100.0, background=True), torch.rand(64, 64)
     with torch.no_grad():
-        torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
-    assert calls(made) and made.wait(0)
+        function = torch.compile(Mlp(), backend=made)
+        function(x)
+        assert made.wait(30)
+        function(x)
+    assert len(compiled) == 1 and not calls(made)
 
 
 def test_choosing_is_held_while_inductor_compiles():
