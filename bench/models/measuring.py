@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import importlib
 import math
 import os
 import tempfile
@@ -255,9 +256,9 @@ def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
 
     There Inductor keeps compiled kernels, and no graphs: those in its cache are not divided again.
     """
-    from torch._functorch import config as functorch
-    from torch._inductor import config, utils
-
+    functorch: Any = importlib.import_module("torch._functorch.config")
+    config: Any = importlib.import_module("torch._inductor.config")
+    utils: Any = importlib.import_module("torch._inductor.utils")
     stack = contextlib.ExitStack()
     if cache is None:
         stack.enter_context(utils.fresh_inductor_cache())

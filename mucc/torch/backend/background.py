@@ -176,8 +176,8 @@ def served(
     """Compile a graph by `make`, and again at the first call behind the end of the builds it began.
 
     Between them calls run without the kernels, and from then on where none was chosen. Errors of the second
-    compilation leave it so, once reported. `choose` gets the second, the first and the arguments of that call,
-    and returns what runs from then on.
+    compilation leave it so, once reported. `choose` gets the second, the first and the arguments of that
+    call, and returns what runs from then on.
     """
     again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     again.meta.update(module.meta)
