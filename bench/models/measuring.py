@@ -8,6 +8,7 @@ import gc
 import importlib
 import math
 import os
+import shutil
 import tempfile
 import time
 import warnings
@@ -44,7 +45,8 @@ class Setting:
     `cache` is mucc's cache for all of them, in the place of empty ones; Inductor's is a folder of it then, so
     that contenders compile what they share once. With `gate`, a folder, a model
     that is compiled waits there until it may be timed (`pass_gate`). With `first_calls`, these alone are
-    timed. `limit` is the most seconds of a model, 0 for any.
+    timed, in caches that are empty but for the skeletons of the cache `skeletons`. `limit` is the most
+    seconds of a model, 0 for any.
     """
 
     modes: Sequence[str]
@@ -57,6 +59,14 @@ class Setting:
     gate: Path | None = None
     first_calls: bool = False
     limit: int = 0
+    skeletons: Path | None = None
+
+    @property
+    def how(self) -> str:
+        """What first calls of mucc find, or whether they wait."""
+        if (self.options or {}).get("background"):
+            return "background"
+        return "skeletons" if self.skeletons is not None else "empty"
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -83,7 +93,8 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
     gc.collect()
     torch.cuda.empty_cache()  # for the processes beside this one
     if setting.first_calls:
-        return row | judged(row) | {"good": True}
+        how = setting.how
+        return row | judged(row) | {"good": True, "name": f"{model.key}, {how}", "how": how}
     if setting.gate is not None:
         row["first_s"] = {}  # models that compile at once hold each other up
         pass_gate(setting.gate, model.key)
@@ -235,7 +246,7 @@ def _compiled(
                 row.setdefault("kept", {})[name] = [f"{v.kept}: {v}" for v in verdicts]
         return made
 
-    with fresh_caches(torch, setting.cache):
+    with fresh_caches(torch, setting.cache, setting.skeletons):
         made = first("first_s")
         if setting.warm:
             made = first("warm_s")
@@ -251,10 +262,11 @@ def _options(compiler: str, mode: str, setting: Setting) -> Values:
     return {"backend": torch_backend(mode=mode, **(setting.options or {}))}
 
 
-def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
+def fresh_caches(torch: Any, cache: Path | None = None, skeletons: Path | None = None) -> Any:
     """Return a context in which the caches of Inductor and mucc are empty, or those of the folder `cache`.
 
-    There Inductor keeps compiled kernels, and no graphs: those in its cache are not divided again.
+    There Inductor keeps compiled kernels, and no graphs: those in its cache are not divided again. An empty
+    cache of mucc gets the skeletons of the cache `skeletons`.
     """
     functorch: Any = importlib.import_module("torch._functorch.config")
     config: Any = importlib.import_module("torch._inductor.config")
@@ -264,6 +276,8 @@ def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
         stack.enter_context(utils.fresh_inductor_cache())
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         stack.enter_context(_environment(MUCC_CACHE_DIR=folder))
+        if skeletons is not None:
+            shutil.copytree(skeletons / "device", Path(folder) / "device")
     else:
         inductor = cache / "inductor"
         inductor.mkdir(parents=True, exist_ok=True)
