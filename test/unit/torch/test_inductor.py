@@ -112,6 +112,28 @@ def test_the_margin_decides():
     assert counts[0] > 0 and counts[1] == 0
 
 
+def test_a_graph_that_gains_little_is_left_alone(monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import regions
+    from mucc.torch.backend.passes import RegionsPass
+
+    model, x = Mlp().to(torch.bfloat16), torch.rand(4096, 64).to(torch.bfloat16)
+    begun: list[Any] = []
+    monkeypatch.setattr(RegionsPass, "begin", lambda *given: begun.append(given[2]))
+    counts: list[int] = []
+    for least in (0.0, 10.0):
+        monkeypatch.setattr(regions, "LEAST", least)
+        torch._dynamo.reset()
+        made = backend(margin=0.0)
+        with torch.no_grad():
+            torch.compile(model, backend=made)(x)
+        counts.append(calls(made))
+        assert bool(begun) == bool(counts[-1])
+        begun.clear()
+    assert counts[0] > 0 and counts[1] == 0
+    reasons = [d.reason for d in made.divided[0].choice.decisions]
+    assert any("less than 1000% of the graph" in r for r in reasons)
+
+
 def test_two_products_of_one_operand_are_one_region():
     class Gated(nn.Module):
         def __init__(self) -> None:
