@@ -759,6 +759,37 @@ def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.M
     assert not calls(made)
 
 
+# Kernels that are built while Inductor compiles
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("is_good", [True, False])
+def test_kernels_are_built_while_inductor_compiles(is_good: bool, rest: str, monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import backend as module
+    from mucc.torch.backend.later import Later
+
+    events: list[str] = []
+    compile_fx, finish = module.Backend.compile_fx, Later.is_good
+
+    def compiling(*given: Any) -> Any:
+        found = compile_fx(*given)
+        events.append("compiled")
+        return found
+
+    def finishing(later: Later) -> bool:
+        events.append("built")
+        return finish(later) and is_good
+
+    monkeypatch.setattr(module, "may_wait", lambda options: True)
+    monkeypatch.setattr(module.Backend, "compile_fx", compiling)
+    monkeypatch.setattr(Later, "is_good", finishing)
+    made, model, x = backend(margin=-1.0, rest=rest), Mlp(), torch.rand(64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend=made)(x), model(x), rtol=1e-4, atol=1e-4)
+    assert events == ["compiled", "built", *([] if is_good else ["compiled"])]
+    assert calls(made) and len(made.divided) == 1
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
     ("channels", "size", "stride", "is_product"), [(3, 4, 4, True), (3, 4, 2, False), (16, 4, 4, False)]
