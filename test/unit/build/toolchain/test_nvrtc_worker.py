@@ -100,7 +100,7 @@ class Meeting(Worker):
         super().__init__()
         self.barrier = barrier
 
-    def compile_ptx(self, *_: object) -> Compiled:
+    def compile_ptx(self, *_: object, **__: object) -> Compiled:
         return Compiled(str(self.barrier.wait(5)), "")
 
 
@@ -126,7 +126,7 @@ def test_there_are_no_more_workers_than_may_be() -> None:
 
 def test_a_worker_that_fails_is_used_again() -> None:
     class Failing(Worker):
-        def compile_ptx(self, *_: object) -> Compiled:
+        def compile_ptx(self, *_: object, **__: object) -> Compiled:
             raise DiagnosticError(Diagnostic("MU5110", "no"))
 
     workers = Workers(1, Failing)
