@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", default="", metavar="REGEX", help="models such as gpt2 that match")
     parser.add_argument("--level3", action="store_true", help="networks like KernelBench's level 3")
+    parser.add_argument("--all", action="store_true", help="both, with --rows for --record")
     parser.add_argument("--list", action="store_true", help="print the models")
     parser.add_argument("--modes", default=",".join(MODES), help="modes of torch.compile, with commas")
     parser.add_argument("--compilers", default=",".join(COMPILERS), help="inductor, mucc, or both")
@@ -51,6 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--background", action="store_true", help="mucc builds kernels in the background")
     parser.add_argument("--first-calls", action="store_true", help="time first calls alone")
+    parser.add_argument(
+        "--skeletons", type=Path, metavar="DIR", help="a cache of mucc whose skeletons first calls find"
+    )
     parser.add_argument("--profiles", type=Path, metavar="DIR", help="write the kernels of contenders there")
     parser.add_argument("--rounds", type=at_least_one, default=20, help="turns of each contender (20)")
     parser.add_argument("--budget-seconds", type=float, default=0.0, metavar="S", help="begin no model later")
@@ -76,10 +80,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     args, started = _parser().parse_args(), time.monotonic()
-    suite = "level3" if args.level3 else "models"
+    suite = "first_calls" if args.first_calls else "level3" if args.level3 else "models"
     if args.record:
         return _record(args.record, suite, args.keep)
-    models = [m for m in (LEVEL3 if args.level3 else MODELS) if re.search(args.only, m.key)]
+    known = (*MODELS, *LEVEL3) if args.all else LEVEL3 if args.level3 else MODELS
+    models = [m for m in known if re.search(args.only, m.key)]
     if not models:
         raise SystemExit(f"no model matches '{args.only}'")
     if args.list:
@@ -109,6 +114,7 @@ def main() -> int:
         args.gate,
         args.first_calls,
         args.limit_seconds,
+        args.skeletons,
     )
     if args.ahead:
         return _ahead(torch, models, setting, args.ahead)
@@ -190,11 +196,21 @@ def _versions(torch: Any) -> dict[str, str]:
 
 
 def _record(path: Path, suite: str, keeps: bool) -> int:
-    """Write the result file of rows measured on a card; later rows add their modes to earlier ones.
+    """Write the result file of the suite's rows measured on a card; later rows add their modes to earlier
+    ones.
 
     With `keeps`, the earliest are those of the result file; `measured_at` says at which commit.
     """
+    known = {"level3": LEVEL3, "models": MODELS, "first_calls": (*MODELS, *LEVEL3)}[suite]
+    names = {m.key for m in known}
     found = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [
+        f
+        for f in found
+        if f[2]["name"].split(",")[0] in names and ("how" in f[2]) == (suite == "first_calls")
+    ]
+    if not found:
+        raise SystemExit(f"no row of {path} is of {suite}")
     (name, *others), extra = {c for c, _, _ in found}, found[-1][1]
     if others:
         raise SystemExit(f"rows are of several cards: {name} and {others[0]}")

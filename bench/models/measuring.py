@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import importlib
 import math
 import os
+import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -40,9 +42,11 @@ class Setting:
     """How models are measured: modes of torch.compile, compilers, calls, and where profiles go.
 
     `options` are options of mucc's backend. With `warm`, first calls are also timed from full caches.
-    `cache` is mucc's cache for all of them, in the place of empty ones. With `gate`, a folder, a model
+    `cache` is mucc's cache for all of them, in the place of empty ones; Inductor's is a folder of it then, so
+    that contenders compile what they share once. With `gate`, a folder, a model
     that is compiled waits there until it may be timed (`pass_gate`). With `first_calls`, these alone are
-    timed. `limit` is the most seconds of a model, 0 for any.
+    timed, in caches that are empty but for the skeletons of the cache `skeletons`. `limit` is the most
+    seconds of a model, 0 for any.
     """
 
     modes: Sequence[str]
@@ -55,6 +59,14 @@ class Setting:
     gate: Path | None = None
     first_calls: bool = False
     limit: int = 0
+    skeletons: Path | None = None
+
+    @property
+    def how(self) -> str:
+        """What first calls of mucc find, or whether they wait."""
+        if (self.options or {}).get("background"):
+            return "background"
+        return "skeletons" if self.skeletons is not None else "empty"
 
 
 def measure(torch: Any, model: Model, setting: Setting) -> Values:
@@ -81,7 +93,8 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
     gc.collect()
     torch.cuda.empty_cache()  # for the processes beside this one
     if setting.first_calls:
-        return row | judged(row) | {"good": True}
+        how = setting.how
+        return row | judged(row) | {"good": True, "name": f"{model.key}, {how}", "how": how}
     if setting.gate is not None:
         row["first_s"] = {}  # models that compile at once hold each other up
         pass_gate(setting.gate, model.key)
@@ -95,7 +108,11 @@ def measure(torch: Any, model: Model, setting: Setting) -> Values:
 
 
 def begin(torch: Any, setting: Setting) -> None:
-    """Compile a small function by each contender, so that models do not pay for it."""
+    """Compile a small function by each contender, so that models do not pay for it; not where first calls
+    are not timed.
+    """
+    if setting.cache is not None and not setting.first_calls:
+        return
 
     def small(x: Any) -> Any:
         return torch.relu(x @ x)
@@ -229,7 +246,7 @@ def _compiled(
                 row.setdefault("kept", {})[name] = [f"{v.kept}: {v}" for v in verdicts]
         return made
 
-    with fresh_caches(torch, setting.cache):
+    with fresh_caches(torch, setting.cache, setting.skeletons):
         made = first("first_s")
         if setting.warm:
             made = first("warm_s")
@@ -245,24 +262,44 @@ def _options(compiler: str, mode: str, setting: Setting) -> Values:
     return {"backend": torch_backend(mode=mode, **(setting.options or {}))}
 
 
-def fresh_caches(torch: Any, cache: Path | None = None) -> Any:
-    """Return a context in which the caches of Inductor and mucc are empty; with `cache` that is mucc's."""
-    from torch._inductor import utils
+def fresh_caches(torch: Any, cache: Path | None = None, skeletons: Path | None = None) -> Any:
+    """Return a context in which the caches of Inductor and mucc are empty, or those of the folder `cache`.
 
+    There Inductor keeps compiled kernels, and no graphs: those in its cache are not divided again. An empty
+    cache of mucc gets the skeletons of the cache `skeletons`.
+    """
+    functorch: Any = importlib.import_module("torch._functorch.config")
+    config: Any = importlib.import_module("torch._inductor.config")
+    utils: Any = importlib.import_module("torch._inductor.utils")
     stack = contextlib.ExitStack()
-    stack.enter_context(utils.fresh_inductor_cache())
-    folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-    before = os.environ.get("MUCC_CACHE_DIR")
-    os.environ["MUCC_CACHE_DIR"] = str(cache or folder)
-
-    def restore() -> None:
-        if before is None:
-            del os.environ["MUCC_CACHE_DIR"]
-        else:
-            os.environ["MUCC_CACHE_DIR"] = before
-
-    stack.callback(restore)
+    if cache is None:
+        stack.enter_context(utils.fresh_inductor_cache())
+        folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        stack.enter_context(_environment(MUCC_CACHE_DIR=folder))
+        if skeletons is not None:
+            shutil.copytree(skeletons / "device", Path(folder) / "device")
+    else:
+        inductor = cache / "inductor"
+        inductor.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(_environment(MUCC_CACHE_DIR=str(cache), TORCHINDUCTOR_CACHE_DIR=str(inductor)))
+        stack.enter_context(config.patch(fx_graph_cache=False))
+        stack.enter_context(functorch.patch(enable_autograd_cache=False))
     return stack
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Generator[None]:
+    """Set variables of the environment."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _captured(torch: Any, name: str, call: Call, model: Model, row: Values) -> Call:

@@ -22,6 +22,8 @@ def figures(rows: Sequence[Row], suite: str = "models") -> dict[str, float]:
 
     Names of figures begin with `suite`.
     """
+    if suite == "first_calls":
+        return _first_calls(rows)
     found: dict[str, float] = {f"{suite}.measured": sum(bool(r.get("over_inductor_gpu")) for r in rows)}
     found[f"{suite}.wrong"] = sum(is_wrong(r) for r in rows)
     for kind, name in (("gpu", "over_inductor"), ("wall", "wall_over_inductor")):
@@ -40,6 +42,18 @@ def figures(rows: Sequence[Row], suite: str = "models") -> dict[str, float]:
         values = [1 / v for r in rows for v in r.get(f"over_inductor_{column}", {}).values()]
         if values:
             found[f"{suite}.{name}_over_inductor"] = round(geomean(values), 4)
+    return found
+
+
+def _first_calls(rows: Sequence[Row]) -> dict[str, float]:
+    """Summarise first calls: mucc's time over Inductor's, geometric means by what they find."""
+    found: dict[str, float] = {}
+    for how in dict.fromkeys(r["how"] for r in rows if "how" in r):
+        for column, name in (("first", "first_call_cold"), ("warm", "first_call_warm")):
+            ratios = [r.get(f"over_inductor_{column}", {}) for r in rows if r.get("how") == how]
+            values = [1 / v for ratio in ratios for v in ratio.values()]
+            if values:
+                found[f"models.{name}_over_inductor_{how}"] = round(geomean(values), 4)
     return found
 
 

@@ -6,7 +6,7 @@ A build of such a kernel then takes half a second instead of most of a minute.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -27,29 +27,58 @@ DTYPES = {"bf16": ("bf16", "f32"), "f16": ("f16", "f32"), "f32": ("f32",)}
 """Dtypes of operands, with the dtypes of results for each."""
 
 
-LAYERS = {
-    "gelu": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], b: {t}[{N}]", "gelu(x @ w.T + b)"),
-    "relu": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], b: {t}[{N}]", "relu(x @ w.T + b)"),
-    "residual": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], r: {t}[{M}, {N}]", "r + x @ w.T"),
-    "biased": (
-        "x: {t}[{M}, {K}], w: {t}[{N}, {K}], b: {t}[{N}], r: {t}[{M}, {N}]",
-        "r + (x @ w.T + b)",
-    ),
-    "gated": ("x: {t}[{M}, {K}], w: {t}[{N}, {K}], u: {t}[{N}, {K}]", "silu(x @ w.T) * (x @ u.T)"),
-}
-"""Parameters and results of what the torch backend takes of transformers, by name."""
+WEIGHTS = {"nt": ("w: {t}[{N}, {K}]", "x @ w.T"), "nn": ("w: {t}[{K}, {N}]", "x @ w")}
+"""Weights of linear layers, and of those that keep them transposed, as GPT-2's; gradients read such too."""
 
-WIDTHS = ((3072, 768), (4096, 1024), (1024, 4096), (14336, 4096), (4096, 14336))
-ROWS = (1024, 8192)
+LAYERS = {
+    "activated": (", b: {t}[{N}]", "gelu({p} + b)"),
+    "biased": (", b: {t}[{N}], r: {t}[{M}, {N}]", "r + ({p} + b)"),
+    "relu": ("", "relu({p})"),
+    "residual": (", r: {t}[{M}, {N}]", "r + {p}"),
+    "gated": (", u: {t}[{N}, {K}]", "silu({p}) * (x @ u.T)"),
+}
+"""What the torch backend takes of transformers: further parameters and result, by name.
+
+The function does not matter, nor what is done with the residual: gradients of activations are "residual".
+"""
+
+WIDTHS = (
+    *((4096, 1024), (1024, 4096), (1024, 1024), (3072, 768), (768, 3072), (768, 768), (5120, 1280)),
+    *((14336, 4096), (4096, 14336), (4096, 4096)),
+)
+ROWS = (8192, 2048, 512)
 """Sizes of layers of published transformers, and rows of their calls; other sizes share their schedules."""
 
 
 def layers() -> Iterator[tuple[str, str]]:
     """Yield names and texts of layers as `torch.compile(model, backend="mucc")` asks for them."""
-    for t, (name, (given, body)), (n, k), m in product(("bf16", "f16"), LAYERS.items(), WIDTHS, ROWS):
-        parameters = given.format(t=t, M=m, N=n, K=k)
-        text = f"kernel {name}({parameters}) -> {t}[{m}, {n}] {{\n    return cast({body}, {t})\n}}\n"
-        yield f"{t}-{name}-{m}x{n}x{k}", text
+    for t, (kind, (w, p)), (name, (more, body)) in product(("bf16", "f16"), WEIGHTS.items(), LAYERS.items()):
+        for (n, k), m in product(WIDTHS, ROWS):
+            if name == "gated" and (kind == "nn" or n <= k):
+                continue
+            given = f"x: {t}[{{M}}, {{K}}], {w}{more}".format(t=t, M=m, N=n, K=k)
+            text = (
+                f"kernel {name}({given}) -> {t}[{m}, {n}] {{\n    return cast({body.format(p=p)}, {t})\n}}\n"
+            )
+            yield f"{t}-{name}-{kind}-{m}x{n}x{k}", text
+
+
+def distinct(programs: Iterable[tuple[str, str]], target: str) -> Iterator[tuple[str, str]]:
+    """Yield the programs that have a skeleton which none before has, or cannot be compiled."""
+    from mucc.compiler.program import compile_source
+    from mucc.diagnostics.core import Source
+
+    seen: set[str] = set()
+    for name, text in programs:
+        try:
+            parts = compile_source(Source(name, text), target, verify=False).parts()
+        except DiagnosticError:
+            yield name, text  # its build reports why
+            continue
+        new = {s.symbol for s in parts.skeletons} - seen
+        if new:
+            seen |= new
+            yield name, text
 
 
 def programs() -> Iterator[tuple[str, str]]:
@@ -70,8 +99,8 @@ def programs() -> Iterator[tuple[str, str]]:
 def warm(target: str, jobs: int | None, reporter: Reporter, purpose: str | None = None) -> None:
     """Fill the cache for a target, with at most `jobs` parallel jobs (None: as the machine allows).
 
-    With the purpose "torch" it is filled with what layers of transformers share. Programs that cannot be
-    built are reported, and do not stop the others.
+    With the purpose "torch" it is filled with what layers of transformers share, the most frequent first.
+    Programs that cannot be built are reported, and do not stop the others.
     """
     from mucc.build.artefact import Request, build
     from mucc.build.pool import Pool
@@ -81,7 +110,7 @@ def warm(target: str, jobs: int | None, reporter: Reporter, purpose: str | None 
     with Pool(jobs, display=reporter.display()) as pool:
         outcomes = pool.map(
             lambda item: build(Request(item[1].encode(), item[0], "so", target), reporter.progress, pool),
-            list(layers() if purpose == "torch" else programs()),
+            list(distinct(layers(), target) if purpose == "torch" else programs()),
             lambda item: item[0],
         )
         for outcome in outcomes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder `mucc`."""
@@ -27,3 +28,21 @@ def header_path(name: str) -> str:
 
 HEADERS = (SUPPORT, *INCLUDES[1:])
 """The folders with the C++ that artefacts are built from."""
+
+_INCLUDED = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<mucc/([^>]+)>", re.MULTILINE)
+
+
+def included(text: str) -> tuple[tuple[str, str], ...]:
+    """Return names and texts of the own headers that C++ includes, itself or through them, by name.
+
+    Those under conditions of the preprocessor count. Raises FileNotFoundError where there is none.
+    """
+    found: dict[str, str] = {}
+    names = _INCLUDED.findall(text)
+    while names:
+        name = names.pop()
+        if name not in found:
+            with open(header_path(name), encoding="utf-8") as file:
+                found[name] = file.read()
+            names += _INCLUDED.findall(found[name])
+    return tuple(sorted(found.items()))

@@ -20,6 +20,7 @@ LEVELS = {
     "host": "host objects of skeletons",
     "objects": "small host objects: glue, support run time",
     "headers": "precompiled headers, used in place",
+    "graphs": "graphs of torch.compile whose kernels were built",
 }
 """The levels by name, each a folder in the cache, with descriptions."""
 

@@ -31,7 +31,7 @@ from mucc.build.toolchain.nvcc import Built
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.digest import Part, tree_contents
-from mucc.files.package import HEADERS, INCLUDES
+from mucc.files.package import HEADERS, INCLUDES, included
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import Skeleton
@@ -237,13 +237,17 @@ class Assembly:
         return made.ptx
 
     def _device(self, skeleton: Skeleton) -> bytes:
-        """Compile the device code of a skeleton to PTX."""
+        """Compile the device code of a skeleton to PTX.
+
+        The key has neither the host compiler nor mucc's headers that the code does not include, so that a
+        machine with another host compiler takes PTX from a cache that is carried there.
+        """
         given = tuple(flags("ptx", self.target))
         name = skeleton.symbol
         command = ("{nvcc}", *given, *INCLUDE_FLAGS, "-I{cutlass}", f"{name}.cu", "-o", f"{name}.ptx")
         return self._step(
             "device",
-            (skeleton.device, given, self._versions, self._support),
+            (skeleton.device, given, self._versions[:2], included(skeleton.device)),
             Job(
                 self.program,
                 "device code",

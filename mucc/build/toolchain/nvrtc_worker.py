@@ -1,7 +1,7 @@
-"""Run NVRTC in a worker process that lives as long as this one.
+"""Run NVRTC in worker processes that live as long as this one.
 
 Loading NVRTC, a tenth of a second that holds the GIL, thus overlaps with the passes; a crash becomes a
-diagnostic; and compilations can have a time limit.
+diagnostic; compilations can have a time limit; and many kernels without CUTLASS are compiled at once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from mucc.build.jobs import AWAKE
 from mucc.build.toolchain import nvrtc
 from mucc.build.toolchain.nvrtc import Compiled
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.process import reaper
+from mucc.process import machine, reaper
 
 PATIENCE = 120.0
-"""The default time limit of a request in seconds; one usually takes 0.03."""
+"""The default time limit of a request in seconds; one usually takes 0.03, a convolution up to 2."""
+
+MOST = 16
+"""The most worker processes, of about 100 MB each; no more than cores are started."""
 
 _LENGTH = struct.Struct("<Q")
 
@@ -157,8 +160,68 @@ def _compile(source: str, target: str, include: tuple[str, ...], name: str, has_
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (_compile, nvrtc.why_unusable)}
 
-shared = Worker()
-"""The worker of this process."""
+
+class Workers:
+    """Workers for requests at the same time, each started when all others compile. Thread-safe.
+
+    `most` defaults to the number of cores, at most `MOST`.
+    """
+
+    def __init__(self, most: int | None = None, make: Callable[[], Worker] = Worker) -> None:
+        self._make = make
+        self._first = make()
+        self._all = [self._first]
+        self._idle = [self._first]
+        self._free = threading.Condition()
+        self._most = most
+
+    def start(self) -> None:
+        """Start the first process; see `Worker.start`."""
+        self._first.start()
+
+    def why_unusable(self, nvcc: str) -> str | None:
+        """Return the reason why NVRTC cannot be used; see `Worker.why_unusable`."""
+        return self._first.why_unusable(nvcc)
+
+    def compile_ptx(
+        self,
+        source: str,
+        target: str,
+        include: Sequence[str],
+        name: str,
+        timeout: float | None = None,
+        *,
+        has_kernels: bool = False,
+    ) -> Compiled:
+        """Compile in a worker that does nothing else; see `Worker.compile_ptx`."""
+        worker = self._taken()
+        try:
+            return worker.compile_ptx(source, target, include, name, timeout, has_kernels=has_kernels)
+        finally:
+            with self._free:
+                self._idle.append(worker)
+                self._free.notify()
+
+    def stop(self) -> None:
+        """End all processes."""
+        for worker in self._all:
+            worker.stop()
+
+    def _taken(self) -> Worker:
+        """Return an idle worker, or a new one; waits where there are as many as there may be."""
+        with self._free:
+            if self._most is None:
+                self._most = min(MOST, machine.cores())
+            while not self._idle:
+                if len(self._all) < self._most:
+                    self._all.append(worker := self._make())
+                    return worker
+                self._free.wait(AWAKE)
+            return self._idle.pop()
+
+
+shared = Workers()
+"""The workers of this process."""
 
 atexit.register(shared.stop)
 

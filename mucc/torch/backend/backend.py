@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from mucc.target import TARGETS
 from mucc.torch.backend.background import Background, WithoutKernels, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
+from mucc.torch.backend.later import Later, may_wait
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -211,9 +213,18 @@ class Backend:
         module: Any,
         inputs: Sequence[Any],
         has_kernels: bool = True,
+        waits: bool = False,
     ) -> Any:
         settings = dict(options.config)
         compile = _inner(options)
+        builds_later = (
+            target is not None
+            and background is None
+            and has_kernels
+            and not waits
+            and self.runs_graphs
+            and may_wait(options)
+        )
         if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
             made.background = background
@@ -225,7 +236,38 @@ class Backend:
             if background is not None:
                 compile = compiled_anyhow(compile, PASS, made.first, background)
             compile = self._concatenated(compile, made)
+            if builds_later:
+                found = self._built_later(compile, made, module, inputs, settings)
+                if found is not None:
+                    return found
+                with _without_cached_graphs():
+                    return self._compiled(options, target, None, module, inputs, waits=True)
         return self.compile_fx(compile, module, inputs, settings)
+
+    def _built_later(
+        self,
+        compile: Callable[..., Any],
+        made: RegionsPass,
+        module: Any,
+        inputs: Sequence[Any],
+        settings: Mapping[str, Any],
+    ) -> Any:
+        """Compile a copy of a graph while its kernels are built; returns None where one cannot be built.
+
+        A backward graph that is compiled later waits for its kernels.
+        """
+        before = len(self.divided), self.masks, self.joined
+        again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        again.meta.update(module.meta)
+        with Later() as later:
+            made.later = later
+            found = self.compile_fx(compile, again, inputs, settings)
+            made.later = None
+            if later.is_good():
+                return found
+        del self.divided[before[0] :]
+        _, self.masks, self.joined = before
+        return None
 
     def _concatenated(self, compile: Callable[..., Any], made: RegionsPass) -> Callable[..., Any]:
         """Return a compiler of Inductor's graphs that joins products of frozen weights before."""
@@ -282,6 +324,15 @@ class Backend:
             say_once("MU7061", f"mucc has no target for {names}: Inductor compiles the graph")
             return None
         return found.pop()
+
+
+@contextlib.contextmanager
+def _without_cached_graphs() -> Generator[None]:
+    """Compile graphs anew that caches of Inductor and AOTAutograd have with kernels that cannot be built."""
+    functorch: Any = importlib.import_module("torch._functorch.config")
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    with functorch.patch(enable_autograd_cache=False), inductor.patch(fx_graph_cache=False):
+        yield
 
 
 def target_of(major: int, minor: int) -> str | None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from mucc.build.cache import Cache, Entry, content_key
+from mucc.build.cache.keys import package_fingerprint
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.operator import Builds
 from mucc.torch.importer.capture import torch
@@ -22,7 +24,7 @@ Result = TypeVar("Result")
 log = logging.getLogger("mucc.torch")
 
 PATIENCE = 2.0
-"""Seconds to wait for kernels before calls are served without them: enough to load cached ones.
+"""Seconds to wait for the kernels of a graph that was built before: enough to load cached ones.
 
 Once it is known that a kernel is not in the cache, waiting ends."""
 POLL = 0.02
@@ -33,9 +35,13 @@ class Postponed(BaseException):
 
 
 class Background:
-    """Work on kernels in threads while a graph runs without them: choosing, building, loading."""
+    """Work on kernels in threads while a graph runs without them: choosing, building, loading.
+
+    `gains` is whether kernels were chosen, so that the graph is to be compiled anew.
+    """
 
     def __init__(self) -> None:
+        self.gains = False
         self._threads: list[threading.Thread] = []
         self._may_go_on = threading.Event()
         self._may_go_on.set()
@@ -51,8 +57,8 @@ class Background:
         """Whether a graph was compiled without its kernels."""
         return bool(self._threads)
 
-    def result(self, work: Callable[[Builds], Result]) -> Result:
-        """Do work with builds in a thread, and wait for it a short time; returns its result.
+    def result(self, work: Callable[[Builds], Result], waits: bool = True) -> Result:
+        """Do work with builds in a thread, and wait for it a short time if `waits`; returns its result.
 
         Raises Postponed where that is not enough, and the work is held (`hold`) until `go_on`. Programs that
         do not compile are found, and named, when the graph is compiled anew.
@@ -65,10 +71,11 @@ class Background:
                     found.append(work(builds))
             except Exception as error:
                 self.problem = error
+                self.gains = True  # it is reported when the graph is compiled anew
 
         thread = threading.Thread(target=run, name="mucc builds kernels", daemon=True)
         thread.start()
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + (PATIENCE if waits else 0.0)
         while thread.is_alive() and time.monotonic() < until and not builds.compiles:
             thread.join(POLL)
         if thread.is_alive():
@@ -93,6 +100,26 @@ class Background:
         for thread in self._threads:
             thread.join(None if end is None else max(0.0, end - time.monotonic()))
         return not self.is_pending
+
+
+class Known:
+    """Whether the kernels of a graph were built before, by this process or another one (`key`: of the pass).
+
+    Those of a graph that is new are not waited for, unless there are caches that others have filled.
+    """
+
+    def __init__(self, graph: Any, key: str):
+        arguments = [repr(n.meta.get("val")) for n in graph.nodes if n.op == "placeholder"]
+        self.cache = Cache()
+        self.key = content_key("graphs", package_fingerprint(), key, str(graph), repr(arguments))
+
+    def is_known(self) -> bool:
+        """Whether it is worth waiting for the kernels."""
+        return bool(self.cache.shared) or self.cache.find("graphs", self.key) is not None
+
+    def store(self) -> None:
+        """Note that the kernels are built."""
+        self.cache.store("graphs", self.key, Entry(b""))
 
 
 class WithoutKernels(GraphPass):
@@ -148,8 +175,9 @@ def served(
 ) -> Any:
     """Compile a graph by `make`, and again at the first call behind the end of the builds it began.
 
-    Between them calls run without the kernels. Errors of the second compilation leave it so, once reported.
-    `choose` gets the second, the first and the arguments of that call, and returns what runs from then on.
+    Between them calls run without the kernels, and from then on where none was chosen. Errors of the second
+    compilation leave it so, once reported. `choose` gets the second, the first and the arguments of that
+    call, and returns what runs from then on.
     """
     again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     again.meta.update(module.meta)
@@ -164,6 +192,8 @@ def served(
     def call(*arguments: Any) -> Any:
         if waiting and not background.is_pending and lock.acquire(blocking=False):
             try:
+                if waiting and not background.gains:
+                    waiting.clear()
                 if waiting:
                     run[0] = anew(waiting.pop(), arguments)
             finally:

@@ -16,10 +16,11 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.background import Background
+from mucc.torch.backend.background import Background, Known
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import Extents, graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
+from mucc.torch.backend.later import Later
 from mucc.torch.backend.measured import Regions, Timed, Wanted
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import Options
@@ -57,8 +58,10 @@ class RegionsPass(GraphPass):
     """A pass behind AOTAutograd (`post_grad_custom_pre_pass`) for graphs on one card.
 
     `report` is called with each graph that was divided. With `background`, graphs whose kernels are not built
-    soon are left as they are.
+    soon are left as they are. With `later`, chosen kernels are built there, and the pass does not wait.
     """
+
+    later: Later | None = None
 
     def __init__(
         self,
@@ -110,7 +113,17 @@ class RegionsPass(GraphPass):
                 refused.update(problems)
 
         if self.background is not None:
-            choice = self.background.result(chosen)
+            background, known = self.background, Known(graph, self.key())
+
+            def noted(builds: Builds) -> Choice:
+                choice = chosen(builds)
+                background.gains = background.gains or bool(choice.kernels)
+                known.store()
+                return choice
+
+            choice = background.result(noted, known.is_known())
+        elif self.later is not None:
+            choice = chosen(self.later.builds)
         else:
             with Builds() as builds:
                 choice = chosen(builds)
@@ -192,7 +205,11 @@ class RegionsPass(GraphPass):
 
     def built(self, choice: Choice, dims: Extents, builds: Builds) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
-        return self._build([self.request(k, dims) for k in choice.kernels], builds)
+        requests = [self.request(k, dims) for k in choice.kernels]
+        if self.later is not None:
+            self.later.begin(requests)
+            return {}
+        return self._build(requests, builds)
 
     def finished(self, requests: list[Request], builds: Builds) -> dict[Request, CompileError]:
         """Wait for kernels; returns those that do not compile."""

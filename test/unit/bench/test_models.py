@@ -108,3 +108,20 @@ def test_models_are_compiled_at_once_and_timed_apart(capfd: pytest.CaptureFixtur
 def test_a_model_in_a_process_of_its_own_has_the_same_options():
     words = ["--only", "gpt", "--together=9", "--modes", "default", "--warm"]
     assert without(words, "--together", "--only") == ["--modes", "default", "--warm"]
+
+
+def test_first_calls_are_summarised_by_what_they_find() -> None:
+    def row(how: str, cold: float, warm: float) -> dict[str, Any]:
+        times = {"first_s": {"inductor/default": 4.0, "mucc/default": cold}}
+        times |= {"warm_s": {"inductor/default": 2.0, "mucc/default": warm}, "error": {"eager": 1.0}}
+        return {"name": f"gpt2, {how}", "how": how, **times, **judged({**times})}
+
+    found = figures(
+        [row("background", 2.0, 1.0), row("background", 8.0, 1.0), row("empty", 40.0, 2.0)], "first_calls"
+    )
+    assert found == {
+        "models.first_call_cold_over_inductor_background": 1.0,
+        "models.first_call_warm_over_inductor_background": 0.5,
+        "models.first_call_cold_over_inductor_empty": 10.0,
+        "models.first_call_warm_over_inductor_empty": 1.0,
+    }

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ctypes as ct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mucc.build.artefact import Artefact, Request, build
 from mucc.build.cache import Cache
+from mucc.build.jobs import Job, Result
 from mucc.build.toolchain import assembly, nvrtc_worker
-from mucc.build.toolchain.discover import find_toolchain
+from mucc.build.toolchain.discover import Toolchain, find_toolchain
 from mucc.build.toolchain.splice import SpliceError
 from mucc.compiler.emit import Parts
 from mucc.compiler.program import compile_source
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import DiagnosticError
+from mucc.files import package
 from mucc.runtime.elf import read_manifest
 
 LINEAR = """\
@@ -218,6 +221,47 @@ def test_a_new_body_compiles_no_skeleton(
     fourth = made(linear("silu(x @ w.T + {b}) * 4.0", settings=settings))
     assert [w.code for w in fourth.warnings] == ["MU5207"]
     monkeypatch.undo()
+
+
+OTHER_MACHINES = {
+    "another host compiler": (0, ("13.0.88", "4.2.0", "13.3.0"), {}),
+    "a header that is not included": (0, ("13.0.88", "4.2.0", "12.2.0"), {"sort.cuh": "// new"}),
+    "another nvcc": (1, ("13.2.86", "4.2.0", "12.2.0"), {}),
+    "a header that is included": (1, ("13.0.88", "4.2.0", "12.2.0"), {"gemm.cuh": "// new"}),
+    "a header that such a header includes": (1, ("13.0.88", "4.2.0", "12.2.0"), {"visit.cuh": "// new"}),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_MACHINES)
+def test_device_code_of_a_skeleton_is_compiled_again_for(
+    what: str, cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, versions, headers = OTHER_MACHINES[what]
+    (skeleton,) = parts(linear("gelu(x @ w.T + {b})")).skeletons
+    stages: list[str] = []
+
+    class Counting:
+        def run(self, job: Job, **_: object) -> Result:
+            stages.append(job.stage)
+            return Result({job.outputs[0]: b"ptx"}, "", 0, 0.0, 0)
+
+        def cached(self, *_: str) -> None:
+            pass
+
+    def compile_it() -> None:
+        pool: Any = Counting()
+        made = assembly.Assembly(find_toolchain(), "sm_90a", "k", pool, cache)
+        made._device(skeleton)
+
+    monkeypatch.setattr(Toolchain, "versions", lambda _: ("13.0.88", "4.2.0", "12.2.0"))
+    compile_it()
+    monkeypatch.setattr(Toolchain, "versions", lambda _: versions)
+    path = package.header_path
+    for name, text in headers.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(package, "header_path", lambda n: str(tmp_path / n) if n in headers else path(n))
+    compile_it()
+    assert stages == ["device code"] * (1 + again)
 
 
 @pytest.mark.nvcc

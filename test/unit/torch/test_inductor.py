@@ -112,6 +112,28 @@ def test_the_margin_decides():
     assert counts[0] > 0 and counts[1] == 0
 
 
+def test_a_graph_that_gains_little_is_left_alone(monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import regions
+    from mucc.torch.backend.passes import RegionsPass
+
+    model, x = Mlp().to(torch.bfloat16), torch.rand(4096, 64).to(torch.bfloat16)
+    begun: list[Any] = []
+    monkeypatch.setattr(RegionsPass, "begin", lambda *given: begun.append(given[2]))
+    counts: list[int] = []
+    for least in (0.0, 10.0):
+        monkeypatch.setattr(regions, "LEAST", least)
+        torch._dynamo.reset()
+        made = backend(margin=0.0)
+        with torch.no_grad():
+            torch.compile(model, backend=made)(x)
+        counts.append(calls(made))
+        assert bool(begun) == bool(counts[-1])
+        begun.clear()
+    assert counts[0] > 0 and counts[1] == 0
+    reasons = [d.reason for d in made.divided[0].choice.decisions]
+    assert any("less than 1000% of the graph" in r for r in reasons)
+
+
 def test_two_products_of_one_operand_are_one_region():
     class Gated(nn.Module):
         def __init__(self) -> None:
@@ -631,13 +653,42 @@ def test_calls_are_served_while_kernels_are_built(trains: bool, monkeypatch: pyt
             torch.testing.assert_close(got, p.grad, rtol=1e-3, atol=1e-3)
 
 
-def test_kernels_that_are_there_are_used_at_once(monkeypatch: pytest.MonkeyPatch):
-    slow, made = _Slow(monkeypatch), backend(margin=-1.0, background=True)
-    slow.may_end.set()
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_kernels_that_were_built_before_are_used_at_once(
+    is_shared: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    slow = _Slow(monkeypatch)
     monkeypatch.setattr("mucc.torch.backend.background.PATIENCE", 30)
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    if is_shared:
+        slow.may_end.set()
+        monkeypatch.setenv("MUCC_CACHE_SHARED", str(tmp_path))
+    used: list[bool] = []
+    for _ in range(2):
+        torch._dynamo.reset()
+        made = backend(margin=-1.0, background=True)
+        with torch.no_grad():
+            torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
+        used.append(bool(calls(made)))
+        slow.may_end.set()
+        assert made.wait(30)
+    assert used == [is_shared, True]
+
+
+def test_a_graph_without_kernels_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    from mucc.torch.backend.backend import Backend
+
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    compiled: list[Any] = []
+    compile_fx = Backend.compile_fx
+    monkeypatch.setattr(Backend, "compile_fx", lambda *given: compiled.append(given[2]) or compile_fx(*given))
+    made, x = backend(margin=100.0, background=True), torch.rand(64, 64)
     with torch.no_grad():
-        torch.compile(Mlp(), backend=made)(torch.rand(64, 64))
-    assert calls(made) and made.wait(0)
+        function = torch.compile(Mlp(), backend=made)
+        function(x)
+        assert made.wait(30)
+        function(x)
+    assert len(compiled) == 1 and not calls(made)
 
 
 def test_choosing_is_held_while_inductor_compiles():
@@ -706,6 +757,37 @@ def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.M
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
     assert not calls(made)
+
+
+# Kernels that are built while Inductor compiles
+
+
+@pytest.mark.parametrize("rest", ["eager", "inductor"])
+@pytest.mark.parametrize("is_good", [True, False])
+def test_kernels_are_built_while_inductor_compiles(is_good: bool, rest: str, monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import backend as module
+    from mucc.torch.backend.later import Later
+
+    events: list[str] = []
+    compile_fx, finish = module.Backend.compile_fx, Later.is_good
+
+    def compiling(*given: Any) -> Any:
+        found = compile_fx(*given)
+        events.append("compiled")
+        return found
+
+    def finishing(later: Later) -> bool:
+        events.append("built")
+        return finish(later) and is_good
+
+    monkeypatch.setattr(module, "may_wait", lambda options: True)
+    monkeypatch.setattr(module.Backend, "compile_fx", compiling)
+    monkeypatch.setattr(Later, "is_good", finishing)
+    made, model, x = backend(margin=-1.0, rest=rest), Mlp(), torch.rand(64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend=made)(x), model(x), rtol=1e-4, atol=1e-4)
+    assert events == ["compiled", "built", *([] if is_good else ["compiled"])]
+    assert calls(made) and len(made.divided) == 1
 
 
 @pytest.mark.parametrize("last", [False, True])

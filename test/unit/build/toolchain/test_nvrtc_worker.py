@@ -7,13 +7,15 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mucc.build.toolchain import nvrtc, nvrtc_worker
-from mucc.build.toolchain.nvrtc_worker import Worker
-from mucc.diagnostics.core import DiagnosticError
+from mucc.build.toolchain.nvrtc import Compiled
+from mucc.build.toolchain.nvrtc_worker import Worker, Workers
+from mucc.diagnostics.core import Diagnostic, DiagnosticError
 
 SOURCE = 'extern "C" __global__ void k(float* p) { p[threadIdx.x] += 1.0f; }'
 
@@ -89,3 +91,45 @@ def test_what_cannot_be_run_is_unusable(monkeypatch: pytest.MonkeyPatch, tmp_pat
     made.start()
     assert "NVRTC" in (made.why_unusable("13.0.88") or "")
     assert sys.executable.endswith("no-python")
+
+
+class Meeting(Worker):
+    """A worker whose requests end when so many are under way, or fail."""
+
+    def __init__(self, barrier: threading.Barrier) -> None:
+        super().__init__()
+        self.barrier = barrier
+
+    def compile_ptx(self, *_: object, **__: object) -> Compiled:
+        return Compiled(str(self.barrier.wait(5)), "")
+
+
+def compiled(workers: Workers, count: int) -> list[str]:
+    with ThreadPoolExecutor(count) as threads:
+        return [
+            c.ptx for c in threads.map(lambda _: workers.compile_ptx("", "sm_90a", (), "k"), range(count))
+        ]
+
+
+def test_requests_at_once_have_workers_of_their_own() -> None:
+    barrier, made = threading.Barrier(3), []
+    workers = Workers(3, lambda: made.append(Meeting(barrier)) or made[-1])
+    assert sorted(compiled(workers, 3)) == sorted(compiled(workers, 3)) == ["0", "1", "2"]
+    assert len(made) == 3
+
+
+def test_there_are_no_more_workers_than_may_be() -> None:
+    barrier, made = threading.Barrier(1), []
+    workers = Workers(2, lambda: made.append(Meeting(barrier)) or made[-1])
+    assert compiled(workers, 6) == ["0"] * 6 and len(made) <= 2
+
+
+def test_a_worker_that_fails_is_used_again() -> None:
+    class Failing(Worker):
+        def compile_ptx(self, *_: object, **__: object) -> Compiled:
+            raise DiagnosticError(Diagnostic("MU5110", "no"))
+
+    workers = Workers(1, Failing)
+    for _ in range(2):
+        with pytest.raises(DiagnosticError):
+            workers.compile_ptx("", "sm_90a", (), "k")
