@@ -49,6 +49,9 @@ WARMING = 2
 ANSWERING = 30.0
 """Seconds after which a runner does not say what takes no work of the solution: something took the word."""
 
+CLOSED = "ended, or closed its connection to the judge"
+"""What a process did that sends nothing any more, as the end of a sentence."""
+
 PATIENCE = 5.0
 """Seconds after which a GPU has not understood the gate."""
 
@@ -165,10 +168,10 @@ class Stopwatch:
                 if self.gate is None:  # else shared memory has masked inputs
                     own = self.lender.slots[case.slot].guarded
                     bands |= {k for k, g in enumerate(own) if g.bands_changed()}
-        except (Ended, OSError, ValueError, RecursionError):
+        except (Ended, OSError, ValueError, RecursionError) as error:
             if self.gate is not None:
                 self.gate.release()
-            return {"ended": True, "times": [list(t) for t in told]}
+            return {"ended": _why(error), "times": [list(t) for t in told]}
         finally:
             gc.enable()
             with suppress(OSError):
@@ -207,7 +210,7 @@ class Stopwatch:
         if times:
             self.handing.append((results, _calm([t.handed - t.returned for t in times])))
         self.lender.forget_results()  # or all of its memory would be looked at after each call
-        return {"ended": bool(found.get("ended")), "overhead": self.overhead}
+        return {"ended": found.get("ended"), "overhead": self.overhead}
 
     def clear_again(self) -> Json:
         """Say what clearing the caches takes, in ms, when the candidate's process has ended."""
@@ -364,8 +367,7 @@ class Stopwatch:
             self.line.say({"look": moments, "name": case.name})
         armed = True
         try:
-            if self.wire.receive(ARMED_S) != b"D":
-                raise Ended
+            self._expect(b"D", ARMED_S)
         except TimeoutError:
             armed = False
         if not case.watched:
@@ -401,7 +403,7 @@ class Stopwatch:
         except BlockingIOError:
             return
         if said in (b"", b"X"):
-            raise Ended
+            raise Ended(CLOSED)
 
     def _spots(self) -> tuple[Any, Any] | None:
         """Read bytes of the results at places that are drawn now; None without results."""
@@ -413,14 +415,23 @@ class Stopwatch:
 
     def _expect(self, word: bytes, seconds: float | None = None) -> None:
         """Wait for a word. Raises Ended where another one comes, TimeoutError where none does in time."""
-        if self._heard(seconds) != word:
-            raise Ended
+        if (data := self._heard(seconds)) != word:
+            raise Ended(f"sent {data[:20]!r} to the judge where {word!r} was due")
 
     def _heard(self, seconds: float | None = None) -> bytes:
         data = self.wire.receive(seconds)
         if data in (b"", b"X"):
-            raise Ended
+            raise Ended(CLOSED)
         return data
+
+
+def _why(error: Exception) -> str:
+    """Return what a candidate's process did instead of answering, as the end of a sentence."""
+    if isinstance(error, Ended):
+        return str(error) or "gave no answer"
+    if isinstance(error, TimeoutError):
+        return f"gave no answer for {ANSWERING:g} s"
+    return CLOSED if isinstance(error, OSError) else "described its results in a way that is none"
 
 
 def _calm(times: list[float]) -> float:

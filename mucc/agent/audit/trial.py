@@ -323,7 +323,7 @@ class Trial:
         if "failed" in answer:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
         if found.get("ended"):
-            raise CandidateFailed("its process spoke out of turn while it was timed")
+            raise CandidateFailed(f"while it was timed its process {found['ended']}")
         return found
 
     def _led(self) -> Json:
