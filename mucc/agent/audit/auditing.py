@@ -263,4 +263,5 @@ def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
         tuple(facts["notes"]),
         facts["probes"],
         facts["card"],
+        facts["rounded"],
     )

@@ -26,7 +26,7 @@ from mucc.agent.audit.gate import AWAKE, COLD, COPIED, DONE, HANDED, KEYED, OPEN
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import leaves, seed
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.results import Results
+from mucc.agent.audit.results import Results, snapshot
 from mucc.agent.audit.rooms import Room, Wire, place
 from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.server import SHARED
@@ -91,6 +91,7 @@ class Session:
         self.kept: list[tuple[Any, Any]] = []
         self._mallopt = _mallopt()
         self.model: Any = _nothing
+        self._made: Any = _nothing
 
     def stand_in(self, count: int) -> Json:
         """Have a function that does nothing, and returns so many bytes, instead of the candidate."""
@@ -107,7 +108,7 @@ class Session:
         self.path = path
         self.hook = watch.Hook(path)
         self.before, self._changed = tamper.snapshot(), tamper.sealed()
-        self.model = self._candidate(seed)
+        self.model = self._made = self._candidate(seed)
 
     def _candidate(self, seed: int) -> Any:
         """`ModelNew` of the candidate's file, on the device, with the weights that `Model` would get."""
@@ -306,7 +307,7 @@ class Session:
         result = self._call(inputs)
         stream.mark(DONE, number)
         self.last = leaves(result)
-        results.write(self.last)
+        results.write(snapshot(self.last))
         stream.mark(HANDED, number)
         del result
         self.wire.send(b"D")
@@ -315,6 +316,9 @@ class Session:
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
         changed = self._changed(self.before)
+        changed += tamper.shadowed(self, self.wire, self.clock, self.hook, *([self.stream] if self.stream else []))
+        if self.model is not self._made:
+            changed.append("the solution that is called")
         if any(map(self.hook.code.has_function, gc.callbacks)):
             changed.append("gc.callbacks")
         return {"changed": changed, "seen": list(self.hook.seen)}

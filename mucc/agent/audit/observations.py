@@ -155,6 +155,7 @@ class Reference:
     notes: tuple[str, ...] = ()
     probes: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     card: str = ""
+    rounded: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
 
 @dataclass(frozen=True)

@@ -361,6 +361,8 @@ class Stopwatch:
         """Have a call made on a GPU; see `gate`."""
         key = self._masked(case)
         moments = self._moments(case, self.host)
+        self.line.say({"begins": case.name})
+        self.line.heard()
         started = time.perf_counter_ns()
         self.wire.send(b"G")
         if moments:
@@ -379,6 +381,7 @@ class Stopwatch:
         gate.seen(AWAKE, self._alive)
         keyed = gate.keyed(key)
         ready, done, handed = (gate.seen(which, self._alive) for which in (READY, DONE, HANDED))
+        self.line.say({"ends": True})
         if not armed:
             self._expect(b"D")
         self.begun.append(ready - keyed)

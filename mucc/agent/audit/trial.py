@@ -349,6 +349,11 @@ class Trial:
                 self._begin({"at": started})  # read when the call has ended
             elif "go" in answer:
                 self._begin({"at": looker.go_on()})
+            elif "begins" in answer:
+                looker.begins(answer["begins"])
+                self._begin({"begun": True})
+            elif "ends" in answer:
+                looker.ended()
             elif "look" in answer:
                 looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
             elif "done" not in answer:

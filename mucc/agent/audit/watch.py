@@ -31,6 +31,7 @@ EVENTS = {
 """Audit events of Python by which a file looks into the process that runs it."""
 
 WATCHED, UNRECORDED = "asks whether it is being watched", "switches off what PyTorch records"
+INTERRUPTS = "sets a handler of signals, which gets the frames that it interrupts"
 
 QUESTIONS = (
     ("torch.autograd", "_profiler_enabled", WATCHED),
@@ -39,8 +40,12 @@ QUESTIONS = (
     ("sys", "getprofile", WATCHED),
     ("torch.autograd", "_enable_record_function", UNRECORDED),
     ("torch._C._autograd", "_enable_record_function", UNRECORDED),
+    ("torch._C._autograd", "_profiler_type", WATCHED),
+    ("signal", "signal", INTERRUPTS),
+    ("_signal", "signal", INTERRUPTS),
 )
-"""Functions that tell whether somebody looks, or have nobody see, and what is said of who calls them."""
+"""Functions that tell whether somebody looks, have nobody see, or show the runner, and what is said of who
+calls them."""
 
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
 """Files of the standard library that do for others what is looked out for."""
