@@ -192,6 +192,7 @@ class _Audit:
             [str(n) for n in run.signs.get("seen", ())],
             run.libraries,
             run.looks,
+            run.operations,
         )
         found: list[Finding] = [*findings(seen), *([note("sol_ceiling", f"no bound: {why}")] if why else [])]
         return replace(

@@ -247,6 +247,7 @@ class Session:
         """Make calls as the judge tells, until it ends the series; say when each has returned, and when its
         results are handed over."""
         self.kept = []
+        told_of: list[list[str] | None] = []
         wire = self.wire
         results = Results(self.rooms[RESULTS].data)
         while True:
@@ -270,7 +271,7 @@ class Session:
             if wire.awaited(LISTENING_S) != b"G":
                 break
             if self.stream is not None and "number" in said:
-                self._streamed(inputs, results, said, self.stream)
+                told_of.append(self._streamed(inputs, results, said, self.stream))
             else:
                 if told:
                     self._copy_in(str(said["slot"]))
@@ -283,7 +284,7 @@ class Session:
                 wire.send(b"C")
                 del result
             wire.send(json.dumps([_described(v, inputs) for v in self.last]).encode())
-        return {}
+        return {"operations": told_of}
 
     def _woken(self) -> bool:
         """Sleep until the judge has flushed the caches; say that a word to start is listened for."""
@@ -292,8 +293,9 @@ class Session:
         self.wire.send(b"A")
         return True
 
-    def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> None:
-        """Put a call into the GPU's stream behind the judge's gate; see `gate`."""
+    def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> list[str] | None:
+        """Put a call into the GPU's stream behind the judge's gate (`gate`); return the operations that
+        PyTorch has started in it, as far as its profiler tells."""
         number, slot = int(said["number"]), str(said["slot"])
         stream.wait(OPEN, number)
         masked = self._masked(slot)
@@ -304,19 +306,22 @@ class Session:
         if masked is not None:
             stream.unmask(masked, self.copies[slot])
         stream.mark(READY, number)
-        result = self._call(inputs)
-        stream.mark(DONE, number)
-        self.last = leaves(result)
-        results.write(snapshot(self.last))
-        stream.mark(HANDED, number)
-        del result
-        self.wire.send(b"D")
-        self.clock.wait()
+        with watch.Operations() as operations:
+            result = self._call(inputs)
+            stream.mark(DONE, number)
+            self.last = leaves(result)
+            results.write(snapshot(self.last))
+            stream.mark(HANDED, number)
+            del result
+            self.wire.send(b"D")
+            self.clock.wait()
+        return operations.names
 
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
         changed = self._changed(self.before)
-        changed += tamper.shadowed(self, self.wire, self.clock, self.hook, *([self.stream] if self.stream else []))
+        objects = (self, self.wire, self.clock, self.hook, self.stream)
+        changed += tamper.shadowed(*(one for one in objects if one is not None))
         if self.model is not self._made:
             changed.append("the solution that is called")
         if any(map(self.hook.code.has_function, gc.callbacks)):

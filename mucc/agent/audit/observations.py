@@ -192,6 +192,8 @@ class Observations:
     """Files of machine code in its memory, as the system tells."""
     looks: Sequence[Look] = ()
     """What was seen when timed calls were stopped."""
+    operations: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """PyTorch's operations in timed calls on a GPU, as its profiler tells, by the names of the calls."""
 
     @property
     def compared(self) -> Iterator[Call]:
@@ -222,6 +224,13 @@ def work_from(rows: object) -> tuple[Work, ...]:
     """Decode rows of `watch.observed`. Raises ValueError for others, which a candidate's process may
     write."""
     return from_json(tuple[Work, ...], rows)
+
+
+def operations_from(said: object) -> tuple[frozenset[str] | None, ...]:
+    """Decode the names of operations of timed calls, None for one of which none are told. Raises
+    ValueError."""
+    found = from_json(tuple[tuple[str, ...] | None, ...], said)
+    return tuple(None if names is None else frozenset(names) for names in found)
 
 
 def _numbers(values: object) -> tuple[int, ...]:

@@ -356,7 +356,6 @@ class Referee:
                 found[name] = moved
         return found
 
-
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
         """How much of the error that comes of rounding weights is in the candidate's results, and in
         PyTorch's, by formats: all of it is 1. Of two cases the one with less, in the rounding with most.
@@ -384,9 +383,7 @@ class Referee:
     def _part(self, judged: Judged, model: Any) -> dict[str, float] | None:
         """Return how much of the way from exact results to those of a model others went, as shares; None
         where these differ in last digits only."""
-        inputs = torch.utils._pytree.tree_map(
-            in_float64, make_inputs(self.problem, judged.case, self.device)
-        )
+        inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, judged.case, self.device))
         others = [v.reshape(-1) for v in leaves(self._run(model, judged.case, inputs))]
         way, gone, own, size = 0.0, 0.0, 0.0, 0.0
         for want, other, got, near in zip(judged.want, others, judged.got, judged.own, strict=True):

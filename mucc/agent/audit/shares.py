@@ -90,6 +90,26 @@ def runs_reference(seen: Observations) -> bool:
     )
 
 
+def untold(seen: Observations) -> tuple[str, list[str]]:
+    """Return what PyTorch computes in most timed calls and in none that was observed, and the names of these;
+    "" where there is no such thing."""
+    told = kinds(compute_ops(w for call in seen.observed for w in call.work))
+    calls: dict[str, list[str]] = {}
+    for case, names in seen.operations.items():
+        for kind in kinds(filter(_is_computing, names)) - told:
+            calls.setdefault(kind, []).append(case)
+    return max(calls.items(), key=lambda item: len(item[1]), default=("", []))
+
+
+def busy_us(call: Call) -> float:
+    """Return for how long kernels of an observed call ran on a GPU, at the least: those of one stream."""
+    streams: Counter[int] = Counter()
+    for w in call.work:
+        if w.kind == "kernel":
+            streams[w.stream] += w.us  # pyright: ignore[reportArgumentType]
+    return max(streams.values(), default=0)
+
+
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
     """Return the kernels of an observed call, the longest first, and whether each is the solution's."""
     call = next(iter(seen.observed), None)
@@ -148,7 +168,11 @@ def pytorchs_share(call: Call, which: Callable[[str], bool] = bool) -> float:
 
 def _computes(work: Work) -> bool:
     """Whether it is an operation of PyTorch's that computes something."""
-    return work.kind == "op" and bool(PYTORCHS.match(work.name)) and not CPU_FREE.match(work.name)
+    return work.kind == "op" and _is_computing(work.name)
+
+
+def _is_computing(operation: str) -> bool:
+    return bool(PYTORCHS.match(operation)) and not CPU_FREE.match(operation)
 
 
 def _share(work: Iterable[Work], seconds: float, seen: Observations) -> float | None:

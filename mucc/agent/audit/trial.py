@@ -28,7 +28,7 @@ from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.looking import Looker
 from mucc.agent.audit.noise import is_steady
-from mucc.agent.audit.observations import Comparison, Timing, call_from
+from mucc.agent.audit.observations import Comparison, Timing, call_from, operations_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.places import Look
 from mucc.agent.audit.results import descriptions
@@ -93,6 +93,8 @@ class Run:
     """The names of timed calls that alone make the time what it is."""
     timing: Timing = field(default_factory=Timing)
     looks: list[Look] = field(default_factory=list[Look])
+    operations: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """What PyTorch's profiler told of the operations in timed calls on a GPU, by their names."""
     signs: Mapping[str, Any] = field(default_factory=Json)
     libraries: tuple[str, ...] = ()
     failed: Failed | None = None
@@ -324,7 +326,7 @@ class Trial:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
         if found.get("ended"):
             raise CandidateFailed(f"while it was timed its process {found['ended']}")
-        return found
+        return found | {"operations": operations_from(answer.get("operations") or ())}
 
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
@@ -450,6 +452,8 @@ class Trial:
         said = [case.to_json() for case in cases]
         found = self._tell_series(do="series", cases=said, budget=budget, fewest=fewest)
         made = list(zip(cases, found["times"], strict=False))
+        told = zip(cases, found["operations"], strict=False)
+        run.operations |= {case.name: names for case, names in told if names is not None}
         run.made += (Entry(case, None) for case, _ in made)
         run.looks += self._looker.taken(made, self.device == "cuda") if self._looker else ()
         return found

@@ -56,6 +56,9 @@ PROCESSES = re.compile(
 )
 """Paths of /proc that show other processes. Facts of the machine and a process's own size are left out."""
 
+MOST_NAMES = 300
+"""Operations of a timed call that are told."""
+
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""
 
@@ -243,6 +246,36 @@ def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], flo
             torch.cuda.synchronize(device)
         seconds = time.monotonic() - started
     return result, _work(profile, mark is not None), seconds
+
+
+class Operations:
+    """The names of PyTorch's operations in what runs while this is entered, in all threads; None where the
+    profiler does not start. It looks at the host alone, so that times of a GPU stay as they are."""
+
+    def __init__(self) -> None:
+        self.names: list[str] | None = None
+        self._on = False
+        self._kinds = {torch.profiler.ProfilerActivity.CPU}
+
+    def __enter__(self) -> Operations:
+        with suppress(RuntimeError, TypeError, AttributeError):
+            profiler = torch.autograd.profiler
+            settings = _everywhere() or torch._C._profiler._ExperimentalConfig()
+            kineto = torch.autograd.ProfilerState.KINETO
+            config = torch.autograd.ProfilerConfig(kineto, False, False, False, False, False, settings)
+            profiler._run_on_profiler_start()
+            torch.autograd._prepare_profiler(config, self._kinds)
+            torch.autograd._enable_profiler(config, self._kinds)
+            self._on = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._on:
+            return
+        with suppress(RuntimeError, AttributeError):
+            events = torch.autograd._disable_profiler().events()
+            torch.autograd.profiler._run_on_profiler_stop()
+            self.names = sorted({e.name()[:300] for e in events if "::" in e.name()})[:MOST_NAMES]
 
 
 def _everywhere() -> Any:

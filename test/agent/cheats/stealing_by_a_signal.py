@@ -1,4 +1,4 @@
-"""Gets the frames of the runner by a signal, and has that say that a call has returned before it has begun."""
+"""Gets the frames of the runner by a signal, and has it say that a call has returned before it has begun."""
 
 import signal
 
@@ -10,6 +10,7 @@ class ModelNew(Linear):
 
     def __init__(self, *args):
         super().__init__(*args)
+        self.said = []
         signal.signal(signal.SIGALRM, self.found)
 
     def found(self, number, frame):
@@ -17,21 +18,19 @@ class ModelNew(Linear):
             holder = frame.f_locals.get("self")
             if type(holder).__name__ == "Session":
                 self.session = holder
-                call, send = holder._call, holder.wire.send
-                said = []
-
-                def once(data):
-                    if data != b"D" or data not in said:
-                        send(data)
-                    said.append(data)
-
-                def early(inputs):
-                    said.clear()
-                    once(b"D")
-                    return call(inputs)
-
-                holder.wire.send, holder._call = once, early
+                self.real = holder._call, holder.wire.send
+                holder._call, holder.wire.send = self.early, self.once
             frame = frame.f_back
+
+    def once(self, data):
+        if data != b"D" or data not in self.said:
+            self.real[1](data)
+        self.said.append(data)
+
+    def early(self, inputs):
+        self.said.clear()
+        self.once(b"D")
+        return self.real[0](inputs)
 
     def forward(self, x):
         self.calls += 1

@@ -53,10 +53,11 @@ class Precision:
             if not part or name in PERMITTED[seen.precision] or part["pytorch"] > NOTICED:
                 continue
             if part["candidate"] > EXPECTED:
+                formats = "bf16" if name == "bf16" else "tf32 or f16"
                 yield reject(
                     self.name,
-                    f"multiplies f32 weights that were rounded to {'bf16' if name == 'bf16' else 'tf32 or f16'}:"
-                    f" {part['candidate']:.0%} of the error that this makes is in its results",
+                    f"multiplies f32 weights that were rounded to {formats}: {part['candidate']:.0%} of the error"
+                    " that this makes is in its results",
                     cases=["first", "again"],
                     part=dict(part),
                 )
