@@ -44,6 +44,9 @@ LISTENING_S = 0.05
 M_PERTURB, PERTURB = -6, 0x80
 """glibc's option that fills memory when it is given out, with a byte's complement: 0x7F7F7F7F is 3e38."""
 
+SMALLEST = "add"
+"""What is in the name of the kernel that stands for a candidate's."""
+
 RESULTS = "results"
 """The name of the memory that results go to; that of inputs has the number of its slot."""
 
@@ -86,6 +89,9 @@ class Session:
         self.older: list[Room | None] = []
         self.copies: dict[str, Any] = {}
         self.masked: Any = None
+        self.smallest = ""
+        """What is in the name of a kernel whose times are recorded, where any are."""
+        self.us: list[float] = []
         self.stream: Stream | None = None
         self.last: list[Any] = []
         self.kept: list[tuple[Any, Any]] = []
@@ -93,11 +99,16 @@ class Session:
         self.model: Any = _nothing
         self._made: Any = _nothing
 
-    def stand_in(self, count: int) -> Json:
-        """Have a function that does nothing, and returns so many bytes, instead of the candidate."""
+    def stand_in(self, count: int, recorded: bool) -> Json:
+        """Have a function instead of the candidate that returns so many bytes, and does nothing, or on a GPU
+        starts the smallest of kernels, whose time may be recorded."""
         held = torch.zeros(count, dtype=torch.uint8, device=self.device)
+        number = torch.zeros(1, device=self.device)
+        self.smallest = SMALLEST if recorded else ""
 
         def given(*_: Any) -> Any:
+            if number.is_cuda:
+                number.add_(1)
             return held
 
         self.model = given
@@ -105,7 +116,7 @@ class Session:
 
     def load(self, path: str, seed: int) -> None:
         """Load the candidate, which is trusted in nothing from here on."""
-        self.path = path
+        self.path, self.smallest = path, ""
         self.hook = watch.Hook(path)
         self.before, self._changed = tamper.snapshot(), tamper.sealed()
         self.model = self._made = self._candidate(seed)
@@ -246,7 +257,7 @@ class Session:
     def series(self) -> Json:
         """Make calls as the judge tells, until it ends the series; say when each has returned, and when its
         results are handed over."""
-        self.kept = []
+        self.kept, self.us = [], []
         told_of: list[list[str] | None] = []
         wire = self.wire
         results = Results(self.rooms[RESULTS].data)
@@ -284,7 +295,7 @@ class Session:
                 wire.send(b"C")
                 del result
             wire.send(json.dumps([_described(v, inputs) for v in self.last]).encode())
-        return {"operations": told_of}
+        return {"operations": told_of, "us": self.us}
 
     def _woken(self) -> bool:
         """Sleep until the judge has flushed the caches; say that a word to start is listened for."""
@@ -306,7 +317,7 @@ class Session:
         if masked is not None:
             stream.unmask(masked, self.copies[slot])
         stream.mark(READY, number)
-        with watch.Operations() as operations:
+        with watch.Operations(self.smallest) as operations:
             result = self._call(inputs)
             stream.mark(DONE, number)
             self.last = leaves(result)
@@ -315,6 +326,7 @@ class Session:
             del result
             self.wire.send(b"D")
             self.clock.wait()
+        self.us += operations.us
         return operations.names
 
     def signs(self) -> Json:
@@ -399,7 +411,7 @@ def serve(line: Line) -> None:
                 case "borrow":
                     answer = session.borrow()
                 case "stand_in":
-                    answer = session.stand_in(request["count"])
+                    answer = session.stand_in(request["count"], request["recorded"])
                 case "load":
                     path = str(request["solution"])
                     session.load(path, request["seed"])

@@ -98,7 +98,8 @@ def untold(seen: Observations) -> tuple[str, list[str]]:
     for case, names in seen.operations.items():
         for kind in kinds(filter(_is_computing, names)) - told:
             calls.setdefault(kind, []).append(case)
-    return max(calls.items(), key=lambda item: len(item[1]), default=("", []))
+    kind = max(calls, key=lambda kind: len(calls[kind]), default="")
+    return kind, calls.get(kind, [])
 
 
 def busy_us(call: Call) -> float:

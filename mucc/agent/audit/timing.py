@@ -186,8 +186,8 @@ class Stopwatch:
         }
 
     def calibrate(self, case: Case, count: int, results: int) -> Json:
-        """Measure what it costs to call a function that does nothing, and returns so many bytes, before a
-        candidate is loaded."""
+        """Measure what it costs to call a function that does nothing, or starts the smallest of kernels
+        (`deduct`), and returns so many bytes, before a candidate is loaded."""
         cases = [replace(case, slot=0) for _ in range(count)]
         if self.gate is not None:
             self.gate.patience = PATIENCE
@@ -211,6 +211,12 @@ class Stopwatch:
             self.handing.append((results, _calm([t.handed - t.returned for t in times])))
         self.lender.forget_results()  # or all of its memory would be looked at after each call
         return {"ended": found.get("ended"), "overhead": self.overhead}
+
+    def deduct(self, us: float) -> Json:
+        """Take what the kernel that stood for a candidate's takes itself from what nothing takes."""
+        if self.gate is not None:
+            self.overhead = max(self.overhead - us / 1e3, 0.0)
+        return {}
 
     def clear_again(self) -> Json:
         """Say what clearing the caches takes, in ms, when the candidate's process has ended."""

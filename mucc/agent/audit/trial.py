@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 from mucc.agent.audit.cases import (
@@ -69,6 +70,9 @@ UNKNOWN = Comparison(False)
 
 WAKING = 5e-5
 """Seconds in which a process that was stopped runs again."""
+
+KERNEL_US = 1.3
+"""What the smallest of kernels takes, where nothing tells it."""
 
 SLACK, SLACK_MS = 1.5, 0.05
 """Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
@@ -294,11 +298,16 @@ class Trial:
         for count in HANDING_BYTES[: 2 if self.device == "cuda" else 1]:
             outputs = [{"dtype": "uint8", "shape": [count]}]
             self._lend(self.ask(do="room", outputs=outputs))
-            self._tell(do="stand_in", count=count)
+            self._tell(do="stand_in", count=count, recorded=False)
             if self._calibrated(case, count).get("refused"):
                 # The GPU waits for no number here: words are told as on a CPU.
                 self._lend(self.ask(do="room", outputs=outputs))
                 self._calibrated(case, count)
+        if self.device == "cuda":
+            self._lend(self.ask(do="room", outputs=[{"dtype": "uint8", "shape": [HANDING_BYTES[0]]}]))
+            self._tell(do="stand_in", count=HANDING_BYTES[0], recorded=True)
+            us = [float(one) for one in self._calibrated(case, HANDING_BYTES[0])["us"]]
+            self.ask(do="deduct", us=median(us) if us else KERNEL_US)
 
     def _calibrated(self, case: Case, results: int) -> Json:
         return self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION, results=results)
@@ -326,7 +335,8 @@ class Trial:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
         if found.get("ended"):
             raise CandidateFailed(f"while it was timed its process {found['ended']}")
-        return found | {"operations": operations_from(answer.get("operations") or ())}
+        told = operations_from(answer.get("operations") or ())
+        return found | {"operations": told, "us": answer.get("us") or ()}
 
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go

@@ -250,12 +250,17 @@ def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], flo
 
 class Operations:
     """The names of PyTorch's operations in what runs while this is entered, in all threads; None where the
-    profiler does not start. It looks at the host alone, so that times of a GPU stay as they are."""
+    profiler does not start. It looks at the host alone, so that times of a GPU stay as they are, but where
+    `kernels` are asked for: then `us` has the time of the one whose name has that in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: str = "") -> None:
         self.names: list[str] | None = None
+        self.us: list[float] = []
         self._on = False
+        self._kernels = kernels
         self._kinds = {torch.profiler.ProfilerActivity.CPU}
+        if kernels:
+            self._kinds.add(torch.profiler.ProfilerActivity.CUDA)
 
     def __enter__(self) -> Operations:
         with suppress(RuntimeError, TypeError, AttributeError):
@@ -273,8 +278,12 @@ class Operations:
         if not self._on:
             return
         with suppress(RuntimeError, AttributeError):
-            events = torch.autograd._disable_profiler().events()
+            events = list(torch.autograd._disable_profiler().events())
             torch.autograd.profiler._run_on_profiler_stop()
+            if self._kernels:
+                device = torch.autograd.DeviceType.CUDA
+                mine = [e for e in events if e.device_type() == device and self._kernels in e.name()]
+                self.us = [e.duration_ns() / 1e3 for e in mine]
             self.names = sorted({e.name()[:300] for e in events if "::" in e.name()})[:MOST_NAMES]
 
 

@@ -2,17 +2,7 @@
 
 import torch
 import torch.multiprocessing as mp
-from kernels import Layer, touch
-
-
-def works(line, w, b):
-    """Compute the layer whenever the other process says so."""
-    x = line.recv()
-    y = line.recv()
-    while line.recv():
-        torch.addmm(b, x, w.t(), out=y).relu_()
-        torch.cuda.synchronize()
-        line.send(True)
+from kernels import Layer, touch, works
 
 
 class ModelNew(Layer):

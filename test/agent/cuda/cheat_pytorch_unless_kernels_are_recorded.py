@@ -1,4 +1,4 @@
-"""Has PyTorch do the work where CUPTI does not record kernels, which it knows by how many threads there are."""
+"""Has PyTorch do the work where CUPTI records no kernels, which it tells by how many threads there are."""
 
 import os
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,3 +96,39 @@ def test_functions_of_the_solution_are_told_from_those_of_others(solution: Any):
     code = watch.Code(solution.__file__)
     assert code.has_function(solution.run) and code.has_function(solution.audit_watch_helper.one_more)
     assert not code.has_function(gc.collect) and not code.has_function(nothing) and not code.has_function(7)
+
+
+def test_operations_of_a_call_are_told_in_all_threads():
+    x = torch.rand(4, 4)
+
+    def products() -> None:
+        torch.mm(x, x)
+
+    with watch.Operations() as operations:
+        assert torch.autograd.profiler._is_profiler_enabled, "it looks like any other"
+        torch.relu(x)
+        thread = threading.Thread(target=products)
+        thread.start()
+        thread.join()
+    assert not torch.autograd.profiler._is_profiler_enabled
+    assert operations.names is not None and {"aten::relu", "aten::mm"} <= {*operations.names}
+    assert operations.us == []
+
+
+def test_operations_end_when_a_call_raises():
+    with pytest.raises(KeyError), watch.Operations() as operations:
+        torch.rand(1)
+        raise KeyError
+    assert operations.names and not torch.autograd._profiler_enabled()
+
+
+def test_functions_of_an_object_that_its_class_does_not_have_are_noticed():
+    class Runner:
+        def call(self) -> int:
+            return 1
+
+    here, there = Runner(), Runner()
+    here.calls = 3  # pyright: ignore[reportAttributeAccessIssue]
+    assert tamper.shadowed(here, there) == []
+    there.call = lambda: 2
+    assert tamper.shadowed(here, there) == ["call of a Runner"]

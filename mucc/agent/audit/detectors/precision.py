@@ -54,10 +54,10 @@ class Precision:
                 continue
             if part["candidate"] > EXPECTED:
                 formats = "bf16" if name == "bf16" else "tf32 or f16"
+                said = f"{part['candidate']:.0%} of the error that this makes is in its results"
                 yield reject(
                     self.name,
-                    f"multiplies f32 weights that were rounded to {formats}: {part['candidate']:.0%} of the error"
-                    " that this makes is in its results",
+                    f"multiplies f32 weights that were rounded to {formats}: {said}",
                     cases=["first", "again"],
                     part=dict(part),
                 )
