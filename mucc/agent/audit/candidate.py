@@ -308,16 +308,16 @@ class Session:
         """Put a call into the GPU's stream behind the judge's gate (`gate`); return the operations that
         PyTorch has started in it, as far as its profiler tells."""
         number, slot = int(said["number"]), str(said["slot"])
-        stream.wait(OPEN, number)
-        masked = self._masked(slot)
-        stream.mark(COPIED, number)
-        stream.wait(COLD, number)
-        stream.mark(AWAKE, number)
-        stream.wait(KEYED, number)
-        if masked is not None:
-            stream.unmask(masked, self.copies[slot])
-        stream.mark(READY, number)
-        with watch.Operations(self.smallest) as operations:
+        with watch.Operations(self.smallest) as operations:  # starts before the stream waits
+            stream.wait(OPEN, number)
+            masked = self._masked(slot)
+            stream.mark(COPIED, number)
+            stream.wait(COLD, number)
+            stream.mark(AWAKE, number)
+            stream.wait(KEYED, number)
+            if masked is not None:
+                stream.unmask(masked, self.copies[slot])
+            stream.mark(READY, number)
             result = self._call(inputs)
             stream.mark(DONE, number)
             self.last = leaves(result)
