@@ -177,12 +177,14 @@ class Trial:
             with self.phase("fork"):
                 self.judge = self._child("judge", ours)
             with self.phase("candidate.start"):
-                self._begin(self._opening(run))
-            with self.phase("fork"):  # while the judge's loads the problem
+                self._begin({"do": "hello"} if self._may_use_gpu else self._asked(run, ""))
+            with self.phase("fork"):  # while the judge's loads the problem, or the driver of a GPU
                 readable = sources_beside(self.solution.path)
                 self.candidate = self._child("candidate", theirs, readable=readable)
             with self.phase("candidate.start"):
-                init = self.answered()["init"]
+                if self._may_use_gpu:
+                    self._begin(self._opening(run, self.answered()))
+                init = self._started()
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -226,11 +228,23 @@ class Trial:
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
             run.signs = self._tell(do="signs")
 
-    def _opening(self, run: Run) -> Json:
+    @property
+    def _may_use_gpu(self) -> bool:
+        """Whether a GPU is looked for."""
+        return self.options.device != "cpu" or self.solution.is_library
+
+    def _started(self) -> Json:
+        """Return the arguments of the constructor, once the problem is loaded. The candidate's process begins
+        to use a GPU meanwhile, which takes half a second."""
+        if self.device != "cuda":
+            return self.answered()["init"]
+        self.candidate.tell({"do": "warm", "device": self.device})
+        init = self.answered()["init"]
+        self.candidate.answer()
+        return init
+
+    def _opening(self, run: Run, hello: Json) -> Json:
         """Find the device, and return what has the problem file loaded there. Raises DiagnosticError."""
-        if self.device == "cpu" and not self.solution.is_library:
-            return self._asked(run, "")
-        hello = self.ask(do="hello")
         if self.device == "auto":
             self.device = "cuda" if hello["cuda"] else "cpu"
         if self.device == "cuda" and not hello["cuda"]:
