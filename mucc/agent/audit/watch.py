@@ -95,10 +95,19 @@ class Code:
 
     def _has_made(self, frame: FrameType) -> bool:
         """Whether code without a file runs in a module of the solution, or in none."""
+        if _makes_a_tuple(frame):
+            return False
         file = frame.f_globals.get("__file__")
         if isinstance(file, str):
             return file == self.path or file.startswith(self._folder)
         return frame.f_globals.get("__name__") not in sys.modules
+
+
+def _makes_a_tuple(frame: FrameType) -> bool:
+    """Whether a frame is that of the constructor of a named tuple, which Python makes of a text: the profiler
+    has some, and it does nothing else."""
+    names = frame.f_code.co_names
+    return names == ("_tuple_new",) and frame.f_globals.get("_tuple_new") is tuple.__new__
 
 
 class Hook:

@@ -16,6 +16,7 @@ from mucc.agent.audit.findings import Finding, Label
 from mucc.agent.audit.hidden import MULTIPLYING, RISK, chance, permitted
 from mucc.agent.audit.observations import Call, Comparison, Observations, Reference, Timing, Work
 from mucc.agent.audit.places import Look, computing
+from mucc.agent.audit.shares import compute_ops, kinds, pytorchs_share
 from mucc.api.processes import Place
 
 TORCH = "/site-packages/torch/lib/libtorch_cpu.so"
@@ -220,3 +221,14 @@ def test_processes_that_work_in_calls_are_no_part_of_a_solution():
         return [f.severity for f in found]
 
     assert verdicts(12) == verdicts(4) == ["reject"] and verdicts(3) == verdicts(0) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["mkldnn::_linear_pointwise", "mkl::_mkl_linear", "quantized::linear", "aten::mm"]
+)
+def test_operations_of_all_of_pytorchs_namespaces_are_its_own(name: str):
+    work = [Work("op", name, "", 0, 1, 9e5)]
+    call = Call(Case("again", 1, observe=True), Comparison(True), work=tuple(work), seconds=1.0)
+    assert compute_ops(work) == {name} and kinds([name]) == {"products"}
+    assert pytorchs_share(call) == pytest.approx(0.9)
+    assert compute_ops([Work("op", "mine::linear", "", 0, 1, 9e5)]) == set()

@@ -253,6 +253,39 @@ def test_work_of_other_processes_is_that_of_calls_alone():
     assert "works too" in looker.helped
 
 
+def test_processes_that_work_in_calls_on_a_gpu_are_noticed():
+    """Nothing is stopped there: the parent reads their time before a call and behind it."""
+    children = Children()
+    children.asked = [
+        {"begins": "timed 1"},
+        {"ends": True},
+        {"begins": "timed 2"},
+        {"ends": True},
+        {"times": [1]},
+    ]
+    children.helped = {7: 0}
+    much = 2 * MORE_NS
+    spent = iter([0, much, much, much, much, much + 10, much + 10])
+
+    def spent_ns(*pids: int) -> int:
+        return next(spent) if pids else 0
+
+    children.spent_ns = spent_ns
+    made = led(children)
+    assert made._led() == {"times": [1]} and made._looker.helped == ["timed 1"]
+    assert children.told.count({"begun": True}) == 2
+
+
+def test_what_the_smallest_kernel_takes_itself_is_not_subtracted():
+    made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
+    made.gate, made.overhead = object(), 0.0055
+    made.deduct(1.5)
+    assert made.overhead == pytest.approx(0.004)
+    made.gate = None
+    made.deduct(1.5)
+    assert made.overhead == pytest.approx(0.004), "words are told, and nothing has stood for a kernel"
+
+
 def test_one_thread_works_on_few_bytes():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
