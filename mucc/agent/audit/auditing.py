@@ -75,6 +75,8 @@ class Auditor:
         self._known: dict[tuple[str, ...], Known] = {}
         self.bounds: dict[tuple[str, ...], tuple[Bound | None, str]] = {}
         """Bounds by problem, card and precision."""
+        self.smallest: dict[str, float] = {}
+        """What the smallest of kernels takes in us, by cards."""
 
     def audit(self, problem: str, solution: str, options: Options | None = None) -> Verdict:
         """Judge a solution of a problem; see `audit`."""
@@ -135,7 +137,7 @@ class _Audit:
         self.auditor = auditor
         self.request, self.solution, self.options = request, solution, options
         self.seed = secrets.randbelow(AUDITS) if options.seed is None else options.seed
-        self.trial = Trial(auditor.zygote, request, solution, options, folder, self.seed)
+        self.trial = Trial(auditor.zygote, request, solution, options, folder, self.seed, auditor.smallest)
         self.seconds = self.trial.seconds
 
     def verdict(self) -> Verdict:

@@ -107,7 +107,8 @@ def _makes_a_tuple(frame: FrameType) -> bool:
     """Whether a frame is that of the constructor of a named tuple, which Python makes of a text: the profiler
     has some, and it does nothing else."""
     names = frame.f_code.co_names
-    return names == ("_tuple_new",) and frame.f_globals.get("_tuple_new") is tuple.__new__
+    new: object = getattr(tuple, "__new__")  # noqa: B009 (its type is not known)
+    return names == ("_tuple_new",) and frame.f_globals.get("_tuple_new") is new
 
 
 class Hook:

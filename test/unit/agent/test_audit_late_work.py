@@ -67,4 +67,20 @@ def test_what_is_handed_over_late_counts():
 
 def part(**more: Any) -> dict[str, Any]:
     """What the judge says of a part of a series."""
-    return {"overhead": 0.005, "late": [], "bands_changed": [], "cleared": [0.0, 0.0, 0.0], **more}
+    found = {
+        "overhead": 0.005,
+        "late": [],
+        "bands_changed": [],
+        "cleared": [0.0, 0.0, 0.0],
+        "overdue": [0, 0],
+    }
+    return {**found, **more}
+
+
+@pytest.mark.parametrize(("overdue", "in_stream", "late"), [(27, 30, True), (26, 30, False), (4, 4, False)])
+def test_work_that_goes_on_behind_the_mark_for_its_end_is_rejected(overdue: int, in_stream: int, late: bool):
+    parts = [part(overdue=[overdue - 1, in_stream - 2]), part(overdue=[1, 2])]
+    timing = trial._timing([[1.0, 1.1, 0.1, 0]], parts, Timing())  # pyright: ignore[reportPrivateUsage]
+    seen = Observations("cuda", "declared", None, [], [], timing, Reference(), None, [], [])
+    found = list(late_work.LateWork().check(seen))
+    assert [(f.severity, f.is_repeated) for f in found] == ([("reject", False)] if late else [])
