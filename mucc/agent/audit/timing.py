@@ -105,7 +105,7 @@ class Stopwatch:
         self.waited = 0
         self.gate: Gate | None = None
         self.armed = False
-        """Whether the last call was in the stream before that could begin, as it is if it waits for no GPU."""
+        """Whether the last call was in the stream before that could begin: who waits for the GPU is not."""
         self.by_words = False
         """Whether a GPU does not understand the gate, and words are told as on a CPU."""
         self.ready_ns = 0
