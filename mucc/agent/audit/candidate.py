@@ -193,7 +193,8 @@ class Session:
         started = time.monotonic()
         with watch.Tracer(self.path) as tracer:
             if said["observe"]:
-                result, rows, seconds = watch.observed(lambda: self._call(inputs), self.device)
+                at_work = bool(said["at_work"])
+                result, rows, seconds = watch.observed(lambda: self._call(inputs), self.device, at_work)
             else:
                 result = self._call(inputs)
                 seconds = time.monotonic() - started

@@ -304,7 +304,8 @@ class Trial:
 
     def _answer(self, run: Run, case: Case, first: bool = False) -> None:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
-        said = self._tell(do="call", observe=case.observe, first=first, **filled)
+        told = {"observe": case.observe, "at_work": case.is_amid, "first": first}
+        said = self._tell(do="call", **told, **filled)
         outputs = descriptions(said["outputs"])
         call_from(case, said, UNKNOWN)
         self._lend(self.ask(do="room", outputs=outputs))

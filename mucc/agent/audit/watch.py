@@ -56,6 +56,9 @@ PROCESSES = re.compile(
 )
 """Paths of /proc that show other processes. Facts of the machine and a process's own size are left out."""
 
+SPIN_CYCLES = 6_000_000
+"""Cycles of a GPU, about 3 ms, for which its stream is at work before an observed call."""
+
 MOST_NAMES = 300
 """Operations of a timed call that are told."""
 
@@ -235,9 +238,9 @@ class Mark:
             torch.ops.aten.nextafter_.default(self._number, self._number)
 
 
-def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], float]:
+def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tuple[Any, list[Json], float]:
     """Make a call under the profiler; its result, its work (ATen operations and kernels of the device), and
-    the seconds that it took there."""
+    the seconds that it took there. `at_work` has the stream of a GPU be at work when it begins."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     mark: Mark | None = None
     if device.type == "cuda":
@@ -247,6 +250,8 @@ def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], flo
             mark.set()  # the first time loads the kernel, which may wait for others
             torch.cuda.synchronize(device)
     with torch.profiler.profile(activities=kinds, experimental_config=_everywhere()) as profile:
+        if at_work and device.type == "cuda":
+            torch.cuda._sleep(SPIN_CYCLES)
         started = time.monotonic()
         result = call()
         if mark is not None:
