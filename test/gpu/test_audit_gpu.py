@@ -30,7 +30,7 @@ CHEATS = {
     "mapped_result": "results",
     "marks_by_an_object": "timers",
     "marks_done": "timers",
-    "marks_natively": "late_work",
+    "marks_natively": "timers",
     "marks_ready": "timers",
     "other_process": "other_processes",
     "other_stream": "late_work",

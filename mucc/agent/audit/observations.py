@@ -99,8 +99,8 @@ class Timing:
     long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
     waited to begin, when results had been handed over, and when the candidate's process had ended. `restless`
     are calls before which the process ran while it was stopped for inputs to come, `helped` those in which
-    processes worked that it had started. Of `in_stream` calls, which a GPU had whole before it could begin
-    with them, `overdue` is the number of those whose results took longer to hand over than they may.
+    processes worked that it had started, `forged` those on a GPU that were marked as done before they could
+    begin.
     """
 
     calls: tuple[float, ...] = ()
@@ -112,8 +112,7 @@ class Timing:
     cleared: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     restless: tuple[str, ...] = ()
     helped: tuple[str, ...] = ()
-    overdue: int = 0
-    in_stream: int = 0
+    forged: tuple[str, ...] = ()
 
     @property
     def is_disturbed(self) -> bool:

@@ -68,10 +68,6 @@ HANDING = 0.02
 HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
 """Further slack for that in ms, on a GPU and on a CPU."""
 
-OVERDUE, OVERDUE_MS = 0.05, 0.01
-"""What handing over results may take beyond its allowance on a GPU, as a share and in ms: all is in the
-stream already, so only work that goes on makes it longer, or other work on the machine."""
-
 LONG_MS, LOOKS = 20.0, 4
 """The ms from which on a call that is watched is stopped so often: there are few calls then."""
 
@@ -104,17 +100,14 @@ class Stopwatch:
         self.overhead = 0.0
         self.waited = 0
         self.gate: Gate | None = None
-        self.armed = False
-        """Whether the last call was in the stream before that could begin: who waits for the GPU is not."""
         self.by_words = False
         """Whether a GPU does not understand the gate, and words are told as on a CPU."""
         self.ready_ns = 0
         self.begun: list[int] = []
         self.cleared: list[int] = []
         self.left: list[int] = []
-        self.overdue: list[bool] = []
-        """Of calls that were all in the stream of a GPU before that could begin: whether handing over results
-        took longer than it may."""
+        self.forged: list[str] = []
+        """Calls that were marked as done before they could begin."""
         self.host_clock = CpuClock() if self.device.type == "cpu" else None
         self.clock: CudaClock | None = None
         self.masking: Masking | None = None
@@ -156,7 +149,7 @@ class Stopwatch:
         self.begun.clear()
         self.cleared.clear()
         self.left.clear()
-        self.overdue.clear()
+        self.forged.clear()
         self.waited = 0
         self.wire.drain()
         told: list[Times] = []
@@ -192,7 +185,7 @@ class Stopwatch:
             "bands_changed": sorted(bands),
             "overhead": self.overhead,
             "waited": self.waited / 1e6,
-            "overdue": [sum(self.overdue), len(self.overdue)],
+            "forged": list(self.forged),
             "cleared": [self.usually_cleared, _least(self.cleared), _least(self.left)],
         }
 
@@ -284,10 +277,7 @@ class Stopwatch:
             changed = not torch.equal(held[places], read)
         self.given.append(Given(case, described, self.lender.kept(case, described, held)))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
-        times = Times(returned, handed, self._handing_ms(described, copied), started)
-        if self.gate is not None and self.armed:
-            self.overdue.append(handed - returned > (1 + OVERDUE) * times.copied + OVERDUE_MS)
-        return times, changed
+        return Times(returned, handed, self._handing_ms(described, copied), started), changed
 
     def _copied(self) -> tuple[Any, int]:
         """Copy the memory of results, and return what that takes in ns; on a CPU the candidate's process is
@@ -387,11 +377,11 @@ class Stopwatch:
         self.wire.send(b"G")
         if moments:
             self.line.say({"look": moments, "name": case.name})
-        self.armed = True
+        armed = True
         try:
             self._expect(b"D", ARMED_S)
         except TimeoutError:
-            self.armed = False
+            armed = False
         if not case.watched:
             self.host.append((time.perf_counter_ns() - started) / 1e6)
         gate.open()
@@ -399,10 +389,12 @@ class Stopwatch:
         self.cleared.append(self._clear())
         gate.cold()
         gate.seen(AWAKE, self._alive)
+        if any(map(gate.is_marked, (READY, DONE, HANDED))):
+            self.forged.append(case.name)
         keyed = gate.keyed(key)
         ready, done, handed = (gate.seen(which, self._alive) for which in (READY, DONE, HANDED))
         self.line.say({"ends": True})
-        if not self.armed:
+        if not armed:
             self._expect(b"D")
         self.begun.append(ready - keyed)
         if self.ready_ns:

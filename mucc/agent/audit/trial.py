@@ -531,8 +531,7 @@ def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Tim
         late=(*before.late, *(str(name) for found in series for name in found["late"])),
         bands=tuple(sorted({*before.bands, *(n for found in series for n in found["bands_changed"])})),
         deferred=deferred,
-        overdue=sum(found["overdue"][0] for found in series),
-        in_stream=sum(found["overdue"][1] for found in series),
+        forged=(*before.forged, *(str(name) for found in series for name in found["forged"])),
         cleared=(before_calls, during, left, 0.0),
     )
 

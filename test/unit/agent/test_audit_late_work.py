@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
-from mucc.agent.audit import trial
-from mucc.agent.audit.detectors import early_work, late_work
+pytest.importorskip("torch", reason="needs torch")
+
+from mucc.agent.audit import gate, rooms, trial
+from mucc.agent.audit.detectors import early_work, late_work, timers
 from mucc.agent.audit.observations import Observations, Reference, Timing
 
 
@@ -72,15 +75,22 @@ def part(**more: Any) -> dict[str, Any]:
         "late": [],
         "bands_changed": [],
         "cleared": [0.0, 0.0, 0.0],
-        "overdue": [0, 0],
+        "forged": [],
     }
     return {**found, **more}
 
 
-@pytest.mark.parametrize(("overdue", "in_stream", "late"), [(27, 30, True), (26, 30, False), (4, 4, False)])
-def test_work_that_goes_on_behind_the_mark_for_its_end_is_rejected(overdue: int, in_stream: int, late: bool):
-    parts = [part(overdue=[overdue - 1, in_stream - 2]), part(overdue=[1, 2])]
+def test_marks_that_come_before_a_call_can_begin_are_rejected():
+    room, fd = rooms.make(gate.BYTES)
+    os.close(fd)
+    held = gate.Gate(room)
+    held.next()
+    words = memoryview(room.memory).cast("I")
+    assert not held.is_marked(gate.DONE)
+    words[gate.DONE * gate.LINE] = held.number
+    assert held.is_marked(gate.DONE) and not held.is_marked(gate.HANDED)
+    parts = [part(forged=["timed 1"]), part(forged=["timed 9"])]
     timing = trial._timing([[1.0, 1.1, 0.1, 0]], parts, Timing())  # pyright: ignore[reportPrivateUsage]
     seen = Observations("cuda", "declared", None, [], [], timing, Reference(), None, [], [])
-    found = list(late_work.LateWork().check(seen))
-    assert [(f.severity, f.is_repeated) for f in found] == ([("reject", False)] if late else [])
+    (found,) = timers.Timers().check(seen)
+    assert found.severity == "reject" and found.is_repeated and "timed 1, timed 9" in found.message

@@ -119,7 +119,7 @@ def test_a_look_at_what_has_come_does_not_wait():
 )
 def test_who_ends_a_series_is_told_by_what_was_seen(error: Exception, said: str):
     made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
-    made.begun, made.cleared, made.left, made.usual, made.overdue, made.gate = [], [], [], [], [], None
+    made.begun, made.cleared, made.left, made.usual, made.forged, made.gate = [], [], [], [], [], None
     made.overhead, made.wire = 0.0, Parent()
 
     def timed(case: Case) -> None:

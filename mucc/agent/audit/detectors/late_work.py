@@ -13,10 +13,6 @@ LATE_US = 5.0
 ends before, by times of one clock; the margin is for their resolution."""
 
 
-NEARLY_ALL, FEWEST = 0.9, 5
-"""The share of calls, and their number, in which results come late: other work on a machine delays some."""
-
-
 class LateWork:
     """What the clock of the current stream does not see."""
 
@@ -47,14 +43,6 @@ class LateWork:
                 self.name,
                 f"in {deferred} of {calls} calls fetching the results took longer than to copy them: counted",
                 deferred=deferred,
-            )
-        overdue, in_stream = seen.timing.overdue, seen.timing.in_stream
-        if in_stream >= FEWEST and overdue >= NEARLY_ALL * in_stream:
-            yield reject(
-                self.name,
-                f"in {overdue} of {in_stream} calls results came later than it takes to copy them: the"
-                " GPU was still at work when it was marked that this was done",
-                overdue=overdue,
             )
         if threads := sorted({t for c in seen.calls for t in c.threads}):
             said = f"other threads were in {', '.join(threads)} after the call had returned"
