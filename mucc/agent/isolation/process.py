@@ -199,7 +199,7 @@ class Child:
         self._paused = processes.pause(self._pid, self._first)
 
     def helpers(self) -> list[int]:
-        """Return the processes beside this one that it has started: those that are stopped, where some are."""
+        """Return the processes beside this one that it has started: those that are stopped, if some are."""
         found = self._paused or processes.descendants(self._first or self._pid)
         return [pid for pid in found if pid != self._pid]
 
