@@ -1,12 +1,13 @@
 """Tuning on several GPUs of a machine, and on clusters: `python -m bench.farm [--gpus 1,2] [--ray ADDRESS]`.
 
-40 problems, 4 kernels at 10 sizes each, are tuned from an empty database on 1, 2, … GPUs. All candidates are
-built into the cache before, so that the times are those of measuring: `wall_s` is that of the whole search
-with the start of its processes, `measuring_s` begins with the first measurement. `--stand-in MS` needs no
-GPU: its measurements take so many milliseconds of sleep, its libraries are empty, and the scheduling is the
-real one. With `--ray`, `--lose` tunes once more on the most GPUs for each kind of loss: `actor` kills the
-actor of a GPU in the middle, `driver` kills the command and starts it again, `store` fills the object store
-before. All problems have to be tuned, and all measurements stored once.
+40 problems, 4 kernels at 10 sizes each unless --kernels says otherwise, are tuned from an empty database on
+1, 2, … GPUs. All candidates are built into the cache before, so that the times are those of measuring:
+`wall_s` is that of the whole search with the start of its processes, `measuring_s` begins with the first
+measurement. `--stand-in MS` needs no GPU: its measurements take so many milliseconds of sleep, its
+libraries are empty, and the scheduling is the real one. With `--ray`, `--lose` tunes once more on the most
+GPUs for each kind of loss: `actor` kills the actor of a GPU in the middle, `driver` kills the command and
+starts it again, `store` fills the object store before. All problems have to be tuned, and all measurements
+stored once.
 """
 
 from __future__ import annotations
@@ -41,17 +42,8 @@ from mucc.process.processes import descendants
 
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh")
 
-PROGRAM = "\n".join(
-    f"""kernel linear_{f}[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N] {{
-    return {f}(x @ w.T + b)
-}}"""
-    for f in ACTIVATIONS
-)
-
-ROWS = (1024, 1152, 1280, 1408, 1536, 1664, 1792, 1920, 2048, 2176)
-"""M of the sizes; N is 2048 and K 1024, so that a call takes less than 100 µs and cards stay cool."""
-
-SIZES = tuple({"M": m, "N": 2048, "K": 1024} for m in ROWS)
+PROBLEMS = 40
+"""Kernels by sizes. M is 1024, 1152, …, N 2048 and K 1024: calls are short, and cards stay cool."""
 
 STAND_IN = "bench.farm_stand_in"
 
@@ -163,13 +155,13 @@ def fill_store(ray: Any) -> list[Any]:
     return held
 
 
-def build_all(budget: int) -> int:
+def build_all(budget: int, kernels: int) -> int:
     """Build every candidate that a search may try into the cache, and return their number."""
     from mucc.measure.tune.analysis import analyse
     from mucc.measure.tune.choosing import candidate_of, candidates_of, first_choice
 
     wanted: dict[str, tuple[Kernel, Candidate]] = {}
-    for analysis in analyse(program(), "sm_90a", keep_pins=False):
+    for analysis in analyse(program(kernels), "sm_90a", keep_pins=False):
         choice = first_choice(analysis)
         for stage in analysis.stages:
             found = candidates_of(analysis, stage, choice, budget, Limits().factor)
@@ -184,18 +176,30 @@ def build_all(budget: int) -> int:
     return len(wanted) - failed
 
 
-def program() -> Program:
-    return Program(Source("farm.mcu", PROGRAM), SIZES)
+def program(kernels: int) -> Program:
+    """Return `kernels` kernels with as many sizes as make `PROBLEMS`."""
+    text = "\n".join(
+        f"""kernel linear_{f}[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N] {{
+    return {f}(x @ w.T + b)
+}}"""
+        for f in ACTIVATIONS[:kernels]
+    )
+    sizes = tuple({"M": 1024 + 128 * i, "N": 2048, "K": 1024} for i in range(PROBLEMS // kernels))
+    return Program(Source("farm.mcu", text), sizes)
 
 
 def searched(
-    where: Where, budget: int, watch: Watch | None = None, database: str | None = None
+    where: Where,
+    args: argparse.Namespace,
+    watch: Watch | None = None,
+    database: str | None = None,
 ) -> dict[str, float | int]:
     """Tune all problems, from an empty database if none is given."""
     watch = watch or Watch()
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         database = database or os.path.join(folder, "tuning.db")
-        outcomes = tune(program(), limits=Limits(budget), where=where, database=database, watcher=watch)
+        limits = Limits(args.budget)
+        outcomes = tune(program(args.kernels), limits=limits, where=where, database=database, watcher=watch)
         ended = time.monotonic()
         stored = len(Store(database).all())
     problems = [result for outcome in outcomes for result in outcome.results]
@@ -233,6 +237,13 @@ def main() -> int:
     )
     parser.add_argument("--budget", type=int, default=4, help="skeletons for a kernel")
     parser.add_argument(
+        "--kernels",
+        type=int,
+        default=4,
+        choices=(1, 2, 4),
+        help="kernels that share the 40 problems; fewer are built sooner",
+    )
+    parser.add_argument(
         "--stand-in", type=float, metavar="MS", help="measurements that sleep; no GPU, no nvcc"
     )
     parser.add_argument("--runs", type=at_least_one, default=1, help="runs on each number of GPUs, in turns")
@@ -258,7 +269,7 @@ def main() -> int:
     if args.until_killed:
         return until_killed(args, max(counts), command)
     if command is None:
-        print(f"{build_all(args.budget)} candidates are built", flush=True)
+        print(f"{build_all(args.budget, args.kernels)} candidates are built", flush=True)
         if args.build_only:
             return 0
     rows: list[Row] = []
@@ -266,7 +277,7 @@ def main() -> int:
         start_ray(max(counts))
     turns = [] if args.losses_only else [count for _ in range(args.runs) for count in counts]
     for count in turns:
-        add(rows, count, args.ray, searched(place(args.ray, count, command), args.budget))
+        add(rows, count, args.ray, searched(place(args.ray, count, command), args))
     for what in losses:
         found = lose(what, args, max(counts), command)
         add(rows, max(counts), args.ray, {**found, "loses": what})
@@ -293,7 +304,7 @@ def until_killed(args: argparse.Namespace, count: int, command: tuple[str, ...] 
     if command is not None:
         start_ray(count)
     watch = Watch(LOSE_AT, lose_driver)
-    searched(place(args.ray, count, command), args.budget, watch, args.until_killed)
+    searched(place(args.ray, count, command), args, watch, args.until_killed)
     return 1
 
 
@@ -303,10 +314,11 @@ def lose(
     """Tune all problems on `count` GPUs while something of `LOSSES` is lost."""
     where = place(args.ray, count, command)
     if what == "actor":
-        return searched(where, args.budget, Watch(LOSE_AT, lose_one))
+        return searched(where, args, Watch(LOSE_AT, lose_one))
     disconnect()
     if what == "driver":
-        words = ["--gpus", str(count), "--ray", args.ray, "--budget", str(args.budget)]
+        words = ["--gpus", str(count), "--ray", args.ray]
+        words += ["--budget", str(args.budget), "--kernels", str(args.kernels)]
         if args.stand_in is not None:
             words += ["--stand-in", str(args.stand_in)]
         with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
@@ -315,11 +327,11 @@ def lose(
             kept = len(Store(database).all())
             if command is not None:
                 start_ray(count)
-            found = searched(where, args.budget, database=database)
+            found = searched(where, args, database=database)
         return {**found, "lost": 1, "kept": kept, "ending_s": ending}
     start_ray(count if command is not None else None, STORE_BYTES)
     held = fill_store(imported())
-    return {**searched(where, args.budget), "lost": 1, "blocks": len(held)}
+    return {**searched(where, args), "lost": 1, "blocks": len(held)}
 
 
 def check_loss(what: str, found: Mapping[str, float | int]) -> None:

@@ -18,6 +18,8 @@ from bench.common import run_main
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
 from mucc.agent.report.figures import geomean
 
+NARROW, FEW_NARROW = ("full_e4m3", "causal_e4m3"), ("decode_e4m3", "paged_e4m3")
+
 LARGE = 64 << 20
 """Bytes of a cache above which reading it is held against a copy: less stays in L2."""
 
@@ -36,10 +38,16 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "decode_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "decode"],
         "over_written": [r["over"] for r in good if "over" in r and r["kind"] in WRITTEN],
         "f32_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full_f32", "causal_f32")],
-        "e4m3_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].endswith("e4m3")],
+        "e4m3_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in NARROW],
+        "few_e4m3_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in FEW_NARROW],
         "paged_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "paged"],
         "backward_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].startswith("backward")],
-        "decode_over_copy": [r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE],
+        "decode_over_copy": [
+            r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE and r["kind"] not in FEW_NARROW
+        ],
+        "few_e4m3_over_copy": [
+            r["of_copy"] for r in good if r.get("cache_bytes", 0) > LARGE and r["kind"] in FEW_NARROW
+        ],
     }
     for name, values in parts.items():
         if values:

@@ -25,6 +25,8 @@ KINDS = {
     "full_f32": "attention(q, k, v)",
     "full_e4m3": "attention(q, k, v)",
     "causal_e4m3": "attention(q, k, v, causal=on)",
+    "decode_e4m3": "attention(q, k, v)",
+    "paged_e4m3": "attention(q, ks, vs)",
     "causal_f32": "attention(q, k, v, causal=on)",
     "relu_f32": "relu(where(j <= i, q @ permute(k, (0, 1, 3, 2)) * {scale}, -inf)) @ v",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
@@ -39,7 +41,7 @@ DOCUMENTS = (1536, 512, 1024, 256, 768)
 """Lengths of the documents of a sequence, in turns."""
 SDPA = (
     *("full", "causal", "gqa", "decode", "paged", "full_f32", "causal_f32"),
-    *("full_e4m3", "causal_e4m3"),
+    *("full_e4m3", "causal_e4m3", "decode_e4m3", "paged_e4m3"),
 )
 """What `scaled_dot_product_attention` computes without a mask in memory; of pages, it has keys that follow
 each other, and of e4m3 the same numbers in bf16."""
@@ -53,6 +55,10 @@ WRITTEN = ("sigmoid", "relu_f32")
 FLEX = ("window", "alibi", "softcap", "document", "sink")
 """What only FlexAttention computes; with sinks, their share follows from its log-sum-exp."""
 
+
+FEW = ("decode", "decode_e4m3")
+PAGED = ("paged", "paged_e4m3")
+"""What has one query of each head; of pages too."""
 
 CAUSAL = (
     *("causal", "gqa", "alibi", "window", "document", "sink", "causal_f32", "relu_f32"),
@@ -97,7 +103,12 @@ class Case:
     @property
     def is_grouped(self) -> bool:
         """Whether the program has an axis of queries that share keys."""
-        return self.kind in ("gqa", "decode", "paged", "backward_gqa")
+        return self.kind in ("gqa", "backward_gqa", *FEW, *PAGED)
+
+    @property
+    def is_few(self) -> bool:
+        """Whether there is one query of each head, whose time is that of reading keys and values."""
+        return self.kind in (*FEW, *PAGED)
 
     @property
     def is_backward(self) -> bool:
@@ -111,7 +122,7 @@ class Case:
 
     @property
     def kernel(self) -> str:
-        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.kind in ("decode", "paged") else "")
+        return f"{self.kind}{self.width}" + (f"g{self.groups}" if self.is_few else "")
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -127,10 +138,10 @@ class Case:
         """The program, whose extents are open but for those of a head."""
         if self.is_backward:
             return text_of(self)
-        if self.kind == "paged":
+        if self.kind in PAGED:
             return self._paged_text
-        rows = "1" if self.kind == "decode" else "S"
-        group = f"{self.groups}" if self.kind == "decode" else "G"
+        rows = "1" if self.kind in FEW else "S"
+        group = f"{self.groups}" if self.kind in FEW else "G"
         lead, shared = (f"B, H, {group}", "B, H, 1") if self.is_grouped else ("B, H", "B, H")
         of_query, of_key = (
             f"{self.dtype}[{axes}, {n}, {self.width}]" for axes, n in ((lead, rows), (shared, "T"))
@@ -158,8 +169,8 @@ class Case:
     @property
     def _paged_text(self) -> str:
         """The program of one query for each sequence, whose keys and values lie in pages."""
-        of_query = f"bf16[B, {self.heads}, {self.groups}, 1, {self.width}]"
-        pool = f"bf16[P, {PAGE}, {self.heads}, {self.width}]"
+        of_query = f"{self.dtype}[B, {self.heads}, {self.groups}, 1, {self.width}]"
+        pool = f"{self.dtype}[P, {PAGE}, {self.heads}, {self.width}]"
 
         def rows(name: str) -> str:
             gathered = f"reshape(gather({name}, table), (B, N*{PAGE}, {self.heads}, {self.width}))"
@@ -169,7 +180,7 @@ class Case:
             [
                 f"kernel {self.kernel}[B, P, N](",
                 f"    q: {of_query}, k: {pool}, v: {pool}, table: s32[B, N]",
-                f") -> {of_query} {{",
+                f") -> {of_query.replace(self.dtype, self.result_dtype)} {{",
                 *map(rows, "kv"),
                 f"    return {KINDS[self.kind]}",
                 "}",
@@ -197,8 +208,8 @@ class Case:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of keys and values of 16 bits."""
-        return 4 * self.batch * self.heads * self.keys * self.width
+        """Bytes of keys and values."""
+        return (2 if self.dtype == "e4m3" else 4) * self.batch * self.heads * self.keys * self.width
 
 
 def documents_of(length: int) -> list[int]:
@@ -242,6 +253,13 @@ def _narrow() -> Iterator[Case]:
         for width in (64, 128, 256):
             for length in (1024, 4096, 16384):
                 yield Case(kind, width, max(1, 16384 // length), max(8, 2048 // width), 1, length, length)
+
+    for batch, keys in ((1, 4096), (1, 32768), (16, 4096), (16, 32768), (64, 4096), (64, 32768)):
+        yield Case("decode_e4m3", 128, batch, 8, 8, 1, keys)
+        if batch == 16:
+            yield Case("decode_e4m3", 128, batch, 32, 1, 1, keys)
+            yield Case("paged_e4m3", 128, batch, 8, 8, 1, keys)
+    yield Case("decode_e4m3", 64, 16, 8, 8, 1, 32768)
 
 
 def _decode() -> Iterator[Case]:

@@ -67,7 +67,7 @@ class Form:
             [
                 f"kernel {self.kernel}[B, H, P, N{'' if self.few else ', S'}](",
                 f"    q: {query}, k: {pool}, v: {pool}, table: s32[B, N], {self.more}",
-                f") -> {query} {{",
+                f") -> {query.replace(self.dtype, self.result_dtype)} {{",
                 f"    return {result}",
                 "}",
                 "",
@@ -136,11 +136,11 @@ def _until_length(x: Any, i: Any, j: Any, more: dict[str, Any]) -> Any:
     return _where(j < _lengths(more, x), x)
 
 
-def _cached(kernel: str, page: int = 0, few: bool = True) -> Form:
+def _cached(kernel: str, page: int = 0, few: bool = True, dtype: str = "bf16") -> Form:
     """Attention of four query heads for each key head to the first n keys of a cache, or of its pages."""
     return Form(
         kernel,
-        "bf16",
+        dtype,
         (128, 128),
         "attention(q, k, v, mask=iota((B, 1, 1, 1, T), axis=4) < n[:, None, None, None, None])",
         _until_length,
@@ -342,6 +342,9 @@ FORMS = (
         "cast(softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * 0.125 / 20) * 20), e4m3) @ v",
         lambda x, i, j, m: (x / 20).tanh() * 20,
     ),
+    Form("narrow_few", "e4m3", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
+    Form("narrow_few256", "e4m3", (256, 64), "attention(q, k, v)", few=True, gives="sums"),
+    _cached("narrow_cached", page=64, dtype="e4m3"),
     Form("sums64", "bf16", (64, 64), "attention(q, k, v)", gives="sums"),
     Form(
         "sums128",

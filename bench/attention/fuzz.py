@@ -71,8 +71,10 @@ class Call:
         pools: list[Any] = []
         for x in (k, v):
             by_page = x.reshape(*x.shape[:2], -1, page, x.shape[-1]).permute(0, 2, 3, 1, 4)
-            pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device="cuda", dtype=x.dtype)
-            pool[order] = by_page.reshape(count, *by_page.shape[2:])
+            pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device="cuda").to(x.dtype)
+            # PyTorch indexes no tensors of 8-bit floats.
+            bits = torch.uint8 if x.dtype.itemsize == 1 else x.dtype
+            pool.view(bits)[order] = by_page.reshape(count, *by_page.shape[2:]).view(bits)
             pools.append(pool)
         return [q, *pools, order.reshape(k.shape[0], -1).to(torch.int32), *self.more.values()]
 

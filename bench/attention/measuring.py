@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.attention.backward import measure_backward
-from bench.attention.cases import CAP, PAGE, SDPA, WINDOW, WRITTEN, Case, documents_of
+from bench.attention.cases import CAP, PAGE, PAGED, SDPA, WINDOW, WRITTEN, Case, documents_of
 from bench.gemm.measure import captured, timed
 
 Values = dict[str, Any]
@@ -189,7 +189,7 @@ def roundoff_of(case: Case) -> float:
 
 def given_of(torch: Any, case: Case, inputs: Sequence[Any]) -> Sequence[Any]:
     """Return what the kernel is called with: keys and values as they are, or in pages in a random order."""
-    if case.kind != "paged":
+    if case.kind not in PAGED:
         return inputs
     pages = case.batch * (case.keys // PAGE)
     order = torch.randperm(pages, device=inputs[0].device)
@@ -199,7 +199,9 @@ def given_of(torch: Any, case: Case, inputs: Sequence[Any]) -> Sequence[Any]:
             0, 2, 3, 1, 4
         )
         pool = torch.empty(pages, *by_page.shape[2:], device=x.device, dtype=x.dtype)
-        pool[order] = by_page.reshape(pages, *by_page.shape[2:])
+        # PyTorch indexes no tensors of 8-bit floats.
+        bits = torch.uint8 if x.dtype.itemsize == 1 else x.dtype
+        pool.view(bits)[order] = by_page.reshape(pages, *by_page.shape[2:]).view(bits)
         pools.append(pool)
     return [inputs[0], *pools, order.reshape(case.batch, -1).to(torch.int32)]
 
@@ -237,7 +239,7 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
         **{f"{name}_ms": round(ms, 6) for name, ms in times.items()},
         "tflops": case.flops / times["mucc"] * 1e-9,
     }
-    if case.kind in ("decode", "paged"):
+    if case.is_few:
         row["cache_bytes"] = case.cache_bytes
         row["of_copy"] = case.cache_bytes / times["mucc"] * 1e3 / copy
     if theirs:

@@ -1,7 +1,7 @@
 """Ten kernels beside what others make of them, each tuned by its own tuner.
 
 The programs and their rivals lie in examples/against: NAME.mcu, NAME.helion.py, NAME.triton.py,
-NAME.cutedsl.py. PyTorch's versions are written by mucc.
+NAME.cutedsl.py. PyTorch's versions are written by mucc, but for NAME.torch.py.
 """
 
 from __future__ import annotations

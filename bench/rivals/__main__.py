@@ -3,7 +3,8 @@
 Each kernel is a run of `mucc bench --against` in a process of its own: all contenders are checked against
 the float64 interpreter on the same inputs, and those that are right are timed in turns from a cold L2. Every
 contender is tuned before by its own tuner: mucc by `mucc tune` (--tune), Inductor by max-autotune, Triton by
-its configurations, Helion by its search, of which --helion-seconds is the budget, CuTe DSL by that of quack.
+its configurations, Helion by its search and CuTe DSL by that of quack, of which --helion-seconds and
+--quack-seconds are the budgets.
 A contender that is not installed, fails, or computes something else has its reason in the row.
 """
 
@@ -29,7 +30,10 @@ from mucc.files.atomic import replace_file
 
 PROGRAMS = ROOT / "examples" / "against"
 
-DISTRIBUTIONS = ("torch", "triton", "helion", "nvidia-cutlass-dsl", "quack-kernels")
+RIVALS = ("helion", "nvidia-cutlass-dsl", "quack-kernels", "flash-attn-4")
+"""Distributions of which runs may have different versions; a row that has others names them."""
+
+DISTRIBUTIONS = ("torch", "triton", *RIVALS)
 
 
 def words_of(case: Case) -> list[str]:
@@ -46,6 +50,8 @@ def run(case: Case, options: argparse.Namespace, gpu: str) -> Row:
         "HELION_AUTOTUNE_BUDGET_SECONDS": str(options.helion_seconds),
         "HELION_PRINT_OUTPUT_CODE": "0",
     }
+    if options.quack_seconds:
+        environment["QUACK_BUDGET_SECONDS"] = str(options.quack_seconds)
     row: dict[str, object] = {"name": case.name, "dims": case.dims}
     if options.tune:
         tune = ["tune", program, "--dims", *words_of(case), "--budget", str(options.budget), "--json"]
@@ -53,6 +59,8 @@ def run(case: Case, options: argparse.Namespace, gpu: str) -> Row:
         if done.returncode:
             row["tune"] = _last(done.stderr)
     command = ["bench", program, "--dims", *words_of(case), "--against", options.against, "--json"]
+    if options.first_call:
+        command += ["--first-call", str(options.first_call)]
     if options.plots is not None:
         command += ["--plot", str(Path(options.plots, f"{case.name}.svg"))]
     done = _mucc(command, environment, options.timeout)
@@ -127,19 +135,31 @@ def summarise(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def merged(paths: Sequence[str]) -> Path:
-    """Write the result of kernels that several runs measured on one card; of two rows the later counts.
+    """Write the result of kernels that several runs, or earlier results, measured on one card.
 
-    A row has all of its contenders from one run. Raises ValueError where runs differ in card or versions.
+    Of two rows of a kernel the later counts. A row has all of its contenders from one run. Where rivals
+    had other versions than in the first run, it names them. Raises ValueError where runs differ in card
+    or in versions of anything else.
     """
     runs: list[dict[str, Any]] = [json.loads(Path(path).read_text()) for path in paths]
-    for name in ("card", "versions"):
-        if any(run[name] != runs[0][name] for run in runs):
-            raise ValueError(f"runs differ in their {name}: {', '.join(paths)}")
-    measured: dict[str, Row] = {row["name"]: row for run in runs for row in run["rows"]}
+    common = runs[0]["versions"]
+    measured: dict[str, Row] = {}
+    for run in runs:
+        others = {name: version for name, version in run["versions"].items() if common.get(name) != version}
+        missing = common.keys() - run["versions"].keys() - {*RIVALS}
+        if run["card"] != runs[0]["card"]:
+            raise ValueError(f"runs differ in their card: {', '.join(paths)}")
+        if wrong := sorted(missing | (others.keys() - {*RIVALS})):
+            raise ValueError(f"runs differ in their versions of {', '.join(wrong)}: {', '.join(paths)}")
+        for row in run["rows"]:
+            measured[row["name"]] = {**row, "versions": others} if others else row
     rows = [measured[case.name] for case in CASES if case.name in measured]
     print("\n".join(map(line, rows)))
     path = write_result(runs[0]["card"], "rivals", rows, summarise(rows))
-    of_runs = {"versions": runs[0]["versions"], "commands": [run["command"] for run in runs]}
+    of_runs = {
+        "versions": common,
+        "commands": [c for run in runs for c in run.get("commands", [run["command"]])],
+    }
     made = json.loads(path.read_text()) | of_runs | {"date": runs[-1]["date"], "commit": runs[-1]["commit"]}
     replace_file(str(path), (json.dumps(made, indent=1) + "\n").encode())
     return path
@@ -168,6 +188,14 @@ def main() -> int:
     parser.add_argument("--helion-effort", default="full", choices=("none", "quick", "full"))
     parser.add_argument(
         "--helion-seconds", type=at_least_one, default=120, help="budget of Helion's search for a kernel"
+    )
+    parser.add_argument(
+        "--quack-seconds",
+        type=at_least_one,
+        help="budget of quack's search for a product (default: all of it)",
+    )
+    parser.add_argument(
+        "--first-call", type=at_least_one, help="seconds a contender may compile and tune itself"
     )
     parser.add_argument("--timeout", type=float, default=900, help="seconds for a kernel")
     parser.add_argument(

@@ -45,6 +45,12 @@ class Arguments:
     kernel: str | None = options.kernel("which kernel of the file, where it holds several")
     against: str = option("torch,inductor", metavar="NAME,...", help="contenders, see below")
     iters: int = option(50, metavar="N", help="timed calls of each")
+    first_call: float | None = option(
+        None,
+        type=float,
+        metavar="SECONDS",
+        help="a contender that compiles and tunes itself longer has no time",
+    )
     seed: int | None = option(None, type=int, metavar="N", help="seed of the inputs (default: a new one)")
     plot: str | None = option(
         None, metavar="OUT.svg", help="draw the times as bars", complete=candidates.files()
@@ -95,7 +101,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
             path = Path(folder) / "kernel.so"
             path.write_bytes(build(request, reporter.progress).data)
             kernel = load(path)[info.name]
-            results = timed(compilation, kernel, dims, seed, functions, args.iters, reporter.progress)
+            results = timed(
+                compilation, kernel, dims, seed, functions, args.iters, reporter.progress, args.first_call
+            )
     except MuccError as error:
         raise fault(error.code, error.message) from None
     results += [Timed(name, problem=why) for name, why in absent.items()]
@@ -120,6 +128,8 @@ def _names(args: Arguments) -> list[str]:
         )
     if args.iters < 1:
         raise usage_error("--iters needs a number of at least 1")
+    if args.first_call is not None and args.first_call <= 0:
+        raise usage_error("--first-call needs a number of seconds above 0")
     names = [name.strip() for name in args.against.split(",")]
     if not all(name.isidentifier() for name in names) or "mucc" in names:
         raise usage_error(

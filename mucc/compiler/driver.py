@@ -32,6 +32,7 @@ from mucc.library.entries import guards_text
 from mucc.library.manifest_json import ManifestJson
 from mucc.passes.levels import STAGED, LevelError, Verified
 from mucc.passes.pipeline import pipeline
+from mucc.target import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from mucc.compiler.emit import Parts
@@ -54,7 +55,7 @@ class Options:
     cost model. Without `frontend_warnings`, warnings of the frontend are left out.
     """
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
     print_ir_after_all: TextIO | None = None
     print_ir_after: tuple[str, ...] = ()
     verify: bool = True
@@ -283,7 +284,9 @@ class _Compiler:
         select = self.select(module)
         if select:
             self.measured = select.used
-        for step, level in pipeline(self.options.target, self.options.dims, select):
+        listed = self.options.print_ir_after_all is not None  # which lists all passes
+        given = None if listed else module
+        for step, level in pipeline(self.options.target, self.options.dims, select, given):
             self.step(step, module)
             for finding in step.notes(module):
                 self.sink.emit(dataclasses.replace(self.diagnostic(finding), severity=Severity.NOTE))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -22,8 +21,9 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.setting_kinds import Setting
 from mucc.dialects.mu.settings import REPRODUCIBLE, Chosen
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
-from mucc.dialects.rewriting import Finding, Pass
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.lowering.access import Axes, identity
+from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.traffic import NOTHING, Traffic
 from mucc.kernels.workload import Workload
 
@@ -159,10 +159,10 @@ class Kind(ABC, Generic[Op]):
         """Whether pointwise work on the result may join the stage; if not it reads the result from memory."""
         return False
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         """Whether the kernel around an anchor has the result of another one too, at no cost.
 
-        For example the positions of what it sorts.
+        For example the positions of what it sorts. `inputs` finds what pointwise work before them reads.
         """
         return False
 
@@ -205,26 +205,6 @@ class Kind(ABC, Generic[Op]):
         What it saves is against a kernel of the operation's own, which reads that operand from memory.
         """
         return Refused(f"{self.name} kernels take no {op.stage}")
-
-    # Rewrites of the program
-
-    passes: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Passes of the kind's own by name, each as `module:class`."""
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        """Those that prepare operations for kernels of this kind, before composites are taken apart."""
-        return ()
-
-    def stage_passes(self, target: str) -> tuple[Pass, ...]:
-        """Those that rewrite stages, once these are formed."""
-        return ()
-
-    def kernel_passes(self, target: str, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-        """Those that rewrite lowered kernels, once their pointwise work is in bodies.
-
-        `sizes` are typical values of open dims.
-        """
-        return ()
 
     # Lowering
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -43,15 +46,38 @@ def function_of(path: Path, kernel: str) -> tuple[Function | None, str]:
         return None, f"there is no file {path.name} with it"
     spec = importlib.util.spec_from_file_location(path.stem.replace(".", "_"), path)
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where Helion looks names up
+    sys.path.insert(0, str(path.parent.absolute()))  # as for a script: it may import files beside it
     try:
         spec.loader.exec_module(module)
     except ModuleNotFoundError as error:
         return None, f"{error.name} is not installed"
     except Exception as error:
         return None, f"{path.name} cannot be loaded: {type(error).__name__}: {error}"
+    finally:
+        sys.path.pop(0)
     found = getattr(module, kernel, None)
     return (found, "") if callable(found) else (None, f"{path.name} has no function {kernel}")
+
+
+class TooLong(BaseException):
+    """A first call that has no more time; no Exception, since tuners go on after those."""
+
+
+@contextmanager
+def limited(seconds: float | None) -> Generator[None]:
+    """Raise `TooLong` in this thread, the main one, once `seconds` are over; None: no limit."""
+
+    def stop(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def compiled(function: Function) -> Function:
@@ -67,9 +93,11 @@ def timed(
     contenders: Mapping[str, Function],
     iters: int,
     progress: Callable[[str], None] = lambda _: None,
+    first_call_s: float | None = None,
 ) -> list[Timed]:
     """Check the kernel and its contenders on the same inputs, and time those that are right, in turns.
 
+    A contender may compile and tune itself for `first_call_s` seconds in its first call.
     f32 products of PyTorch are in tf32, as those of programs are unless they say otherwise.
     """
     device = torch.device("cuda", torch.cuda.current_device())
@@ -90,7 +118,10 @@ def timed(
         launches: dict[str, Function] = {"mucc": ours}
         launches |= {name: partial(function, *inputs) for name, function in contenders.items()}
         wanted = references(compilation, kernel.info, inputs)
-        found = {name: _checked(kernel, name, launch, wanted, progress) for name, launch in launches.items()}
+        found = {
+            name: _checked(kernel, name, launch, wanted, progress, first_call_s)
+            for name, launch in launches.items()
+        }
         good = [name for name, one in found.items() if not one.problem]
         times = interleaved_us([launches[name] for name in good], iters, device)
         for name, one in zip(good, times, strict=True):
@@ -101,13 +132,21 @@ def timed(
 
 
 def _checked(
-    kernel: Kernel, name: str, launch: Function, wanted: Sequence[Any], progress: Callable[[str], None]
+    kernel: Kernel,
+    name: str,
+    launch: Function,
+    wanted: Sequence[Any],
+    progress: Callable[[str], None],
+    first_call_s: float | None,
 ) -> Timed:
     """Run a contender once, and compare what it gives with the float64 interpreter."""
     progress(f"{name}: first call")
     try:
-        given = launch()
-        torch.cuda.synchronize()
+        with limited(first_call_s):
+            given = launch()
+            torch.cuda.synchronize()
+    except TooLong:
+        return Timed(name, problem=f"its first call is not done after {first_call_s:g} s")
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
         return Timed(name, problem=f"{type(error).__name__}: {first}"[:300])

@@ -49,8 +49,8 @@ def get_all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     def loader(module: str, name: str) -> Callable[[], type[ModulePass]]:
         return lambda: _module_pass(getattr(import_module(module), name))
 
-    from mucc.kernels.registry import kinds
+    from mucc.kernels.registry import KINDS
 
     own = {key: (f"mucc.passes.{module}", name) for key, (module, name) in _MODULES.items()}
-    theirs = {key: place.split(":") for kind in kinds() for key, place in kind.passes.items()}
+    theirs = {key: r.place.split(":") for kind in KINDS.values() for key, r in kind.passes.items()}
     return {key: loader(*where) for key, where in (*own.items(), *theirs.items())}

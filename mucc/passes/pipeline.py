@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from xdsl.dialects.builtin import ModuleOp
+
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.registry import kinds
+from mucc.kernels.registry import KINDS, Rewrite, both, has, has_several
 from mucc.passes import levels
-from mucc.passes.associate_products import AssociateProducts
 from mucc.passes.check_lowering import CheckLowering
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.convert_to_cutlass import ConvertToCutlass
@@ -25,49 +26,63 @@ from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.promise_extents import PromiseExtents
-from mucc.passes.scale_products import ScaleProducts
 from mucc.passes.select_schedule import SelectSchedule
-from mucc.passes.sum_operands import SumOperands
+from mucc.target import get_target
 
 Step = tuple[Pass, Level]
 
+_ASSOCIATE = Rewrite("mucc.passes.associate_products:AssociateProducts", has_several("mu.matmul"))
+_SUM = Rewrite("mucc.passes.sum_operands:SumOperands", both(has("mu.matmul"), has("mu.reduce", "mu.pool")))
+_SCALE = Rewrite("mucc.passes.scale_products:ScaleProducts", both(has("mu.matmul"), has("mu.mul", "mu.div")))
 
-def staging(target: str) -> tuple[Step, ...]:
-    """Return the steps from a frontend's `mu` module to stages, one for each device kernel."""
-    return (
-        (PromiseExtents(), levels.MU),
-        (MuCanonicalize(), levels.MU),
-        (AssociateProducts(), levels.MU),
-        (SumOperands(), levels.MU),
-        (ContractSums(), levels.MU),
-        (NarrowOperands(target), levels.MU),
-        *((p, levels.MU) for kind in kinds() for p in kind.operand_passes(target)),
-        (Decompose(target), levels.DECOMPOSED),
-        (CheckLowering(target), levels.PRIMITIVE),
-        (MuCanonicalize(), levels.PRIMITIVE),
-        (ScaleProducts(), levels.PRIMITIVE),
-        (MoveRegroups(), levels.PRIMITIVE),
-        (FormStages(target), levels.STAGED),
-        *((p, levels.STAGED) for kind in kinds() for p in kind.stage_passes(target)),
-    )
+
+def staging(target: str, module: ModuleOp | None = None) -> Iterator[Step]:
+    """Yield the steps from a frontend's `mu` module to stages, one for each device kernel.
+
+    With a module, to which each step is applied before the next is asked for, steps are left out that find
+    nothing to do in it: their code is not loaded. Raises DiagnosticError with MU4001 for an unknown target.
+    """
+    get_target(target)
+
+    def sought(rewrites: Iterable[Rewrite], level: Level) -> Iterator[Step]:
+        return ((r.made(target=target), level) for r in rewrites if module is None or r.is_for(module))
+
+    yield PromiseExtents(), levels.MU
+    yield MuCanonicalize(), levels.MU
+    yield from sought((_ASSOCIATE, _SUM), levels.MU)
+    yield ContractSums(), levels.MU
+    yield NarrowOperands(target), levels.MU
+    yield from sought((r for kind in KINDS.values() for r in kind.operand_passes.values()), levels.MU)
+    yield Decompose(target), levels.DECOMPOSED
+    yield CheckLowering(target), levels.PRIMITIVE
+    yield MuCanonicalize(), levels.PRIMITIVE
+    yield from sought((_SCALE,), levels.PRIMITIVE)
+    yield MoveRegroups(), levels.PRIMITIVE
+    yield FormStages(target), levels.STAGED
+    yield from sought((r for kind in KINDS.values() for r in kind.stage_passes.values()), levels.STAGED)
 
 
 def pipeline(
-    target: str, dims: Mapping[str, int] = MappingProxyType({}), select: SelectSchedule | None = None
-) -> tuple[Step, ...]:
-    """Return the steps from a frontend's `mu` module to a `cutlass` module ready for emission.
+    target: str,
+    dims: Mapping[str, int] = MappingProxyType({}),
+    select: SelectSchedule | None = None,
+    module: ModuleOp | None = None,
+) -> Iterator[Step]:
+    """Yield the steps from a frontend's `mu` module to a `cutlass` module ready for emission.
 
-    Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`.
+    Schedules are chosen for `dims`, typical values of dims that the program leaves open, or by `select`. See
+    `staging` for `module`.
     """
-    return (
-        *staging(target),
-        (ConvertToCutlass(target), levels.LOWERED),
-        (FuseEpilogue(), levels.FUSED),
-        *((p, levels.FUSED) for kind in kinds() for p in kind.kernel_passes(target, dims)),
-        (select or SelectSchedule.for_sizes(dims), levels.SCHEDULED),
-        (LegalizeTile(), levels.SCHEDULED),
-        (LegalizePipeline(), levels.RESOLVED),
-        (PrepareOperands(), levels.RESOLVED),
-        (LegalizeTarget(), levels.RESOLVED),
-        (PlanWorkspace(), levels.CUTLASS),
-    )
+    yield from staging(target, module)
+    yield ConvertToCutlass(target), levels.LOWERED
+    yield FuseEpilogue(), levels.FUSED
+    sizes = tuple(f"{name}={size}" for name, size in dims.items())
+    for rewrite in (r for kind in KINDS.values() for r in kind.kernel_passes.values()):
+        if module is None or rewrite.is_for(module):
+            yield rewrite.made(sizes=sizes), levels.FUSED
+    yield select or SelectSchedule.for_sizes(dims), levels.SCHEDULED
+    yield LegalizeTile(), levels.SCHEDULED
+    yield LegalizePipeline(), levels.RESOLVED
+    yield PrepareOperands(), levels.RESOLVED
+    yield LegalizeTarget(), levels.RESOLVED
+    yield PlanWorkspace(), levels.CUTLASS

@@ -37,7 +37,7 @@ class AttentionCode(LightCode):
     def __init__(self, op: AttentionKernelOp, places: Places):
         self.op, self.places = op, places
         self.schedule = schedule_of(op, places.program.target.data)
-        is_capable = places.program.target.data in WARPGROUPS and not op.is_f32
+        is_capable = places.program.target.data in WARPGROUPS
         self.has_warpgroups = is_capable and self.schedule.mainloop != "multistage"
 
     @property
@@ -182,8 +182,8 @@ class AttentionWork(ScoreWork):
         )
 
     def _narrow_constants(self) -> list[str]:
-        """Return along which leading axes values of e4m3 are the same."""
-        if not self.attention.is_narrow:
+        """Return along which leading axes values that are transposed are the same."""
+        if not self.attention.transposes:
             return []
         return [
             f"static constexpr int kSharedValues = {shared_axes(self.batch, self.attention.attend.value)};"
@@ -276,10 +276,10 @@ class AttentionWork(ScoreWork):
         ]
         if self.has_warpgroups:
             width = -(-self.result_width // 16) * 16
-            dtype = dtype_of(self.attention.attend.value)
+            dtype = self.problem.compute
             lines += wgmma("multiply_keys", dtype, tile.columns, from_registers=False, turned=False)
-            # Values of 8 bits are turned in memory before.
-            turned = not self.attention.is_narrow
+            # Values of 8 and 32 bits are transposed in memory before.
+            turned = not self.attention.transposes
             lines += wgmma("multiply_values", dtype, width, from_registers=True, turned=turned)
         return lines
 
@@ -331,9 +331,10 @@ class AttentionWork(ScoreWork):
         if self.labels is not None and self.is_many:
             call = "mucc::attention::find_spans<false>(op, extents)"
             entries.append(Entry(f"{entry}_spans", given, call, "mucc::attention::kSpanThreads"))
-        if self.attention.is_narrow and self.has_warpgroups:
+        if self.attention.transposes and self.has_warpgroups and self.is_many:
             turn = "mucc::attention::turn_values(op, values, pitch)"
-            given = "Work const op, unsigned char* const values, int64_t const pitch"
+            element = "unsigned char" if self.attention.is_narrow else "float"
+            given = f"Work const op, {element}* const values, int64_t const pitch"
             entries.append(Entry(f"{entry}_turn", given, turn, "mucc::attention::kTurnThreads"))
         return entries
 

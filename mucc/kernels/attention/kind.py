@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import Float8E4M3FNType
@@ -21,10 +20,11 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import MAINLOOP, SCHEDULER, STAGES, TILE, Chosen
 from mucc.dialects.mu.types import Shaped
-from mucc.dialects.rewriting import Finding, Pass
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
 from mucc.kernels.interface import IndexTensor, Kind, Meaning, Measured
+from mucc.kernels.lowering.inputs import Inputs
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -44,13 +44,6 @@ class AttentionKind(Kind[AttentionKernelOp]):
     op = AttentionKernelOp
     nodes = (ScoreOp, ScoreSumOp, AttendOp)
 
-    passes = MappingProxyType({"form-attention": "mucc.kernels.attention.form:FormAttention"})
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.attention.form import FormAttention
-
-        return (FormAttention(),)
-
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         """Claim attention whose rows have at most `MOST` elements, or `MOST_F32`; other is decomposed."""
         if isinstance(anchor, AttentionLogSumExpOp):
@@ -66,7 +59,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
             return False
         return op.parent_block() is sums.parent_block() and op.is_before_in_block(sums)
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         return isinstance(op, AttentionLogSumExpOp) and self._stores(op, anchor)
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
@@ -138,7 +131,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
         return True
 
     def needs_scratch(self, op: AttentionKernelOp) -> bool:
-        return op.may_decode or op.is_ranged or op.is_narrow
+        return op.may_decode or op.is_ranged or op.transposes
 
     def interpret(self, functions: CutlassFunctions, op: AttentionKernelOp, args: tuple[Any, ...]) -> None:
         functions.begin(op.extents)

@@ -239,17 +239,22 @@ class AttentionKernelOp(DeviceKernelOp):
     def may_decode(self) -> bool:
         """Whether there may be at most `FEW` queries, for which there are kernels that divide the keys."""
         rows = self.extents[-2]
-        return not self.is_f32 and not self.is_narrow and (not isinstance(rows, int) or rows <= FEW)
+        return not self.is_f32 and (not isinstance(rows, int) or rows <= FEW)
 
     @property
     def is_f32(self) -> bool:
-        """Whether operands are f32, which is multiplied as tf32: by one form of kernel, for many queries."""
+        """Whether operands are f32, which is multiplied as tf32: by kernels for many queries."""
         return Shaped.of(self.score.query.type).element_type == f32
 
     @property
     def is_narrow(self) -> bool:
-        """Whether operands are e4m3, which have kernels for many queries only."""
+        """Whether operands are e4m3."""
         return Shaped.of(self.score.query.type).element_type == Float8E4M3FNType()
+
+    @property
+    def transposes(self) -> bool:
+        """Whether kernels on wgmma read values that are transposed before: those of 8 and 32 bits."""
+        return self.is_narrow or self.is_f32
 
     @property
     def is_causal(self) -> bool:

@@ -18,16 +18,25 @@ LEADING = 3
 """The most leading axes: as many as tensor maps have, besides the rows and the elements of a row."""
 
 
+def is_narrow(operand: SSAValue) -> bool:
+    """Whether an operand is e4m3."""
+    return Shaped.of(operand.type).element_type == Float8E4M3FNType()
+
+
+def is_few(space: Dims) -> bool:
+    """Whether results of these extents are of so few queries that there are no kernels for many."""
+    return isinstance(rows := space[-2], int) and rows <= DECODE_ROWS
+
+
 def takes_f32(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:
     """Whether the kernels compute attention of f32 operands, as tf32.
 
     They have no tile for few queries of f32.
     """
     types = [Shaped.of(v.type) for v in (query, key, value)]
-    widths, rows = (types[0].dims[-1], types[2].dims[-1]), space[-2]
+    widths = (types[0].dims[-1], types[2].dims[-1])
     alike = all(t.element_type == f32 for t in types) and len(space) <= LEADING + 2
-    many = not isinstance(rows, int) or rows > DECODE_ROWS
-    return alike and many and all(isinstance(w, int) and w <= MOST_F32 for w in widths)
+    return alike and not is_few(space) and all(isinstance(w, int) and w <= MOST_F32 for w in widths)
 
 
 def takes(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:

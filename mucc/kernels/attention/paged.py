@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.indexed import GatherOp
 from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.kernels.attention.operands import takes
+from mucc.kernels.attention.operands import is_few, is_narrow, takes
 from mucc.library.extents import multiply
 
 STEP = 16
@@ -64,6 +64,8 @@ class Paged(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, AttentionOp) or not takes(op.query, op.key, op.value, op.space):
             return
+        if is_narrow(op.query) and not is_few(op.space):
+            return  # values of e4m3 are transposed for many queries, each sequence's by itself
         key, value = _pool(op.key), _pool(op.value)
         if key is None or value is None:
             return

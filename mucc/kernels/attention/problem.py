@@ -54,8 +54,8 @@ def problem_of(op: AttentionKernelOp, target: str, sizes: Mapping[str, int] | No
         plain=has_plain_scores(op) and op.attend.labels is None,
         page=0 if op.score.page is None else op.score.page.value.data,
         may_decode=op.may_decode,
-        is_many=not isinstance(rows, int) or rows > DECODE_ROWS or op.is_narrow,
-        has_warpgroups=target in WARPGROUPS and not op.is_f32,
+        is_many=not isinstance(rows, int) or rows > DECODE_ROWS,
+        has_warpgroups=target in WARPGROUPS,
         shared_memory=get_target(target).smem_bytes,
     )
 

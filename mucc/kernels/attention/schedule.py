@@ -16,6 +16,7 @@ from mucc.kernels.attention.tiles import (
     Tile,
     decode_tile_of,
     narrow_tile_of,
+    single_tile_of,
     tile_of,
     warpgroup_tile_of,
 )
@@ -150,7 +151,11 @@ def default_tile(problem: Problem, mainloop: str) -> Tile:
     if mainloop == "multistage":
         return tile_of(*widths, problem.in_shared)
     if mainloop == "skinny":
-        return decode_tile_of(*widths, few_bytes(problem))
+        return decode_tile_of(
+            *widths, few_bytes(problem), bytewise=problem.is_narrow and problem.has_warpgroups
+        )
+    if problem.item == 4:
+        return single_tile_of(*widths)
     if problem.is_narrow:
         return narrow_tile_of(*widths, plain=problem.plain)
     # Pages have a power of two of keys more often than a multiple of 11.
@@ -184,9 +189,11 @@ def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     chunks, result_chunks = (128 * -(-w * problem.item // 128) for w in (problem.width, problem.result_width))
     # Rows that threads copy are a piece of 16 bytes longer, so that eight of them lie in different banks.
     row, result_row = (item * w + 16 for w in (problem.depth, problem.result_depth))
-    if schedule.mainloop in WARPGROUP_LOOPS and problem.is_narrow:
-        # Values are transposed: a row for each element of a result, in chunks of 128 keys.
-        return rows * chunks, columns * chunks + -(-columns // 128) * 128 * problem.result_depth
+    if schedule.mainloop in WARPGROUP_LOOPS and problem.item != 2:
+        # Values are transposed: a row for each element of a result, in chunks of 128 bytes.
+        return rows * chunks, columns * chunks + -(
+            -columns * problem.item // 128
+        ) * 128 * problem.result_depth
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
     if schedule.mainloop == "skinny":
@@ -305,7 +312,7 @@ def _part_rules(problem: Problem, schedule: Schedule) -> Iterator[Violation]:
     if parts is None or parts == 1:
         return
     if not problem.may_decode:
-        note = "keys are divided among blocks where there are up to 64 queries, of 16 bits"
+        note = "keys are divided among blocks where there are up to 64 queries, of 8 or 16 bits"
         yield Violation("MU3088", "scheduler", "these keys are not divided", (note,), "persistent")
         return
     most = MOST_PARTS

@@ -16,13 +16,14 @@ from mucc.dialects.mu.ops.attention import OPERANDS, Wanted
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
     ScoreWork,
+    boolean,
     dtype_of,
     is_plain,
     shared_axes,
     width_of,
 )
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, StoreGradientOp
-from mucc.kernels.attention_backward.tiles import CHUNK, tile_of
+from mucc.kernels.attention_backward.tiles import Tile, part_columns, tile_of
 
 
 class AttentionBackwardCode(LightCode):
@@ -49,7 +50,7 @@ class AttentionBackwardWork(ScoreWork):
     members = SCORE_MEMBERS | words(
         """
         gradient logsumexp sums query_gradient key_gradient value_gradient kQueryStages kGradientStages
-        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges
+        multiply_rows multiply_changes add_keys add_values store_change kStoresChanges kKeepsChanges
         """
     )
 
@@ -102,7 +103,8 @@ class AttentionBackwardWork(ScoreWork):
         """Return the C++ of the kernel in parts."""
         node = self.kernel.differentiate
         widths = (width_of(node.query), width_of(node.value))
-        tile = tile_of(max(widths))
+        shared = shared_axes(self.batch, node.key, node.value)
+        tile = tile_of(max(widths), stores_changes=bool(self.outputs))
         return self.assemble(
             Parts(
                 fast=len(self.space) - 1,
@@ -113,30 +115,38 @@ class AttentionBackwardWork(ScoreWork):
                     f"static constexpr int kTileRows = {tile.rows};",
                     f"static constexpr int kQueryStages = {tile.query_stages};",
                     f"static constexpr int kGradientStages = {tile.gradient_stages};",
+                    f"static constexpr bool kKeepsChanges = {boolean(tile.keeps_changes)};",
                     "static constexpr int kPage = 0;",
                     *(["static constexpr bool kStoresChanges = true;"] if self.outputs else []),
                     "static constexpr bool kSoftmax = true;",
-                    f"static constexpr int kShared = {shared_axes(self.batch, node.key, node.value)};",
+                    f"static constexpr int kShared = {shared};",
                     *self.score_constants(self.kernel.score, node, is_plain(self.kernel.score, node.score)),
                 ],
-                work=self._work(tile.rows, widths),
-                entries=_entries(entry, labels=self.labels is not None),
+                work=self._work(tile, widths),
+                entries=_entries(entry, labels=self.labels is not None, shared=shared),
                 launcher="attention_backward::launch",
                 scratch="attention_backward::scratch",
             )
         )
 
-    def _work(self, rows: int, widths: tuple[int, int]) -> list[str]:
+    def _work(self, tile: Tile, widths: tuple[int, int]) -> list[str]:
         node = self.kernel.differentiate
         dtype = dtype_of(node.value)
         padded = [-(-w // 16) * 16 for w in widths]
         return [
             *self.score_work(self.kernel.score, node),
             *self._change_store(),
-            *wgmma("multiply_rows", dtype, rows, from_registers=False, turned=False),
-            *wgmma("add_keys", dtype, padded[0], from_registers=False, turned=True),
+            *wgmma("multiply_rows", dtype, tile.rows, from_registers=False, turned=False),
+            *wgmma("add_keys", dtype, padded[0], from_registers=tile.keeps_changes, turned=True),
             *wgmma("add_values", dtype, padded[1], from_registers=True, turned=True),
-            *wgmma("multiply_changes", dtype, CHUNK, from_registers=False, turned=True, left_turned=True),
+            *wgmma(
+                "multiply_changes",
+                dtype,
+                part_columns(tile.rows, widths[0]),
+                from_registers=False,
+                turned=True,
+                left_turned=True,
+            ),
         ]
 
     def _change_store(self) -> list[str]:
@@ -151,17 +161,25 @@ class AttentionBackwardWork(ScoreWork):
         ]
 
 
-def _entries(entry: str, *, labels: bool) -> list[Entry]:
+def _entries(entry: str, *, labels: bool, shared: int) -> list[Entry]:
     """Return the kernels in the order of `mucc::attention_backward::Form`."""
     given = "Work const op, mucc::Extents<Op::kRank> const extents"
     maps = "__grid_constant__ mucc::attention_backward::Maps const maps"
     find = "mucc::attention::find_spans<true>(op, extents)"
+    keys = [
+        Entry(
+            f"{entry}_finish_keys",
+            f"{given}, mucc::attention_backward::Division const division",
+            "mucc::attention_backward::finish_keys(op, extents, division)",
+            "256",
+        )
+    ]
     spans = [Entry(f"{entry}_spans", given, find, "mucc::attention::kSpanThreads")]
     return [
         Entry(
             f"{entry}_multiply",
-            f"{given}, {maps}, float* const partials",
-            "mucc::attention_backward::multiply(op, extents, maps, partials)",
+            f"{given}, {maps}, float* const partials, mucc::attention_backward::Division const division",
+            "mucc::attention_backward::multiply(op, extents, maps, partials, division)",
             "384, 1",
         ),
         Entry(
@@ -170,5 +188,6 @@ def _entries(entry: str, *, labels: bool) -> list[Entry]:
             "mucc::attention_backward::finish(op, extents, partials)",
             "256",
         ),
+        *(keys if shared else []),
         *(spans if labels else []),
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
@@ -15,10 +14,11 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import REPRODUCIBLE
 from mucc.dialects.mu.types import Shaped
-from mucc.dialects.rewriting import Finding, Pass
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
 from mucc.kernels.attention_backward.operands import takes_gradient
 from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.lowering.inputs import Inputs
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -37,19 +37,10 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
     op = AttentionBackwardKernelOp
     nodes = (DifferentiateOp, StoreGradientOp)
 
-    passes = MappingProxyType(
-        {"form-attention-backward": "mucc.kernels.attention_backward.form:FormAttentionBackward"}
-    )
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.attention_backward.form import FormAttentionBackward
-
-        return (FormAttentionBackward(target),)
-
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, AttentionBackwardOp) and takes_gradient(anchor, target)
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         if not isinstance(anchor, AttentionBackwardOp) or not isinstance(op, AttentionBackwardOp):
             return False
         return anchor.is_beside(op)

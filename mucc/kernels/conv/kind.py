@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
@@ -11,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.rewriting import Pass
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp, StrategyAttr
 from mucc.kernels.interface import Answer, FormingStage, Kind, Meaning
 from mucc.kernels.lowering.access import Axes
@@ -69,27 +67,6 @@ class ConvKind(Kind[ConvKernelOp]):
         if isinstance(op, ReduceOp) or _is_reduced(stage):
             return channels.placed(stage, op)
         return super().placed(stage, op)
-
-    passes = MappingProxyType(
-        {
-            "fold-averages": "mucc.kernels.conv.fold_averages:FoldAverages",
-            "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
-            "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
-            "share-moments": "mucc.kernels.conv.share_moments:ShareMoments",
-        }
-    )
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.conv.fold_averages import FoldAverages
-        from mucc.kernels.conv.prepare import PrepareConvolutions
-        from mucc.kernels.conv.spread_means import SpreadMeans
-
-        return (SpreadMeans(), FoldAverages(target), PrepareConvolutions(target))
-
-    def stage_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.conv.share_moments import ShareMoments
-
-        return (ShareMoments(target),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.conv.lower import lower_convolution

@@ -16,8 +16,7 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.gemm.column_groups import TILES
 from mucc.kernels.interface import Answer, FormingStage, Joins, Refused
 from mucc.kernels.lowering.chains import is_reduced_again
-from mucc.kernels.normalize.kind import REDUCTIONS
-from mucc.kernels.normalize.placing import opens_chain
+from mucc.kernels.normalize.placing import REDUCTIONS, opens_chain
 from mucc.kernels.traffic import Traffic
 
 

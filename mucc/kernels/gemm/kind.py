@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
@@ -28,7 +27,7 @@ from mucc.dialects.mu.settings import (
     Chosen,
 )
 from mucc.dialects.mu.types import Shaped, TensorType
-from mucc.dialects.rewriting import Finding, Pass
+from mucc.dialects.rewriting import Finding
 from mucc.kernels.gemm.nodes import NODES, TAKES_INTEGERS
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.shape import GemmShapeAttr
@@ -79,34 +78,6 @@ class GemmKind(Kind[GemmOp]):
         from mucc.kernels.gemm.claims import takes
 
         return takes(stage, op)
-
-    passes = MappingProxyType(
-        {
-            "divide-logsumexp": "mucc.kernels.gemm.divide_logsumexp:DivideLogSumExp",
-            "join-parts": "mucc.kernels.gemm.join_parts:JoinParts",
-            "join-rows": "mucc.kernels.gemm.join_rows:JoinRows",
-            "mix-operands": "mucc.kernels.gemm.mix_operands:MixOperands",
-            "pair-contractions": "mucc.kernels.gemm.pair_contractions:PairContractions",
-        }
-    )
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.gemm.divide_logsumexp import DivideLogSumExp
-        from mucc.kernels.gemm.mix_operands import MixOperands
-
-        return (MixOperands(target), DivideLogSumExp(target))
-
-    def stage_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.gemm.pair_contractions import PairContractions
-
-        return (PairContractions(target),)
-
-    def kernel_passes(self, target: str, sizes: Mapping[str, int]) -> tuple[Pass, ...]:
-        from mucc.kernels.gemm.join_parts import JoinParts
-        from mucc.kernels.gemm.join_rows import JoinRows
-
-        given = tuple(f"{name}={size}" for name, size in sizes.items())
-        return (JoinRows(given), JoinParts(given))
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.gemm.lower import lower_contraction

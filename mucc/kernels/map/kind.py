@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
@@ -11,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.rewriting import Pass
 from mucc.kernels.interface import Kind, Meaning
 from mucc.kernels.map.nodes import ScatterStoreOp, StorePartsOp
 from mucc.kernels.map.op import MapOp
@@ -35,13 +33,6 @@ class MapKind(Kind[MapOp]):
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
         return (anchor.rows,) if isinstance(anchor, ScatterOp) else ()
-
-    passes = MappingProxyType({"merge-maps": "mucc.kernels.map.merge_maps:MergeMaps"})
-
-    def stage_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.map.merge_maps import MergeMaps
-
-        return (MergeMaps(),)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.lowering.bodies import Body

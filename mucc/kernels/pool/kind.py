@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation
@@ -12,7 +11,6 @@ from mucc.dialects.mu.ops.base import AnchorOp, is_pool
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped
-from mucc.dialects.rewriting import Pass
 from mucc.kernels.interface import Kind, Meaning
 from mucc.kernels.pool.op import PooledOp, PoolKernelOp
 
@@ -32,13 +30,6 @@ class PoolKind(Kind[PoolKernelOp]):
     name = "pool"
     op = PoolKernelOp
     nodes = (PooledOp,)
-
-    passes = MappingProxyType({"prepare-pools": "mucc.kernels.pool.prepare:PreparePools"})
-
-    def operand_passes(self, target: str) -> tuple[Pass, ...]:
-        from mucc.kernels.pool.prepare import PreparePools
-
-        return (PreparePools(),)
 
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return is_pool(anchor) and Shaped.of(anchor.operand.type).element_type != S32

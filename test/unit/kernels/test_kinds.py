@@ -54,6 +54,8 @@ ANCHORS: list[tuple[AnchorOp | None, str | None]] = [
 def test_an_anchor_is_claimed_by_one_kind_at_most(anchor: AnchorOp | None, name: str | None) -> None:
     found = [kind.name for kind in registry.kinds() if kind.claims(anchor)]
     assert found == ([] if name is None else [name])
+    claimant = registry.claimant(anchor)  # which asks kinds of the table only
+    assert (claimant and claimant.name) == name
 
 
 class Softmaxes(MapKind):
@@ -78,8 +80,10 @@ def staged(text: str, target: str) -> list[StageOp]:
 
 def test_a_composite_that_a_kind_claims_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "kernel k[M, N](x: bf16[M, N]) -> bf16[M, N] { return relu(2 * softmax(x + 1, axis=1)) }"
-    found = (*registry.kinds(), Softmaxes())
-    monkeypatch.setattr(registry, "kinds", lambda: found)
+    by_name = registry.named
+    monkeypatch.setitem(registry.KINDS, "softmax", registry.Place("", ("mu.softmax",)))
+    monkeypatch.setattr(registry, "computing", registry.computing.__wrapped__)
+    monkeypatch.setattr(registry, "named", lambda name: Softmaxes() if name == "softmax" else by_name(name))
     (stage,) = staged(text, "sm_90a")
     assert stage.kind.data == "softmax" and isinstance(stage.anchor, SoftmaxOp)
     names = [op.name for op in stage.body.block.ops]
@@ -89,14 +93,14 @@ def test_a_composite_that_a_kind_claims_stays_whole(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda k: k.name)
 def test_a_kind_is_found_by_its_op_and_its_name(kind: Kind[DeviceKernelOp]) -> None:
-    assert registry.KINDS[kind.name].startswith(f"mucc.kernels.{kind.name}.")
+    assert registry.KINDS[kind.name].kind.startswith(f"mucc.kernels.{kind.name}.")
     assert kind.op in Cutlass.operations
     assert kind.op.name == f"cutlass.{kind.name}"
 
 
 def test_passes_of_kinds_are_known_to_the_tools() -> None:
     known = get_all_passes()
-    for kind in registry.kinds():
+    for kind in registry.KINDS.values():
         for name in kind.passes:
             assert known[name]().name == name
     assert set(known) <= set(Universe.get_multiverse().all_passes)
@@ -105,7 +109,7 @@ def test_passes_of_kinds_are_known_to_the_tools() -> None:
 def test_importing_the_registry_loads_no_code_of_targets_or_emission() -> None:
     """`mucc check` of a program loads the kinds: what they do is imported as it is asked for."""
     for place in registry.KINDS.values():
-        module = FOLDER.parent.parent / Path(*place.partition(":")[0].split("."))
+        module = FOLDER.parent.parent / Path(*place.kind.partition(":")[0].split("."))
         tree = ast.parse(module.with_suffix(".py").read_text(encoding="utf-8"))
         top = [n.module or "" for n in tree.body if isinstance(n, ast.ImportFrom)]
         assert not [m for m in top if "scheduling" in m or "emission" in m or "codegen" in m], top

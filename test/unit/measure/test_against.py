@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -32,6 +36,31 @@ def test_contenders_from_files(tmp_path: Path, text: str | None, why: str) -> No
     assert said == why and (function is None) is bool(why)
 
 
+def test_files_import_what_lies_beside_them(tmp_path: Path) -> None:
+    from mucc.measure.against import function_of
+
+    (tmp_path / "beside_f.py").write_text("SCALE = 3")
+    path = tmp_path / "f.x.py"
+    path.write_text("from beside_f import SCALE\ndef f(x): return SCALE * x")
+    searched = list(sys.path)
+    function, _ = function_of(path, "f")
+    assert function is not None and function(2) == 6 and sys.path == searched
+    assert sys.modules[function.__module__].SCALE == 3  # where Helion looks up the globals of a kernel
+
+
+def test_a_first_call_ends_with_its_time_though_tuners_go_on_after_exceptions() -> None:
+    from mucc.measure.against import TooLong, limited
+
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(TooLong), limited(0.05):
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(5)
+    with limited(None):
+        pass
+    assert signal.getsignal(signal.SIGALRM) is before
+
+
 def test_tables_and_plots_name_what_has_no_time() -> None:
     from mucc.measure.against import Timed, plot, table
 
@@ -43,7 +72,9 @@ def test_tables_and_plots_name_what_has_no_time() -> None:
     assert words == ["f at M=1", "mucc", "10.0 µs", "a<b", "25.0 µs"]
 
 
-@pytest.mark.parametrize("words", [[], ["f.mcu", "--against", "a b"], ["f.mcu", "--iters", "0"]])
+@pytest.mark.parametrize(
+    "words", [[], ["f.mcu", "--against", "a b"], ["f.mcu", "--iters", "0"], ["f.mcu", "--first-call", "0"]]
+)
 def test_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words]) == 2
     assert "MU5001" in capsys.readouterr().err

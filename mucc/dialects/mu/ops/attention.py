@@ -213,8 +213,7 @@ class PagedAttentionOp(InferredOp, AnchorOp):
         return multiply([Shaped.of(self.pages.type).dims[-1], self.page.value.data])
 
     def inferred(self) -> Attribute:
-        query, value = Shaped.of(self.query.type), Shaped.of(self.value.type)
-        return TensorType.of((*query.dims[:-1], value.dims[-1]), query.element_type)
+        return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
 
 
 @irdl_op_definition

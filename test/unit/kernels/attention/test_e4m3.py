@@ -68,6 +68,76 @@ def test_kernels_agree_with_the_interpreter(
     run(program, info, dims, seed=3, within=2**-4, align=align)
 
 
+FEW = """
+kernel heads[B, G, T](
+    q: e4m3[B, 2, G, 1, 128], k: e4m3[B, 2, 1, T, 128], v: e4m3[B, 2, 1, T, 64]
+) -> bf16[B, 2, G, 1, 64] {
+    return attention(q, k, v)
+}
+kernel lengths[B, S, T](
+    q: e4m3[B, S, 24], k: e4m3[B, T, 24], v: e4m3[B, T, 200], n: s32[B]
+) -> f32[B, S, 200] {
+    return attention(q, k, v, mask=iota((B, 1, T), axis=2) < n[:, None, None])
+}
+kernel wide[G, T](
+    q: e4m3[G, 2, 256], k: e4m3[1, T, 256], v: e4m3[1, T, 256]
+) -> (y: f32[G, 2, 256], l: f32[G, 2]) {
+    return attention(q, k, v, causal=on), attention_logsumexp(q, k, causal=on)
+}
+kernel paged[B, P, N](
+    q: e4m3[B, 2, 3, 1, 96], k: e4m3[P, 16, 2, 96], v: e4m3[P, 16, 2, 96], table: s32[B, N]
+) -> f32[B, 2, 3, 1, 96] {
+    keys = permute(reshape(gather(k, table), (B, N*16, 2, 96)), (0, 2, 1, 3))[:, :, None]
+    values = permute(reshape(gather(v, table), (B, N*16, 2, 96)), (0, 2, 1, 3))[:, :, None]
+    return attention(q, keys, values)
+}
+"""
+SMALL_STAGES = "schedule wide for sm_90a { stages = 2 }"
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    made = Program.of(compile_text(Source("k.mcu", FEW + SMALL_STAGES)), tmp_path_factory.mktemp("few"))
+    made.library.on_host_sm_count(8)
+    return made
+
+
+@pytest.mark.parametrize("align", [16, 1], ids=["by the copy engine", "by threads"])
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("heads", {"B": 1, "G": 3, "T": 300}),
+        ("heads", {"B": 1, "G": 9, "T": 1}),
+        ("lengths", {"B": 2, "S": 1, "T": 170}),
+        ("wide", {"G": 3, "T": 133}),
+        ("paged", {"B": 2, "P": 9, "N": 5}),
+    ],
+    ids=str,
+)
+def test_few_queries_agree_with_the_interpreter(
+    few: Program, name: str, sizes: dict[str, int], align: int
+) -> None:
+    info = next(k for k in few.kernels if k.name == name)
+    run(few, info, sizes, seed=5, within=2**-4, align=align)
+
+
+def test_few_queries_copy_nothing() -> None:
+    text = compile_text(Source("k.mcu", FEW)).emit("cu")
+    assert "_decode_tiles" in text and "_turn" in text  # `lengths` may have many
+    only = compile_text(Source("k.mcu", FEW.partition("kernel lengths")[0])).emit("cu")
+    assert "_decode_tiles" in only and "_turn" not in only
+
+
+def test_pages_of_many_queries_are_copied() -> None:
+    text = (
+        FEW[FEW.index("kernel paged") :].replace("3, 1, 96", "3, S, 96").replace("[B, P, N]", "[B, P, N, S]")
+    )
+    found = compile_text(Source("k.mcu", text)).emit("cutlass")
+    assert "cutlass.map" in found and "pages %" not in found
+    found = compile_text(Source("k.mcu", FEW)).emit("cutlass")
+    assert "cutlass.map" not in found and "pages %" in found
+
+
 WIDE = """
 kernel wide[S, T](q: e4m3[S, 272], k: e4m3[T, 272], v: e4m3[T, 272]) -> f32[S, 272] {
     return attention(q, k, v)

@@ -53,13 +53,17 @@ def test_exact_products_and_wide_or_few_rows_are_decomposed() -> None:
         assert "cutlass.attention" not in kinds, name
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program.of(compile_text(Source("k.mcu", FOUND), Options()), tmp_path_factory.mktemp("f32"))
+@pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The kernels on wgmma, or those on mma.sync, which read rows by elements or in pieces."""
+    compilation = compile_text(Source("k.mcu", FOUND), Options(target=request.param))
+    made = Program.of(compilation, tmp_path_factory.mktemp("f32"))
+    made.library.on_host_sm_count(2)  # blocks of kernels on wgmma take several tiles
+    return made
 
 
 @pytest.mark.parametrize("lengths", [(1, 9), (70, 150)], ids=str)
-@pytest.mark.parametrize("align", [1, 16], ids=["elements", "pieces"])
+@pytest.mark.parametrize("align", [1, 16], ids=["elements", "whole rows"])
 @pytest.mark.parametrize("name", ["plain", "causal", "rectified", "sums"])
 def test_kernels_agree_with_the_interpreter(
     program: Program, name: str, align: int, lengths: tuple[int, int]

@@ -57,6 +57,18 @@ def test_kernels_agree_with_the_interpreter(program: Program, name: str, lengths
     run(program, info, dims, seed=3, floats=FLOATS, within=2**-6, align=16)
 
 
+@pytest.mark.parametrize("name", ["groups", "blocks"])
+def test_heads_that_share_keys_are_divided(program: Program, name: str) -> None:
+    """Where there are many processors each head of queries has blocks of its own, which add up in memory."""
+    info = next(k for k in program.kernels if k.name == name)
+    sizes = {"B": 2, "G": 3, "S": 200, "T": 150}
+    program.library.on_host_sm_count(100)
+    try:
+        run(program, info, {d: sizes[d] for d in info.dims}, seed=4, floats=FLOATS, within=2**-6, align=16)
+    finally:
+        program.library.on_host_sm_count(0)
+
+
 @pytest.mark.parametrize("name", ["packed", "blocks"])
 def test_labels_are_found(program: Program, name: str) -> None:
     programs = str(program.compilation.cutlass).split("cutlass.program")

@@ -123,23 +123,30 @@ MUCC_BOTH constexpr int decode_items() {
 }
 
 // Rows lie in shared memory in chunks of 128 bytes, as wgmma reads them. A chunk has 64 elements of a tensor map: elements of
-// 16 bits, or pairs of e4m3.
+// 16 bits, or pairs of e4m3; of f32 it has 32.
 constexpr int kChunk = 64, kBarrierBytes = 1024;
+template <class T>
+inline constexpr int kMapChunk = sizeof(T) == 4 ? 32 : kChunk;
 template <class Op>
 MUCC_BOTH constexpr int chunks_of(int width) {
   return rounded(width * int(sizeof(typename Op::Element)), 128) / 128;
 }
 
-// Values of e4m3 are transposed in memory before they are multiplied, since wgmma reads operands of 8 bits with K innermost
-// only: for each element of a row of results all keys follow each other. A block transposes `kTurnedKeys` keys. Among 16
-// keys those whose weights are in one thread's registers follow each other: 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
-constexpr int kTurnedKeys = 128, kTurnThreads = 128, kTurnPitch = kTurnedKeys + 4;
+// Values of e4m3 and f32 are transposed in memory before wgmma multiplies them, since it reads operands of 8 and 32 bits with
+// K innermost only: for each element of a row of results all keys follow each other. A block transposes `kTurnedKeys` keys.
+// Among 16 keys of e4m3 those whose weights are in one thread's registers follow each other: 2 t, 2 t + 1, 2 t + 8 and
+// 2 t + 9; of 8 keys of f32 the even ones come first, as a thread has the weights of 2 t and 2 t + 1 where K is t and t + 4.
+constexpr int kTurnedKeys = 128, kTurnThreads = 128;
+template <class T>
+inline constexpr int kTurnPitch = kTurnedKeys + (sizeof(T) == 1 ? 4 : 1);
+template <class Op>
+inline constexpr bool kTransposes = sizeof(typename Op::Element) != 2;
 
 // Bytes of a step's values in shared memory: chunks of their rows, or of transposed ones.
 template <class Op>
 MUCC_BOTH constexpr int value_bytes() {
-  return kIsNarrow<Op> ? rounded(Op::kTileColumns, 128) * rounded(Op::kResultWidth, 16)
-                       : 128 * Op::kTileColumns * chunks_of<Op>(Op::kResultWidth);
+  return kTransposes<Op> ? rounded(Op::kTileColumns * int(sizeof(typename Op::Element)), 128) * rounded(Op::kResultWidth, 16)
+                         : 128 * Op::kTileColumns * chunks_of<Op>(Op::kResultWidth);
 }
 
 // Bytes of shared memory of the kernels that use wgmma: chunks of each row, and barriers.
@@ -168,14 +175,21 @@ MUCC_BOTH constexpr int step_rows() {
   return rows;
 }
 
-// Bytes of shared memory of the kernels for few queries.
+// Bytes of shared memory of the kernels for few queries. Steps that the copy engine loads leave their place to what warps have
+// of the results: 16 bytes for each item, and two numbers of each row.
+template <class Op>
+MUCC_BOTH constexpr int step_bytes() {
+  constexpr int kChunks = chunks_of<Op>(Op::kWidth) + chunks_of<Op>(Op::kResultWidth);
+  constexpr int kSteps = 128 * Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys * kChunks;
+  constexpr int kResults = Op::kDecodeWarps * (16 * decode_items<Op>() + 8 * kDecodeRows);
+  return kSteps > kResults ? kSteps : rounded(kResults, 16);
+}
 template <class Op, bool kTiled = false>
 MUCC_BOTH constexpr int decode_bytes() {
   constexpr int kPitch = rounded(Op::kWidth, 16) + 8, kResultPitch = rounded(Op::kResultWidth, 16) + 8;
-  constexpr int kChunks = (rounded(Op::kWidth, kChunk) + rounded(Op::kResultWidth, kChunk)) / kChunk;
   constexpr int kKeys = Op::kDecodeWarps * Op::kDecodeStages * kDecodeKeys;
-  return 2 * kDecodeRows * kPitch + (kTiled ? 1024 + 16 * Op::kDecodeStages + 128 * kKeys * kChunks
-                                            : 2 * kKeys * (kPitch + kResultPitch));
+  return 2 * kDecodeRows * kPitch +
+         (kTiled ? 1024 + 16 * Op::kDecodeStages + step_bytes<Op>() : 2 * kKeys * (kPitch + kResultPitch));
 }
 
 }  // namespace mucc::attention

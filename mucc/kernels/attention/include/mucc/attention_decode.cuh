@@ -5,6 +5,9 @@
 // steps ahead: by threads of the warp that multiplies them, or (`kTiles`) those of all warps together by the copy engine.
 // Warps combine what they have at the end; where blocks share a tile each writes its part, and the last one combines the
 // parts, in the order of their numbers.
+//
+// Operands of e4m3 are multiplied as f16, which holds all their numbers: threads that copy them convert them on the way to
+// shared memory; what the copy engine loads is converted in registers, so that half the bytes are read.
 #pragma once
 
 #include <mucc/attention.cuh>
@@ -63,16 +66,29 @@ MUCC_DEVICE float relative(float own, float most) {
   return power_of_two((own - (most == -INFINITY ? 0.0f : most)) * kFactor<Work>);
 }
 
+// Two numbers of e4m3 as the halves of a word of f16.
+MUCC_DEVICE uint32_t to_halves(uint32_t pair) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint32_t both;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(both) : "h"(uint16_t(pair)));
+  return both;
+#else
+  f16 low, high;
+  narrow(widen(e4m3{uint8_t(pair)}), low), narrow(widen(e4m3{uint8_t(pair >> 8)}), high);
+  return uint32_t(high.bits) << 16 | low.bits;
+#endif
+}
+
 // Copies a step's rows of a matrix to shared memory by one warp; `from` is the first of them, zeros from row `count` on.
-template <bool kWhole, int kWidth, class T>
-MUCC_DEVICE void copy_keys(T* to, T const* from, int64_t row, int64_t step, int count) {
+template <bool kWhole, int kWidth, class T, class From>
+MUCC_DEVICE void copy_keys(T* to, From const* from, int64_t row, int64_t step, int count) {
   constexpr int kPadded = rounded(kWidth, 16), kPitch = kPadded + 8, kPieces = kPadded / 8;
   int const lane = threadIdx.x % 32;
   if constexpr (kWhole && kPadded == kWidth && 32 % kPieces == 0) {
     // Each lane has the same piece of every so many rows, so that addresses are one sum each.
     if (count >= kDecodeKeys) {
       constexpr int kRows = 32 / kPieces;
-      T const* at = from + lane / kPieces * row + lane % kPieces * 8;
+      From const* at = from + lane / kPieces * row + lane % kPieces * 8;
       to += lane / kPieces * kPitch + lane % kPieces * 8;
 #pragma unroll
       for (int r = 0; r < kDecodeKeys; r += kRows, at += kRows * row) copy_piece(to + r * kPitch, at, true);
@@ -95,13 +111,12 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   }
 }
 
-// Steps that the copy engine loads: those of all warps of a block come together, as chunks of 64 elements (128 bytes) of
-// each row, swizzled.
+// Steps that the copy engine loads: those of all warps of a block come together, as chunks of 128 bytes of each row,
+// swizzled.
 template <class Work>
 struct DecodeSteps {
   static constexpr int kStages = Work::kDecodeStages, kRows = kDecodeKeys * Work::kDecodeWarps, kChunkBytes = 128 * kRows;
-  static constexpr int kChunks = rounded(Work::kWidth, kChunk) / kChunk;
-  static constexpr int kResultChunks = rounded(Work::kResultWidth, kChunk) / kChunk;
+  static constexpr int kChunks = chunks_of<Work>(Work::kWidth), kResultChunks = chunks_of<Work>(Work::kResultWidth);
   static constexpr int kBytes = (kChunks + kResultChunks) * kChunkBytes;
 
   char* base;  // aligned to 1024 bytes
@@ -112,14 +127,18 @@ struct DecodeSteps {
   }
   MUCC_DEVICE char* keys(int place) const { return base + place * kBytes; }
   MUCC_DEVICE char* values(int place) const { return keys(place) + kChunks * kChunkBytes; }
-  MUCC_DEVICE char* behind() const { return base + kStages * kBytes; }
+  MUCC_DEVICE char* behind() const { return base + step_bytes<Work>(); }
 };
 
 template <Form kForm, class Work>
 MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, Split const& split,
                         Maps const* maps = nullptr) {
-  constexpr bool kWhole = kForm != kElements, kTiled = kForm == kTiles;
-  using T = typename Work::Element;
+  using From = typename Work::Element;
+  using T = typename InShared<From>::Type;
+  constexpr bool kTiled = kForm == kTiles, kWhole = kForm != kElements && !kIsNarrow<Work>;
+  // Whether bytes of e4m3 lie in shared memory. A lane has then four neighbouring elements of 16, of queries and keys as of
+  // results, where it has two and two of 16 bits.
+  constexpr bool kBytewise = kTiled && kIsNarrow<Work>;
   constexpr int kWarps = Work::kDecodeWarps, kThreads = 32 * kWarps, kStages = Work::kDecodeStages;
   constexpr int kKeys = kDecodeKeys, kRows = kDecodeRows;
   constexpr int kSteps = rounded(Work::kWidth, 16) / 16, kPitch = 16 * kSteps + 8;
@@ -167,8 +186,8 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   int const chunk = all_end > all_first ? rounded((all_end - all_first + parts - 1) / parts, kKeys * kWarps) : 0;
   int64_t const begin = all_first + int64_t(part) * chunk;
   int const end = begin + chunk < all_end ? int(begin + chunk) : all_end;
-  T const* const key_rows = matrix_of(work.key, at_keys);
-  T const* const value_rows = matrix_of(work.value, at_keys);
+  From const* const key_rows = matrix_of(work.key, at_keys);
+  From const* const value_rows = matrix_of(work.value, at_keys);
 
   auto copy_step = [&](int64_t column, int place) {
     if (column < end) {
@@ -220,7 +239,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   for (int i = thread; i < kRows * kPieces; i += kThreads) {
     int const r = i / kPieces, e = i % kPieces * 8;
     auto const p = position_of(r);
-    T const* const from = matrix_of(work.query, p) + p.at[kRow] * work.query.row;
+    From const* const from = matrix_of(work.query, p) + p.at[kRow] * work.query.row;
     copy_row_piece<kWhole, Work::kWidth>(query + r * kPitch + e, from, work.query.step, e, r < rows);
   }
   commit_copies();
@@ -236,11 +255,23 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   }
   __syncthreads();
 
-  T const* const own = query + lane % 16 * kPitch + lane / 16 * 8;
+  T const* const own = query + (kBytewise ? lane / 4 * kPitch + lane % 4 * 4 : lane % 16 * kPitch + lane / 16 * 8);
+  // Elements 16 * s to 16 * s + 15 of the queries as a left operand.
+  auto load_queries = [&](uint32_t(&a)[4], int s) {
+    if constexpr (kBytewise) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        auto const four = *reinterpret_cast<Pack<uint32_t, 2> const*>(own + 8 * h * kPitch + 16 * s);
+        a[h] = four.of[0], a[2 + h] = four.of[1];
+      }
+    } else {
+      load_matrices(a, own + 16 * s);
+    }
+  };
   uint32_t held[kHeld ? kSteps : 1][4];
   if constexpr (kHeld) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) load_matrices(held[s], own + 16 * s);
+    for (int s = 0; s < kSteps; ++s) load_queries(held[s], s);
   }
   Position<Work::kRank, int> positions[2];
   Columns columns[2];
@@ -299,10 +330,26 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       value = keys + kKeys * kPitch + lane % 16 * kResultPitch + lane / 16 * 8;
     }
     float c[4 * kBlocks] = {};
+    uint32_t bytes[4];
+    if constexpr (kBytewise) {
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
+      for (int s = 0; s < kSteps; ++s) {
+        uint32_t a[4];
+        if constexpr (!kHeld) load_queries(a, s);
+        // Of 8 keys each 32 elements: those of this step, and of the next.
+        if (s % 2 == 0) load_matrices(bytes, key + s / 8 * (DecodeSteps<Work>::kChunkBytes / 2) + pieces[0][s / 2 % 4]);
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          uint32_t const four = bytes[2 * n + s % 2];
+          multiply(T{}, reinterpret_cast<float(&)[4]>(c[4 * n]), kHeld ? held[kHeld ? s : 0] : a, to_halves(four),
+                   to_halves(four >> 16));
+        }
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < (kBytewise ? 0 : kSteps); ++s) {
       uint32_t a[4];
-      if constexpr (!kHeld) load_matrices(a, own + 16 * s);
+      if constexpr (!kHeld) load_queries(a, s);
 #pragma unroll
       for (int n = 0; n < kBlocks; n += 2) {
         uint32_t b[4];
@@ -330,8 +377,23 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       uint32_t a[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) a[i] = packed(T{}, c[4 * n + 2 * i], c[4 * n + 2 * i + 1]);
+      if constexpr (kBytewise) {
+        // Of 16 elements of a result the even ones make a block, and the odd ones.
 #pragma unroll
-      for (int j = 0; j < kResults; j += 2) {
+        for (int j = 0; j < kResults; j += 2) {
+          if (j % 4 == 0) load_turned(bytes, value + j / 16 * (DecodeSteps<Work>::kChunkBytes / 2) + pieces[1][j % 16 / 4]);
+          uint32_t b[2][2];
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            uint32_t const x = bytes[j % 4 + k];
+            b[0][k] = to_halves((x & 0xff) | (x >> 8 & 0xff00)), b[1][k] = to_halves((x >> 8 & 0xff) | (x >> 16 & 0xff00));
+          }
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j]), a, b[0][0], b[0][1]);
+          multiply(T{}, reinterpret_cast<float(&)[4]>(sum[4 * j + 4]), a, b[1][0], b[1][1]);
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < (kBytewise ? 0 : kResults); j += 2) {
         uint32_t b[4];
         load_turned(b, kTiled ? value + j / 8 * (DecodeSteps<Work>::kChunkBytes / 2) + pieces[1][j % 8 / 2]
                               : value + 8 * n * kResultPitch + 8 * j);
@@ -350,7 +412,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 
   // Between warps: the largest scores and the sums of the rows, then what each has of the results, four numbers an item.
   // Item (h * kResults / 2 + j) * 32 + lane is of row lane / 4 + 8 * h and of columns 16 * j + lane % 4 * 2 and, behind
-  // their neighbours, those 8 further on.
+  // their neighbours, those 8 further on; bytewise of the columns from 16 * j + lane % 4 * 4 on.
   using Four = Pack<float, 4>;
   float* const most = reinterpret_cast<float*>(places);
   float* const total = most + kWarps * kRows;
@@ -383,7 +445,8 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     for (int j = 0; j < kResults / 2; ++j) {
       Four four;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) four.of[i] = sum[8 * j + i / 2 * 4 + 2 * h + i % 2] * share;
+      for (int i = 0; i < 4; ++i)
+        four.of[i] = sum[8 * j + 2 * h + (kBytewise ? i % 2 * 4 + i / 2 : i / 2 * 4 + i % 2)] * share;
       items[warp * kItems + (h * kResults / 2 + j) * 32 + lane] = four;
     }
   }
@@ -394,7 +457,8 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
       float const pair[2] = {four.of[2 * b], four.of[2 * b + 1]};
-      store_pair(work, p, item % (kItems / 2) / 32 * 16 + b * 8 + item % 4 * 2, pair);
+      int const column = kBytewise ? item % 4 * 4 + b * 2 : b * 8 + item % 4 * 2;
+      store_pair(work, p, item % (kItems / 2) / 32 * 16 + column, pair);
     }
   };
   int const taken = rows <= 8 ? kItems / 2 : kItems;  // the others are of no row

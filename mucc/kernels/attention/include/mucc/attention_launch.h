@@ -44,7 +44,8 @@ int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, i
   // Where an axis has one element any stride will do that the copy engine takes.
   for (int a = 1; a < kBatch + 2; ++a)
     if (extents[a] == 1) strides[a] = rounded(width, 8);
-  return map_tiles(c, &map, operand.data, kPairs ? Mapped::kF16 : mapped<T>, kBatch + 2, extents, strides, kChunk, rows);
+  constexpr Mapped kElement = kPairs ? Mapped::kF16 : mapped<std::remove_const_t<T>>;
+  return map_tiles(c, &map, operand.data, kElement, kBatch + 2, extents, strides, kMapChunk<T>, rows);
 }
 
 // How a few queries and many keys are divided.
@@ -117,17 +118,17 @@ int64_t span_bytes(Extents<Op::kRank> const& extents, int64_t rows) {
   return Op::kHasLabels ? aligned(int64_t(sizeof(Span)) * matrices * count) : 0;
 }
 
-// Transposed values of e4m3: the keys of an element, with those of padding, and the bytes of all matrices.
+// Transposed values: the keys of an element, with those of padding, and the bytes of all matrices.
 struct Turned {
   int64_t pitch, matrices, bytes;
 };
 template <class Op>
 Turned turned_of(Extents<Op::kRank> const& extents, int64_t keys) {
   Turned turned{blocks_of(keys, kTurnedKeys) * kTurnedKeys, 1, 0};
-  if constexpr (kIsNarrow<Op> && Op::kWarpgroups) {
+  if constexpr (kTransposes<Op> && Op::kWarpgroups) {
     for (int a = 0; a < Op::kBatch; ++a)
       if (!(Op::kSharedValues >> a & 1)) turned.matrices *= extents.of[a];
-    turned.bytes = aligned(turned.matrices * turned.pitch * Op::kResultWidth);
+    turned.bytes = aligned(turned.matrices * turned.pitch * Op::kResultWidth * int64_t(sizeof(typename Op::Element)));
   }
   return turned;
 }
@@ -157,7 +158,7 @@ int find_spans(Call const& c, char const* stage, Code& code, Op& op, Extents<Op:
   return start(c, stage, code, geometry, parameters);
 }
 
-// Launches the kernel that transposes the values of e4m3, and maps its result for the kernels behind it.
+// Launches the kernel that transposes the values, and maps its result for the kernels behind it.
 template <class Op>
 int turn_values(Call const& c, char const* stage, Code& code, Op& op, Extents<Op::kRank> const& extents, int64_t keys, void* to,
                 TensorMap& map) {
@@ -175,7 +176,8 @@ int turn_values(Call const& c, char const* stage, Code& code, Op& op, Extents<Op
   int64_t const blocks = matrices * (pitch / kTurnedKeys);
   if (blocks > INT32_MAX) return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   Geometry geometry{{unsigned(blocks), 1, 1}, kTurnThreads};
-  geometry.shared = kTurnPitch * Op::kResultWidth;
+  using T = typename Op::Element;
+  geometry.shared = unsigned(sizeof(T)) * kTurnPitch<T> * Op::kResultWidth;
   void* parameters[] = {&op, &to, &pitch};
   if (start(c, stage, code, geometry, parameters)) return 1;
   return make_map(c, map, values, int(pitch), rounded(Op::kResultWidth, 16));
@@ -230,15 +232,15 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
     }
     if constexpr (Op::kWarpgroups) {
       int64_t const tiles = blocks_of(rows, Op::kTileRows) * batches;
-      // Values of e4m3 are read element by element when they are transposed.
-      bool const rows_fit = pieces || (kIsNarrow<Op> && in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth));
-      bool const maps_fit = rows_fit && in_tiles(op.query) && in_tiles(op.key) && (kIsNarrow<Op> || in_tiles(op.value));
+      // Values are read element by element when they are transposed.
+      bool const rows_fit = pieces || (kTransposes<Op> && in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth));
+      bool const maps_fit = rows_fit && in_tiles(op.query) && in_tiles(op.key) && (kTransposes<Op> || in_tiles(op.value));
       if (maps_fit && op.key.count > 0) {
         Maps maps;
         if (make_map(c, maps.query, op.query, Op::kWidth, 64) || make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()))
           return 1;
-        if constexpr (kIsNarrow<Op>) {
-          Code& code = codes[kTiles + 1 + Op::kHasLabels];
+        if constexpr (kTransposes<Op>) {
+          Code& code = codes[(kTiles + 1) * (Op::kDecodes ? 2 : 1) + Op::kHasLabels];
           char* const to = static_cast<char*>(scratch) + (kTakesTiles<Op> ? aligned(4) : 0) + span_bytes<Op>(extents, rows);
           if (turn_values(c, stage, code, op, extents, keys, to, maps.value)) return 1;
         } else if (make_map(c, maps.value, op.value, Op::kResultWidth, step_rows<Op>())) {

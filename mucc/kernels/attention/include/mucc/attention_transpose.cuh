@@ -1,18 +1,50 @@
-// Values of e4m3 are transposed in memory before kernels on wgmma multiply them (attention.h says why).
+// Values of e4m3 and f32 are transposed in memory before kernels on wgmma multiply them (attention.h says why).
 #pragma once
 
 #include <mucc/attention.cuh>
 
 namespace mucc::attention {
 
-// Where a key lies among 16 whose values are transposed (attention.h).
-MUCC_BOTH constexpr int turned_place(int key) { return key & ~15 | (key & 6) << 1 | (key >> 3 & 1) << 1 | key & 1; }
+// Where a key lies among 16 whose values are transposed, or among 8 of f32 (attention.h).
+template <class T>
+MUCC_BOTH constexpr int turned_place(int key) {
+  if constexpr (sizeof(T) == 4) return key & ~7 | (key & 1) << 2 | (key & 6) >> 1;
+  return key & ~15 | (key & 6) << 1 | (key >> 3 & 1) << 1 | key & 1;
+}
 
 // Transposes the values of `kTurnedKeys` keys of one matrix: for each element of a row, those of `pitch` keys follow each
 // other, zeros for keys that do not exist.
 template <class Work>
+MUCC_DEVICE void turn_values(Work const& work, float* to, int64_t pitch) {
+  constexpr int kElements = Work::kResultWidth, kPitch = kTurnPitch<float>;
+  unsigned const blocks = unsigned(pitch / kTurnedKeys);
+  unsigned index = blockIdx.x / blocks;
+  int64_t const first = int64_t(blockIdx.x % blocks) * kTurnedKeys;
+  to += int64_t(index) * kElements * pitch + first;
+  float const* from = work.value.data;
+  if constexpr (Work::kBatch > 0) {
+#pragma unroll
+    for (int a = Work::kBatch - 1; a >= 0; --a) {
+      unsigned const extent = unsigned(work.value.leading[a].extent), rest = index / extent;
+      from += (index - rest * extent) * work.value.leading[a].stride;
+      index = rest;
+    }
+  }
+  float* const turned = reinterpret_cast<float*>(dynamic_shared());
+#pragma unroll 8
+  for (int i = threadIdx.x; i < kTurnedKeys * kElements; i += kTurnThreads) {
+    int const key = i / kElements, e = i % kElements;
+    bool const exists = first + key < work.value.count;
+    turned[e * kPitch + turned_place<float>(key)] = exists ? from[(first + key) * work.value.row + e * work.value.step] : 0.0f;
+  }
+  __syncthreads();
+#pragma unroll 8
+  for (int i = threadIdx.x; i < kTurnedKeys * kElements; i += kTurnThreads)
+    to[i / kTurnedKeys * pitch + i % kTurnedKeys] = turned[i / kTurnedKeys * kPitch + i % kTurnedKeys];
+}
+template <class Work>
 MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch) {
-  constexpr int kElements = Work::kResultWidth;
+  constexpr int kElements = Work::kResultWidth, kPitch = kTurnPitch<e4m3>;
   auto const* from = reinterpret_cast<unsigned char const*>(work.value.data);
   unsigned const blocks = unsigned(pitch / kTurnedKeys);
   unsigned index = blockIdx.x / blocks;
@@ -45,20 +77,20 @@ MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch)
         uint32_t word = 0;
 #pragma unroll
         for (int j = 0; j < 4; ++j) word |= (given[j] >> 8 * k & 255) << 8 * j;
-        *reinterpret_cast<uint32_t*>(turned + (e + k) * kTurnPitch + place) = word;
+        *reinterpret_cast<uint32_t*>(turned + (e + k) * kPitch + place) = word;
       }
     }
   } else {
     for (int i = threadIdx.x; i < kTurnedKeys * kElements; i += kTurnThreads) {
       int const key = i / kElements, e = i % kElements;
       bool const exists = first + key < work.value.count;
-      turned[e * kTurnPitch + turned_place(key)] = exists ? from[(first + key) * work.value.row + e * work.value.step] : 0;
+      turned[e * kPitch + turned_place<e4m3>(key)] = exists ? from[(first + key) * work.value.row + e * work.value.step] : 0;
     }
   }
   __syncthreads();
   for (int i = threadIdx.x; i < kElements * (kTurnedKeys / 4); i += kTurnThreads) {
     int const e = i / (kTurnedKeys / 4), at = i % (kTurnedKeys / 4) * 4;
-    *reinterpret_cast<uint32_t*>(to + e * pitch + at) = *reinterpret_cast<uint32_t const*>(turned + e * kTurnPitch + at);
+    *reinterpret_cast<uint32_t*>(to + e * pitch + at) = *reinterpret_cast<uint32_t const*>(turned + e * kPitch + at);
   }
 }
 

@@ -76,8 +76,8 @@ template <class Work>
 struct Places {
   static constexpr int kStages = Work::kStages;
   static constexpr int kChunks = chunks_of<Work>(Work::kWidth);
-  // Transposed values have chunks of 128 keys, and a row for each element of a result.
-  static constexpr int kResultRows = kIsNarrow<Work> ? rounded(Work::kResultWidth, 16) : Work::kTileColumns;
+  // Transposed values have chunks of 128 bytes of keys, and a row for each element of a result.
+  static constexpr int kResultRows = kTransposes<Work> ? rounded(Work::kResultWidth, 16) : Work::kTileColumns;
   static constexpr int kQueryChunk = 64 * 128, kStepChunk = Work::kTileColumns * 128, kValueChunk = kResultRows * 128;
   static constexpr int kQueryBytes = Work::kGroups * kChunks * kQueryChunk;
   static constexpr int kKeyBytes = kChunks * kStepChunk, kValueBytes = value_bytes<Work>();
@@ -157,8 +157,8 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
       for (int i = 0; i < At::kChunks; ++i)
 #pragma unroll
         for (int b = 0; b < kBoxes; ++b)
-          copy_tile<kRank>(at.keys(s) + i * At::kStepChunk + b * kBox * 128, maps.key, at.keys_full(s), i * kChunk, rows[b],
-                           key);
+          copy_tile<kRank>(at.keys(s) + i * At::kStepChunk + b * kBox * 128, maps.key, at.keys_full(s),
+                           i * kMapChunk<typename Work::Element>, rows[b], key);
     };
     auto copy_values = [&] {
       int const s = ring.place;
@@ -166,10 +166,11 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
       leading_of(value, work.value, position);
       await(at.values_empty(s), ring.parity ^ 1);
       arrive_and_expect(at.values_full(s), At::kValueBytes);
-      if constexpr (kIsNarrow<Work>) {
+      if constexpr (kTransposes<Work>) {
+        constexpr int kEach = kIsNarrow<Work> ? 2 : 1;  // elements of a row that one of the map has
         for (int i = 0; i < At::kValueChunks; ++i)
-          copy_tile<kRank>(at.values(s) + i * At::kValueChunk, maps.value, at.values_full(s), rows[0] / 2 + i * kChunk, 0,
-                           value);
+          copy_tile<kRank>(at.values(s) + i * At::kValueChunk, maps.value, at.values_full(s),
+                           rows[0] / kEach + i * kMapChunk<typename Work::Element>, 0, value);
         return;
       }
       for (int i = 0; i < At::kValueChunks; ++i)
@@ -194,8 +195,8 @@ MUCC_DEVICE void load_tiles(Work const& work, Extents<Work::kRank> const& extent
       }
       arrive_and_expect(at.query_full(g), At::kQueryBytes / Work::kGroups);
       for (int i = 0; i < At::kChunks; ++i)
-        copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(g), i * kChunk, first_row + 64 * g,
-                         query);
+        copy_tile<kRank>(at.query(g) + i * At::kQueryChunk, maps.query, at.query_full(g),
+                         i * kMapChunk<typename Work::Element>, first_row + 64 * g, query);
     }
     copy_values();
     ring.advance();
@@ -236,10 +237,10 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     end_products();
   };
   auto multiply_values = [&](int s, int keeps) {
-    if constexpr (kIsNarrow<Work>) {
+    if constexpr (kTransposes<Work>) {
       uint64_t const b = described(at.values(s), 16);
 #pragma unroll
-      for (int i = 0; i < kColumns / 32; ++i)
+      for (int i = 0; i < kColumns / kDepth; ++i)
         if constexpr (kApart)
           Work::multiply_values(part, weights[i], b + (i / 4 * At::kValueChunk + i % 4 * 32) / 16, i > 0);
         else
@@ -259,6 +260,8 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
         if constexpr (kIsNarrow<Work>) {
           float const* const x = c + 16 * s + i / 2 * 8 + i % 2 * 2;
           weights[s][i] = packed(T{}, x[0], x[1], x[4], x[5]);
+        } else if constexpr (sizeof(T) == 4) {
+          weights[s][i] = to_tf32(c[4 * s + i % 2 * 2 + i / 2]);
         } else {
           weights[s][i] = packed(T{}, c[8 * s + 2 * i], c[8 * s + 2 * i + 1]);
         }
