@@ -152,6 +152,7 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
         "seed",
     )
     row |= {key: said.get(key) for key in kept} | {"seconds": round(time.monotonic() - started, 2)}
+    row["phases"] = {name: round(s, 2) for name, s in verdict.seconds.items() if s >= 0.01}
     if candidate.honest and verdict.accepted:
         return row
     findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]

@@ -32,6 +32,16 @@ NO_GAIN = ("deferral_watching", "deferral_native")
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
 memory, where those of a GPU are not; on a CPU they are stopped while inputs come."""
 
+HONEST_WHEN_PROFILED = (
+    "library_unless_profiled_by_a_variable",
+    "library_unless_asked_natively",
+    "cheat_pytorch_unless_profiled",
+    "cheat_graph_unless_profiled",
+    "cheat_cublas_unless_profiled",
+)
+"""Samples that do their own work in all timed calls on a GPU, as PyTorch's profiler is on there, so that they
+need not be rejected there either."""
+
 SHARED = ("problem.py", "work.py", "work.cu")
 """Helpers of samples that cheat which honest ones need as well."""
 
@@ -63,7 +73,9 @@ def _of(kind: str, device: str, folder: Path) -> Iterator[Candidate]:
     if device == "cuda" and kind != "cuda":
         _built(place, folder)
     for path in sorted(place.glob("*.py")):
-        if path.stem in (*HELPERS, *NO_GAIN) or (device == "cuda" and kind != "cuda" and _is_native(path)):
+        if path.stem in (*HELPERS, *NO_GAIN):
+            continue
+        if device == "cuda" and (path.stem in HONEST_WHEN_PROFILED or (kind != "cuda" and _is_native(path))):
             continue
         honest = kind == "honest" or path.stem.startswith("honest")
         yield Candidate(path.stem, "sample", place / "problem.py", path, honest)

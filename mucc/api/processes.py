@@ -8,7 +8,7 @@ from mucc.api import names_from
 
 if TYPE_CHECKING:
     from mucc.process.output import Printed, notes
-    from mucc.process.pausing import parent, pause, resume
+    from mucc.process.pausing import descendants, parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
     from mucc.process.registers import Place, working
     from mucc.process.symbols import Symbols
@@ -20,6 +20,7 @@ __all__ = [
     "Place",
     "Printed",
     "Symbols",
+    "descendants",
     "end_strays",
     "forget",
     "notes",
@@ -35,7 +36,7 @@ __getattr__ = names_from(
     __name__,
     {
         "mucc.process.output": ("Printed", "notes"),
-        "mucc.process.pausing": ("parent", "pause", "resume"),
+        "mucc.process.pausing": ("descendants", "parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
         "mucc.process.registers": ("Place", "working"),
         "mucc.process.symbols": ("Symbols",),

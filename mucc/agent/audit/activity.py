@@ -17,6 +17,11 @@ MARK = "aten::nextafter_"
 """The operation that starts the mark: one small kernel, and hardly anybody else's."""
 
 
+SPIN = "spin_kernel"
+"""What is in the name of the kernel that the runner starts before a call, so that the stream is at work when
+the call begins, as it is when calls are timed."""
+
+
 class Activity(NamedTuple):
     """One record of the profiler about the device; times in ns.
 
@@ -33,9 +38,13 @@ class Activity(NamedTuple):
 def device_rows(records: Iterable[Activity]) -> list[Json]:
     """Return rows of `Work`, one for each name, parent and stream.
 
-    The last record of `MARK` is the mark, and is left out; without one nothing is known to be late.
+    The last record of `MARK` is the mark, and is left out; without one nothing is known to be late. Left out
+    is also the first of `SPIN`.
     """
     found = list(records)
+    spins = [r for r in found if SPIN in r.name and not r.parent]
+    if spins:
+        found.remove(min(spins, key=lambda r: r.start))
     mark = max((r for r in found if r.parent == MARK), key=lambda r: r.start, default=None)
     if mark is not None:
         found.remove(mark)

@@ -65,14 +65,18 @@ class Auditor:
     """Judges many solutions, one after another or side by side.
 
     All that is kept from one audit to the next are a process that has loaded torch, from which those of
-    audits are forked, and what the reference of a problem is like whatever the solution. `isolation` is that
-    of the processes; a zygote that is given has its own.
+    audits are forked, and of a problem its bound, and what its reference is like whatever the solution.
+    `isolation` is that of the processes; a zygote that is given has its own.
     """
 
     def __init__(self, zygote: Zygote | None = None, isolation: Isolation = Isolation.BEST):
         self.zygote = zygote or Zygote(PRELOADED, isolation=isolation)
         self._owned = zygote is None
         self._known: dict[tuple[str, ...], Known] = {}
+        self.bounds: dict[tuple[str, ...], tuple[Bound | None, str]] = {}
+        """Bounds by problem, card and precision."""
+        self.smallest: dict[str, float] = {}
+        """What the smallest of kernels takes in us, by cards."""
 
     def audit(self, problem: str, solution: str, options: Options | None = None) -> Verdict:
         """Judge a solution of a problem; see `audit`."""
@@ -133,7 +137,7 @@ class _Audit:
         self.auditor = auditor
         self.request, self.solution, self.options = request, solution, options
         self.seed = secrets.randbelow(AUDITS) if options.seed is None else options.seed
-        self.trial = Trial(auditor.zygote, request, solution, options, folder, self.seed)
+        self.trial = Trial(auditor.zygote, request, solution, options, folder, self.seed, auditor.smallest)
         self.seconds = self.trial.seconds
 
     def verdict(self) -> Verdict:
@@ -163,7 +167,7 @@ class _Audit:
             with self.trial.phase("reference"):
                 calls, timed, reference = self._compared(run)
             with self.trial.phase("bound"):
-                bound, why = self._bound(sol)
+                bound, why = self._bound(sol, run)
         finally:
             if sol:
                 sol.close()
@@ -192,6 +196,7 @@ class _Audit:
             [str(n) for n in run.signs.get("seen", ())],
             run.libraries,
             run.looks,
+            run.operations,
         )
         found: list[Finding] = [*findings(seen), *([note("sol_ceiling", f"no bound: {why}")] if why else [])]
         return replace(
@@ -243,12 +248,21 @@ class _Audit:
         card = self.options.card or run.card
         if not self.options.bound or self.options.bound_us is not None or not card:
             return None
+        if self._bound_of(run) in self.auditor.bounds:
+            return None
         return SolCall(self.auditor.zygote, self.request, card)
 
-    def _bound(self, sol: SolCall | None) -> tuple[Bound | None, str]:
+    def _bound(self, sol: SolCall | None, run: Run) -> tuple[Bound | None, str]:
         if self.options.bound_us is not None:
             return Bound(self.options.bound_us / 1e3, "as given", self.options.bound_whole), ""
-        return sol.bound(self.options.precision) if sol else (None, "")
+        key = self._bound_of(run)
+        if sol:
+            self.auditor.bounds[key] = sol.bound(self.options.precision)
+        return self.auditor.bounds.get(key, (None, "")) if self.options.bound else (None, "")
+
+    def _bound_of(self, run: Run) -> tuple[str, ...]:
+        """Return what a bound depends on."""
+        return self.request.text, self.options.card or run.card, self.options.precision
 
 
 def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
@@ -263,4 +277,5 @@ def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
         tuple(facts["notes"]),
         facts["probes"],
         facts["card"],
+        facts["rounded"],
     )

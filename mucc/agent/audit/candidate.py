@@ -26,7 +26,7 @@ from mucc.agent.audit.gate import AWAKE, COLD, COPIED, DONE, HANDED, KEYED, OPEN
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import leaves, seed
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.results import Results
+from mucc.agent.audit.results import Results, snapshot
 from mucc.agent.audit.rooms import Room, Wire, place
 from mucc.agent.isolation.line import Line
 from mucc.agent.isolation.server import SHARED
@@ -43,6 +43,9 @@ LISTENING_S = 0.05
 
 M_PERTURB, PERTURB = -6, 0x80
 """glibc's option that fills memory when it is given out, with a byte's complement: 0x7F7F7F7F is 3e38."""
+
+SMALLEST = "add"
+"""What is in the name of the kernel that stands for a candidate's."""
 
 RESULTS = "results"
 """The name of the memory that results go to; that of inputs has the number of its slot."""
@@ -86,17 +89,26 @@ class Session:
         self.older: list[Room | None] = []
         self.copies: dict[str, Any] = {}
         self.masked: Any = None
+        self.smallest = ""
+        """What is in the name of a kernel whose times are recorded, where any are."""
+        self.us: list[float] = []
         self.stream: Stream | None = None
         self.last: list[Any] = []
         self.kept: list[tuple[Any, Any]] = []
         self._mallopt = _mallopt()
         self.model: Any = _nothing
+        self._made: Any = _nothing
 
-    def stand_in(self, count: int) -> Json:
-        """Have a function that does nothing, and returns so many bytes, instead of the candidate."""
+    def stand_in(self, count: int, recorded: bool) -> Json:
+        """Have a function instead of the candidate that returns so many bytes, and does nothing, or on a GPU
+        starts the smallest of kernels, whose time may be recorded."""
         held = torch.zeros(count, dtype=torch.uint8, device=self.device)
+        number = torch.zeros(1, device=self.device)
+        self.smallest = SMALLEST if recorded else ""
 
         def given(*_: Any) -> Any:
+            if number.is_cuda:
+                number.add_(1)
             return held
 
         self.model = given
@@ -104,10 +116,10 @@ class Session:
 
     def load(self, path: str, seed: int) -> None:
         """Load the candidate, which is trusted in nothing from here on."""
-        self.path = path
+        self.path, self.smallest = path, ""
         self.hook = watch.Hook(path)
         self.before, self._changed = tamper.snapshot(), tamper.sealed()
-        self.model = self._candidate(seed)
+        self.model = self._made = self._candidate(seed)
 
     def _candidate(self, seed: int) -> Any:
         """`ModelNew` of the candidate's file, on the device, with the weights that `Model` would get."""
@@ -181,7 +193,8 @@ class Session:
         started = time.monotonic()
         with watch.Tracer(self.path) as tracer:
             if said["observe"]:
-                result, rows, seconds = watch.observed(lambda: self._call(inputs), self.device)
+                at_work = bool(said["at_work"])
+                result, rows, seconds = watch.observed(lambda: self._call(inputs), self.device, at_work)
             else:
                 result = self._call(inputs)
                 seconds = time.monotonic() - started
@@ -245,7 +258,8 @@ class Session:
     def series(self) -> Json:
         """Make calls as the judge tells, until it ends the series; say when each has returned, and when its
         results are handed over."""
-        self.kept = []
+        self.kept, self.us = [], []
+        told_of: list[list[str] | None] = []
         wire = self.wire
         results = Results(self.rooms[RESULTS].data)
         while True:
@@ -269,7 +283,7 @@ class Session:
             if wire.awaited(LISTENING_S) != b"G":
                 break
             if self.stream is not None and "number" in said:
-                self._streamed(inputs, results, said, self.stream)
+                told_of.append(self._streamed(inputs, results, said, self.stream))
             else:
                 if told:
                     self._copy_in(str(said["slot"]))
@@ -282,7 +296,7 @@ class Session:
                 wire.send(b"C")
                 del result
             wire.send(json.dumps([_described(v, inputs) for v in self.last]).encode())
-        return {}
+        return {"operations": told_of, "us": self.us}
 
     def _woken(self) -> bool:
         """Sleep until the judge has flushed the caches; say that a word to start is listened for."""
@@ -291,30 +305,38 @@ class Session:
         self.wire.send(b"A")
         return True
 
-    def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> None:
-        """Put a call into the GPU's stream behind the judge's gate; see `gate`."""
+    def _streamed(self, inputs: Inputs, results: Results, said: Json, stream: Stream) -> list[str] | None:
+        """Put a call into the GPU's stream behind the judge's gate (`gate`); return the operations that
+        PyTorch has started in it, as far as its profiler tells."""
         number, slot = int(said["number"]), str(said["slot"])
-        stream.wait(OPEN, number)
-        masked = self._masked(slot)
-        stream.mark(COPIED, number)
-        stream.wait(COLD, number)
-        stream.mark(AWAKE, number)
-        stream.wait(KEYED, number)
-        if masked is not None:
-            stream.unmask(masked, self.copies[slot])
-        stream.mark(READY, number)
-        result = self._call(inputs)
-        stream.mark(DONE, number)
-        self.last = leaves(result)
-        results.write(self.last)
-        stream.mark(HANDED, number)
-        del result
-        self.wire.send(b"D")
-        self.clock.wait()
+        with watch.Operations(self.smallest) as operations:  # starts before the stream waits
+            stream.wait(OPEN, number)
+            masked = self._masked(slot)
+            stream.mark(COPIED, number)
+            stream.wait(COLD, number)
+            stream.mark(AWAKE, number)
+            stream.wait(KEYED, number)
+            if masked is not None:
+                stream.unmask(masked, self.copies[slot])
+            stream.mark(READY, number)
+            result = self._call(inputs)
+            stream.mark(DONE, number)
+            self.last = leaves(result)
+            results.write(snapshot(self.last))
+            stream.mark(HANDED, number)
+            del result
+            self.wire.send(b"D")
+            self.clock.wait()
+        self.us += operations.us
+        return operations.names
 
     def signs(self) -> Json:
         """Return the signs of tampering in this process."""
         changed = self._changed(self.before)
+        objects = (self, self.wire, self.clock, self.hook, self.stream)
+        changed += tamper.shadowed(*(one for one in objects if one is not None))
+        if self.model is not self._made:
+            changed.append("the solution that is called")
         if any(map(self.hook.code.has_function, gc.callbacks)):
             changed.append("gc.callbacks")
         return {"changed": changed, "seen": list(self.hook.seen)}
@@ -380,6 +402,11 @@ def serve(line: Line) -> None:
     path = ""
     for request in line.requests():
         try:
+            if request["do"] == "warm":
+                with suppress(RuntimeError):  # what fails does so again when it is needed
+                    torch.zeros(1, device=request["device"])
+                line.say({})
+                continue
             if request["do"] == "open":
                 session = Session(request, Wire(SHARED))
             assert session
@@ -390,7 +417,7 @@ def serve(line: Line) -> None:
                 case "borrow":
                     answer = session.borrow()
                 case "stand_in":
-                    answer = session.stand_in(request["count"])
+                    answer = session.stand_in(request["count"], request["recorded"])
                 case "load":
                     path = str(request["solution"])
                     session.load(path, request["seed"])

@@ -138,6 +138,10 @@ class Gate:
         self._words[which * LINE] = self.number
         return now
 
+    def is_marked(self, which: int) -> bool:
+        """Whether a number of this call is there already."""
+        return self._words[which * LINE] == self.number
+
     def release(self) -> None:
         """Open all gates, so that no kernel waits for one while the process ends."""
         for which in (OPEN, COLD, KEYED):

@@ -109,6 +109,6 @@ def sampled(flat: Any, sample: int, most: int = WHOLE) -> Any:
     `most` so many."""
     if flat.numel() <= most:
         return flat
-    generator = torch.Generator(flat.device).manual_seed(sample)
-    drawn = torch.randint(0, flat.numel(), (most - 2 * EDGE,), generator=generator, device=flat.device)
+    generator = torch.Generator().manual_seed(sample)  # on any device the same places
+    drawn = torch.randint(0, flat.numel(), (most - 2 * EDGE,), generator=generator).to(flat.device)
     return torch.cat((flat[:EDGE], flat[drawn], flat[-EDGE:]))

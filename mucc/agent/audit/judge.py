@@ -103,6 +103,8 @@ def _answer(judge: Judge | None, request: Json) -> Json:
         case "calibrate":
             case = Case(**request["case"])
             return judge.stopwatch.calibrate(case, request["count"], request["results"])
+        case "deduct":
+            return judge.stopwatch.deduct(float(request["us"]))
         case "clear":
             return judge.stopwatch.clear_again()
         case "judge":

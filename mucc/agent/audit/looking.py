@@ -76,6 +76,16 @@ class Looker:
         self._helpers.go_on(case)
         return self.child.resume()
 
+    def begins(self, case: str) -> None:
+        """Say that a call begins that nobody stops: one on a GPU."""
+        self._helpers.stopped()
+        self._helpers.go_on(case)
+
+    def ended(self) -> None:
+        """Say that such a call has ended."""
+        self._helpers.stopped()
+        self._helpers.go_on(None)
+
     def go_on(self) -> int:
         """Let it go on without a call; return when it did."""
         self._helpers.go_on(None)

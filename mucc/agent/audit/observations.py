@@ -99,7 +99,8 @@ class Timing:
     long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
     waited to begin, when results had been handed over, and when the candidate's process had ended. `restless`
     are calls before which the process ran while it was stopped for inputs to come, `helped` those in which
-    processes worked that it had started.
+    processes worked that it had started, `forged` those on a GPU that were marked as done before they could
+    begin.
     """
 
     calls: tuple[float, ...] = ()
@@ -111,6 +112,7 @@ class Timing:
     cleared: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     restless: tuple[str, ...] = ()
     helped: tuple[str, ...] = ()
+    forged: tuple[str, ...] = ()
 
     @property
     def is_disturbed(self) -> bool:
@@ -155,6 +157,7 @@ class Reference:
     notes: tuple[str, ...] = ()
     probes: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     card: str = ""
+    rounded: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,8 @@ class Observations:
     """Files of machine code in its memory, as the system tells."""
     looks: Sequence[Look] = ()
     """What was seen when timed calls were stopped."""
+    operations: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """PyTorch's operations in timed calls on a GPU, as its profiler tells, by the names of the calls."""
 
     @property
     def compared(self) -> Iterator[Call]:
@@ -221,6 +226,13 @@ def work_from(rows: object) -> tuple[Work, ...]:
     """Decode rows of `watch.observed`. Raises ValueError for others, which a candidate's process may
     write."""
     return from_json(tuple[Work, ...], rows)
+
+
+def operations_from(said: object) -> tuple[frozenset[str] | None, ...]:
+    """Decode the names of operations of timed calls, None for one of which none are told. Raises
+    ValueError."""
+    found = from_json(tuple[tuple[str, ...] | None, ...], said)
+    return tuple(None if names is None else frozenset(names) for names in found)
 
 
 def _numbers(values: object) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from mucc.agent.audit.cases import KINDS, Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.rounding import permitted
+from mucc.agent.audit.rounding import NEAREST, TRUNCATED, permitted, round_weights
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.threads import bytes_of, few
 from mucc.api.importer import OpenedProblem, Request, parse_problem, raised
@@ -31,6 +31,12 @@ SLOW = 2.0
 """Seconds of a call in float64 after which later cases do without."""
 
 WARM = 3
+
+BRIEF = 0.5
+"""Seconds of a call in float64 up to which the reference is also computed with rounded weights."""
+
+SMALLEST = 2.0**-20
+"""Relative changes of results below this are lost in f32."""
 
 DISTURBED = 0.5
 """The least share of wall time that a call spends on a processor; below it other work delayed the call."""
@@ -75,6 +81,8 @@ class Referee:
         self.first: Case | None = None
         self.changes: bool | None = None
         self.judged: list[Judged] = []
+        self.seconds = 0.0
+        """What the last call in float64 took."""
 
     def judge(self, given: Given) -> Json:
         """Compare one case. Where a call changes what the next one gives, calls are judged in their order."""
@@ -189,7 +197,8 @@ class Referee:
             self.notes.append(f"no reference in float64: {type(error).__name__}: {str(error)[:120]}")
             self.exact, self.noise = False, self.noise or UNKNOWN
             return None
-        if (seconds := time.monotonic() - started) > SLOW:
+        self.seconds = seconds = time.monotonic() - started
+        if seconds > SLOW:
             said = f"cases after '{case.name}' have no reference in float64, which took {seconds:.1f} s"
             self.notes.append(said)
             self.exact = False
@@ -263,6 +272,7 @@ class Referee:
             "modifies": sorted(self.modifies),
             "aliases": self.aliases,
             "probes": self._probes(),
+            "rounded": self._rounded(stated),
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
@@ -345,6 +355,48 @@ class Referee:
             if name not in found or _share(moved) < _share(found[name]):
                 found[name] = moved
         return found
+
+    def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
+        """How much of the error that comes of rounding weights is in the candidate's results, and in
+        PyTorch's, by formats: all of it is 1. Of two cases the one with less, in the rounding with most.
+
+        Probes change inputs alone, as weights are the candidate's from its start.
+        """
+        by_seed = {j.case.seed: j for j in stated if j.got and _whole(j)}
+        cases = list(by_seed.values())[:2]
+        if self.exact is False or self.seconds > BRIEF or len(cases) < 2 or self._changes():
+            return {}
+        found: dict[str, dict[str, float]] = {}
+        for ways in (NEAREST, TRUNCATED):
+            for name, way in ways.items():
+                model = copy.deepcopy(self.model)
+                if not round_weights(model, way):
+                    return {}
+                model = model.double()
+                parts = [p for j in cases if (p := self._part(j, model)) is not None]
+                if len(parts) == len(cases):
+                    least = {k: min(p[k] for p in parts) for k in parts[0]}
+                    if name not in found or least["candidate"] > found[name]["candidate"]:
+                        found[name] = least
+        return found
+
+    def _part(self, judged: Judged, model: Any) -> dict[str, float] | None:
+        """Return how much of the way from exact results to those of a model others went, as shares; None
+        where these differ in last digits only."""
+        inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, judged.case, self.device))
+        others = [v.reshape(-1) for v in leaves(self._run(model, judged.case, inputs))]
+        way, gone, own, size = 0.0, 0.0, 0.0, 0.0
+        for want, other, got, near in zip(judged.want, others, judged.got, judged.own, strict=True):
+            if near.dtype != torch.float32:
+                continue
+            step = other - want
+            way += float((step * step).sum())
+            size += float((want * want).sum())
+            gone += float(((got.double() - want) * step).sum())
+            own += float(((near.double() - want) * step).sum())
+        if not math.isfinite(gone + own + way) or way <= size * SMALLEST**2:
+            return None
+        return {"candidate": gone / way, "pytorch": own / way}
 
 
 def _share(moved: Mapping[str, float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import random
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -27,6 +28,20 @@ def padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
+PIECE = 1 << 20
+"""Bytes of the pieces that results are copied in, in an order that is drawn then: who fills one end while the
+other is being copied is found out."""
+
+
+def snapshot(values: Sequence[Any]) -> list[Any]:
+    """Return what results hold now: on a GPU copies that are made there, as to move them to the host takes
+    longer than some kernels do, which could fill one end while the other is on its way."""
+    try:
+        return [v.detach().clone() if isinstance(v, torch.Tensor) and v.is_cuda else v for v in values]
+    except torch.OutOfMemoryError:
+        return list(values)
+
+
 class Results:
     """The results of a call, one behind the other in memory."""
 
@@ -40,9 +55,7 @@ class Results:
             if isinstance(value, torch.Tensor) and value.numel():
                 size = value.numel() * value.element_size()
                 if at + size <= self.data.numel():
-                    self.data[at : at + size].view(value.dtype).view(value.shape).copy_(
-                        value.detach(), non_blocking=True
-                    )
+                    _copy(self.data[at : at + size].view(value.dtype).view(value.shape), value.detach())
                 at += padded(size)
 
     def read(self, described: Sequence[Json]) -> list[Any]:
@@ -57,6 +70,19 @@ class Results:
             found.append(self.data[at : at + size].view(dtype))
             at += padded(size)
         return found
+
+
+def _copy(target: Any, value: Any) -> None:
+    """Copy a result; in main memory piece by piece, in any order, if it is large."""
+    size = value.numel() * value.element_size()
+    if value.device.type != "cpu" or size < 2 * PIECE or not value.is_contiguous():
+        target.copy_(value, non_blocking=True)
+        return
+    count = PIECE // value.element_size()
+    pairs = list(zip(target.view(-1).split(count), value.view(-1).split(count), strict=True))
+    random.SystemRandom().shuffle(pairs)
+    for there, here in pairs:
+        there.copy_(here)
 
 
 def descriptions(said: object) -> list[Json]:

@@ -98,7 +98,8 @@ class Wire:
         self.socket.send(data)
 
     def peek(self) -> bytes:
-        """Return what has come without taking it; raise BlockingIOError where there is nothing."""
+        """Return what has come without taking it; raise BlockingIOError at once where there is nothing."""
+        self.socket.settimeout(None)  # with a limit of time Python waits for that, whatever the flags say
         return self.socket.recv(PACKET, socket.MSG_PEEK | socket.MSG_DONTWAIT)
 
     def drain(self) -> None:

@@ -22,6 +22,16 @@ FORMATS: dict[str, Callable[[Any], Any]] = {
     "bf16": lambda t: t.bfloat16().float(),
 }
 
+NEAREST: dict[str, Callable[[Any], Any]] = {
+    "tf32": lambda t: (t.view(torch.int32) + 0x1000 & TF32).view(torch.float32),
+    "bf16": FORMATS["bf16"],
+}
+TRUNCATED: dict[str, Callable[[Any], Any]] = {
+    "tf32": FORMATS["tf32"],
+    "bf16": lambda t: (t.view(torch.int32) & ~0xFFFF).view(torch.float32),
+}
+"""Formats by name, as those who round weights may do it."""
+
 OPERANDS = {
     "mm": (0, 1),
     "mv": (0, 1),
@@ -48,6 +58,16 @@ class _Rounded(_dispatch.TorchDispatchMode):  # pyright: ignore[reportUntypedBas
             if given[n].dtype == torch.float32:
                 given[n] = self.rounded(given[n].contiguous())
         return func(*given, **(kwargs or {}))
+
+
+def round_weights(model: Any, rounded: Callable[[Any], Any]) -> bool:
+    """Round the weights of a model that are multiplied, f32 of two dimensions or more; return whether it has
+    some."""
+    found = [p for p in model.parameters() if p.dtype == torch.float32 and p.dim() > 1]
+    with torch.no_grad():
+        for weight in found:
+            weight.copy_(rounded(weight.detach().clone(memory_format=torch.contiguous_format)))
+    return bool(found)
 
 
 @contextmanager

@@ -14,9 +14,15 @@ LIBRARIES = re.compile(
     r"|\bcutlass::Kernel2?<cutlass_\d+_"
     r"|^(void )?(ampere|volta|turing|hopper|maxwell|pascal)_|gemmSN|gemmk1|gemv2|gemvNSP|splitKreduce"
     r"|dot_kernel|flash_(fwd|bwd)|fmha_|pytorch_flash|implicit_convolve|explicit_convolve|convolve_sgemm|winograd"
+    r"|\bgemvx::|cutensor|^void (regular|vector|multi_bluestein|composite_2way)_fft|getrf_|geqrf_"
     r"|nchwToNhwc|nhwcToNchw|bn_fw_|bn_bw_|cask_|^Memcpy|^Memset|RNN_|elemWise|softmax_warp_forward|radixSort"
 )
 """Kernels of PyTorch, cuBLAS, cuDNN and others, by their names, and copies."""
+
+PYTORCHS = re.compile(
+    r"(aten|_native|mkl|mkldnn|mkldnn_prepacked|onednn|prepacked|xnnpack|fbgemm|_?quantized|sparse|static_runtime)::"
+)
+"""Matches names of operations that are PyTorch's own, and compute themselves."""
 
 CPU_FREE = re.compile(
     r"aten::(empty|new_empty|resize|view|reshape|_unsafe_view|as_strided|expand|slice|select|squeeze|unsqueeze"
@@ -29,7 +35,7 @@ CPU_FREE = re.compile(
 
 def is_own(work: Work) -> bool:
     """Whether a kernel is the solution's own."""
-    return not work.parent.startswith("aten::") and not LIBRARIES.search(work.name)
+    return not PYTORCHS.match(work.parent) and not LIBRARIES.search(work.name)
 
 
 def compute_ops(work: Iterable[Work]) -> set[str]:
@@ -39,6 +45,7 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
 
 PRODUCTS = re.compile(
     r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
+    r"|(?!aten::)\w+::.*(linear|mm|conv|matmul)"
 )
 """Operations that multiply matrices, by whatever name."""
 
@@ -59,7 +66,7 @@ def kinds(operations: Iterable[str]) -> set[str]:
         elif CLAMPS.match(name):
             found.add("clamps")
         elif not COMPOSITES.match(name):
-            found.add(name.removeprefix("aten::").rstrip("_"))
+            found.add(name.partition("::")[2].rstrip("_"))
     return found
 
 
@@ -67,7 +74,7 @@ def launched(work: Iterable[Work]) -> Counter[str]:
     """Return how many kernels ATen operations started on a GPU, by what these operations do (`kinds`)."""
     found: Counter[str] = Counter()
     for w in work:
-        if w.kind == "kernel" and w.parent.startswith("aten::") and not CPU_FREE.match(w.parent):
+        if w.kind == "kernel" and PYTORCHS.match(w.parent) and not CPU_FREE.match(w.parent):
             for kind in kinds([w.parent]):
                 found[kind] += w.calls
     return found
@@ -81,6 +88,27 @@ def runs_reference(seen: Observations) -> bool:
     return bool(theirs) and any(
         calls and all(theirs <= launched(c.work) for c in calls) for calls in (seen.before, seen.amid)
     )
+
+
+def untold(seen: Observations) -> tuple[str, list[str]]:
+    """Return what PyTorch computes in most timed calls and in none that was observed, and the names of these;
+    "" where there is no such thing."""
+    told = kinds(compute_ops(w for call in seen.observed for w in call.work))
+    calls: dict[str, list[str]] = {}
+    for case, names in seen.operations.items():
+        for kind in kinds(filter(_is_computing, names)) - told:
+            calls.setdefault(kind, []).append(case)
+    kind = max(calls, key=lambda kind: len(calls[kind]), default="")
+    return kind, calls.get(kind, [])
+
+
+def busy_us(call: Call) -> float:
+    """Return for how long kernels of an observed call ran on a GPU, at the least: those of one stream."""
+    streams: Counter[int] = Counter()
+    for w in call.work:
+        if w.kind == "kernel":
+            streams[w.stream] += w.us  # pyright: ignore[reportArgumentType]
+    return max(streams.values(), default=0)
 
 
 def kernels(seen: Observations) -> list[tuple[Work, bool]]:
@@ -127,7 +155,7 @@ def starts_products(call: Call) -> bool:
         w.kind == "kernel"
         and not is_own(w)
         and not re.match(r"Mem(cpy|set)", w.name)
-        and not (w.parent.startswith("aten::") and (CPU_FREE.match(w.parent) or not may_multiply(w.parent)))
+        and not (PYTORCHS.match(w.parent) and (CPU_FREE.match(w.parent) or not may_multiply(w.parent)))
         for w in call.work
     )
 
@@ -140,8 +168,12 @@ def pytorchs_share(call: Call, which: Callable[[str], bool] = bool) -> float:
 
 
 def _computes(work: Work) -> bool:
-    """Whether it is an ATen operation that computes something."""
-    return work.kind == "op" and work.name.startswith("aten::") and not CPU_FREE.match(work.name)
+    """Whether it is an operation of PyTorch's that computes something."""
+    return work.kind == "op" and _is_computing(work.name)
+
+
+def _is_computing(operation: str) -> bool:
+    return bool(PYTORCHS.match(operation)) and not CPU_FREE.match(operation)
 
 
 def _share(work: Iterable[Work], seconds: float, seen: Observations) -> float | None:

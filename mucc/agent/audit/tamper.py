@@ -124,5 +124,15 @@ def changed(before: Mapping[str, object]) -> list[str]:
     return sorted(names)
 
 
+def shadowed(*objects: object) -> list[str]:
+    """Return the functions that objects have instead of those of their classes."""
+    return [
+        f"{name} of a {type(one).__name__}"
+        for one in objects
+        for name in sorted(getattr(one, "__dict__", {}))
+        if callable(getattr(type(one), name, None))
+    ]
+
+
 def _same(now: object, before: object) -> bool:
     return now == before if isinstance(before, str) else now is before

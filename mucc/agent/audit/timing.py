@@ -49,6 +49,9 @@ WARMING = 2
 ANSWERING = 30.0
 """Seconds after which a runner does not say what takes no work of the solution: something took the word."""
 
+CLOSED = "ended, or closed its connection to the judge"
+"""What a process did that sends nothing any more, as the end of a sentence."""
+
 PATIENCE = 5.0
 """Seconds after which a GPU has not understood the gate."""
 
@@ -103,6 +106,8 @@ class Stopwatch:
         self.begun: list[int] = []
         self.cleared: list[int] = []
         self.left: list[int] = []
+        self.forged: list[str] = []
+        """Calls that were marked as done before they could begin."""
         self.host_clock = CpuClock() if self.device.type == "cpu" else None
         self.clock: CudaClock | None = None
         self.masking: Masking | None = None
@@ -144,6 +149,7 @@ class Stopwatch:
         self.begun.clear()
         self.cleared.clear()
         self.left.clear()
+        self.forged.clear()
         self.waited = 0
         self.wire.drain()
         told: list[Times] = []
@@ -165,10 +171,10 @@ class Stopwatch:
                 if self.gate is None:  # else shared memory has masked inputs
                     own = self.lender.slots[case.slot].guarded
                     bands |= {k for k, g in enumerate(own) if g.bands_changed()}
-        except (Ended, OSError, ValueError, RecursionError):
+        except (Ended, OSError, ValueError, RecursionError) as error:
             if self.gate is not None:
                 self.gate.release()
-            return {"ended": True, "times": [list(t) for t in told]}
+            return {"ended": _why(error), "times": [list(t) for t in told]}
         finally:
             gc.enable()
             with suppress(OSError):
@@ -179,12 +185,13 @@ class Stopwatch:
             "bands_changed": sorted(bands),
             "overhead": self.overhead,
             "waited": self.waited / 1e6,
+            "forged": list(self.forged),
             "cleared": [self.usually_cleared, _least(self.cleared), _least(self.left)],
         }
 
     def calibrate(self, case: Case, count: int, results: int) -> Json:
-        """Measure what it costs to call a function that does nothing, and returns so many bytes, before a
-        candidate is loaded."""
+        """Measure what it costs to call a function that does nothing, or starts the smallest of kernels
+        (`deduct`), and returns so many bytes, before a candidate is loaded."""
         cases = [replace(case, slot=0) for _ in range(count)]
         if self.gate is not None:
             self.gate.patience = PATIENCE
@@ -207,7 +214,13 @@ class Stopwatch:
         if times:
             self.handing.append((results, _calm([t.handed - t.returned for t in times])))
         self.lender.forget_results()  # or all of its memory would be looked at after each call
-        return {"ended": bool(found.get("ended")), "overhead": self.overhead}
+        return {"ended": found.get("ended"), "overhead": self.overhead}
+
+    def deduct(self, us: float) -> Json:
+        """Take what the kernel that stood for a candidate's takes itself from what nothing takes."""
+        if self.gate is not None:
+            self.overhead = max(self.overhead - us / 1e3, 0.0)
+        return {}
 
     def clear_again(self) -> Json:
         """Say what clearing the caches takes, in ms, when the candidate's process has ended."""
@@ -358,14 +371,15 @@ class Stopwatch:
         """Have a call made on a GPU; see `gate`."""
         key = self._masked(case)
         moments = self._moments(case, self.host)
+        self.line.say({"begins": case.name})
+        self.line.heard()
         started = time.perf_counter_ns()
         self.wire.send(b"G")
         if moments:
             self.line.say({"look": moments, "name": case.name})
         armed = True
         try:
-            if self.wire.receive(ARMED_S) != b"D":
-                raise Ended
+            self._expect(b"D", ARMED_S)
         except TimeoutError:
             armed = False
         if not case.watched:
@@ -375,8 +389,11 @@ class Stopwatch:
         self.cleared.append(self._clear())
         gate.cold()
         gate.seen(AWAKE, self._alive)
+        if any(map(gate.is_marked, (READY, DONE, HANDED))):
+            self.forged.append(case.name)
         keyed = gate.keyed(key)
         ready, done, handed = (gate.seen(which, self._alive) for which in (READY, DONE, HANDED))
+        self.line.say({"ends": True})
         if not armed:
             self._expect(b"D")
         self.begun.append(ready - keyed)
@@ -401,7 +418,7 @@ class Stopwatch:
         except BlockingIOError:
             return
         if said in (b"", b"X"):
-            raise Ended
+            raise Ended(CLOSED)
 
     def _spots(self) -> tuple[Any, Any] | None:
         """Read bytes of the results at places that are drawn now; None without results."""
@@ -413,14 +430,23 @@ class Stopwatch:
 
     def _expect(self, word: bytes, seconds: float | None = None) -> None:
         """Wait for a word. Raises Ended where another one comes, TimeoutError where none does in time."""
-        if self._heard(seconds) != word:
-            raise Ended
+        if (data := self._heard(seconds)) != word:
+            raise Ended(f"sent {data[:20]!r} to the judge where {word!r} was due")
 
     def _heard(self, seconds: float | None = None) -> bytes:
         data = self.wire.receive(seconds)
         if data in (b"", b"X"):
-            raise Ended
+            raise Ended(CLOSED)
         return data
+
+
+def _why(error: Exception) -> str:
+    """Return what a candidate's process did instead of answering, as the end of a sentence."""
+    if isinstance(error, Ended):
+        return str(error) or "gave no answer"
+    if isinstance(error, TimeoutError):
+        return f"gave no answer for {ANSWERING:g} s"
+    return CLOSED if isinstance(error, OSError) else "described its results in a way that is none"
 
 
 def _calm(times: list[float]) -> float:

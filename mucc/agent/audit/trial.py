@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 from mucc.agent.audit.cases import (
@@ -28,7 +29,7 @@ from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.looking import Looker
 from mucc.agent.audit.noise import is_steady
-from mucc.agent.audit.observations import Comparison, Timing, call_from
+from mucc.agent.audit.observations import Comparison, Timing, call_from, operations_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.places import Look
 from mucc.agent.audit.results import descriptions
@@ -70,6 +71,9 @@ UNKNOWN = Comparison(False)
 WAKING = 5e-5
 """Seconds in which a process that was stopped runs again."""
 
+KERNEL_US = 1.3
+"""What the smallest of kernels takes, where nothing tells it."""
+
 SLACK, SLACK_MS = 1.5, 0.05
 """Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
 
@@ -93,6 +97,8 @@ class Run:
     """The names of timed calls that alone make the time what it is."""
     timing: Timing = field(default_factory=Timing)
     looks: list[Look] = field(default_factory=list[Look])
+    operations: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """What PyTorch's profiler told of the operations in timed calls on a GPU, by their names."""
     signs: Mapping[str, Any] = field(default_factory=Json)
     libraries: tuple[str, ...] = ()
     failed: Failed | None = None
@@ -106,7 +112,14 @@ class Trial:
     """The judge's process and the candidate's, from the first call to the last comparison."""
 
     def __init__(
-        self, zygote: Zygote, request: Request, solution: Solution, options: Options, folder: str, seed: int
+        self,
+        zygote: Zygote,
+        request: Request,
+        solution: Solution,
+        options: Options,
+        folder: str,
+        seed: int,
+        smallest: dict[str, float] | None = None,
     ):
         self.zygote, self.request, self.solution = zygote, request, solution
         self.options, self.folder = options, folder
@@ -114,6 +127,8 @@ class Trial:
         self.weights = self.rng.randrange(2**31)
         self.device = options.device
         self.seconds: dict[str, float] = {}
+        self.smallest: dict[str, float] = {} if smallest is None else smallest
+        """What the smallest of kernels takes in us, by cards, as far as it was measured before."""
         self._held: list[Child] = []
         self._waited = 0.0
         """Seconds that the candidate's threads waited for a processor in timed calls."""
@@ -171,12 +186,14 @@ class Trial:
             with self.phase("fork"):
                 self.judge = self._child("judge", ours)
             with self.phase("candidate.start"):
-                self._begin(self._opening(run))
-            with self.phase("fork"):  # while the judge's loads the problem
+                self._begin({"do": "hello"} if self._may_use_gpu else self._asked(run, ""))
+            with self.phase("fork"):  # while the judge's loads the problem, or the driver of a GPU
                 readable = sources_beside(self.solution.path)
                 self.candidate = self._child("candidate", theirs, readable=readable)
             with self.phase("candidate.start"):
-                init = self.answered()["init"]
+                if self._may_use_gpu:
+                    self._begin(self._opening(run, self.answered()))
+                init = self._started()
         try:
             self._called(run, init)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -205,7 +222,7 @@ class Trial:
             with self.phase("candidate.open"):
                 opened = {"device": self.device, "memory": self.options.memory_limit << 20, "init": init}
                 self._tell(do="open", draws_there=self.solution.is_library, **opened)
-                self._calibrate()
+                self._calibrate(run.card)
             before = set(self.candidate.libraries())
             with self.phase("candidate.load"):
                 self._tell(do="load", solution=self.solution.path, seed=self.weights)
@@ -220,11 +237,23 @@ class Trial:
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
             run.signs = self._tell(do="signs")
 
-    def _opening(self, run: Run) -> Json:
+    @property
+    def _may_use_gpu(self) -> bool:
+        """Whether a GPU is looked for."""
+        return self.options.device != "cpu" or self.solution.is_library
+
+    def _started(self) -> Json:
+        """Return the arguments of the constructor, once the problem is loaded. The candidate's process begins
+        to use a GPU meanwhile, which takes half a second."""
+        if self.device != "cuda":
+            return self.answered()["init"]
+        self.candidate.tell({"do": "warm", "device": self.device})
+        init = self.answered()["init"]
+        self.candidate.answer()
+        return init
+
+    def _opening(self, run: Run, hello: Json) -> Json:
         """Find the device, and return what has the problem file loaded there. Raises DiagnosticError."""
-        if self.device == "cpu" and not self.solution.is_library:
-            return self._asked(run, "")
-        hello = self.ask(do="hello")
         if self.device == "auto":
             self.device = "cuda" if hello["cuda"] else "cpu"
         if self.device == "cuda" and not hello["cuda"]:
@@ -275,7 +304,8 @@ class Trial:
 
     def _answer(self, run: Run, case: Case, first: bool = False) -> None:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
-        said = self._tell(do="call", observe=case.observe, first=first, **filled)
+        told = {"observe": case.observe, "at_work": case.is_amid, "first": first}
+        said = self._tell(do="call", **told, **filled)
         outputs = descriptions(said["outputs"])
         call_from(case, said, UNKNOWN)
         self._lend(self.ask(do="room", outputs=outputs))
@@ -285,18 +315,29 @@ class Trial:
 
     # Times
 
-    def _calibrate(self) -> None:
+    def _calibrate(self, card: str) -> None:
         """Have the judge measure the cost of its own messages, before the candidate is loaded."""
         case = Case("trial", self.weights)
         self._lend(self.ask(do="fill", case=case.to_json()))
         for count in HANDING_BYTES[: 2 if self.device == "cuda" else 1]:
             outputs = [{"dtype": "uint8", "shape": [count]}]
             self._lend(self.ask(do="room", outputs=outputs))
-            self._tell(do="stand_in", count=count)
+            self._tell(do="stand_in", count=count, recorded=False)
             if self._calibrated(case, count).get("refused"):
                 # The GPU waits for no number here: words are told as on a CPU.
                 self._lend(self.ask(do="room", outputs=outputs))
                 self._calibrated(case, count)
+        if self.device == "cuda":
+            if card not in self.smallest:
+                self.smallest[card] = self._kernel_us(case)
+            self.ask(do="deduct", us=self.smallest[card])
+
+    def _kernel_us(self, case: Case) -> float:
+        """Return what the smallest of kernels takes, as CUPTI records it in calls that are timed."""
+        self._lend(self.ask(do="room", outputs=[{"dtype": "uint8", "shape": [HANDING_BYTES[0]]}]))
+        self._tell(do="stand_in", count=HANDING_BYTES[0], recorded=True)
+        us = [float(one) for one in self._calibrated(case, HANDING_BYTES[0])["us"]]
+        return median(us) if us else KERNEL_US
 
     def _calibrated(self, case: Case, results: int) -> Json:
         return self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION, results=results)
@@ -323,8 +364,9 @@ class Trial:
         if "failed" in answer:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
         if found.get("ended"):
-            raise CandidateFailed("its process spoke out of turn while it was timed")
-        return found
+            raise CandidateFailed(f"while it was timed its process {found['ended']}")
+        told = operations_from(answer.get("operations") or ())
+        return found | {"operations": told, "us": answer.get("us") or ()}
 
     def _led(self) -> Json:
         """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
@@ -349,6 +391,11 @@ class Trial:
                 self._begin({"at": started})  # read when the call has ended
             elif "go" in answer:
                 self._begin({"at": looker.go_on()})
+            elif "begins" in answer:
+                looker.begins(answer["begins"])
+                self._begin({"begun": True})
+            elif "ends" in answer:
+                looker.ended()
             elif "look" in answer:
                 looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
             elif "done" not in answer:
@@ -445,6 +492,8 @@ class Trial:
         said = [case.to_json() for case in cases]
         found = self._tell_series(do="series", cases=said, budget=budget, fewest=fewest)
         made = list(zip(cases, found["times"], strict=False))
+        told = zip(cases, found["operations"], strict=False)
+        run.operations |= {case.name: names for case, names in told if names is not None}
         run.made += (Entry(case, None) for case, _ in made)
         run.looks += self._looker.taken(made, self.device == "cuda") if self._looker else ()
         return found
@@ -482,6 +531,7 @@ def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Tim
         late=(*before.late, *(str(name) for found in series for name in found["late"])),
         bands=tuple(sorted({*before.bands, *(n for found in series for n in found["bands_changed"])})),
         deferred=deferred,
+        forged=(*before.forged, *(str(name) for found in series for name in found["forged"])),
         cleared=(before_calls, during, left, 0.0),
     )
 

@@ -31,6 +31,7 @@ EVENTS = {
 """Audit events of Python by which a file looks into the process that runs it."""
 
 WATCHED, UNRECORDED = "asks whether it is being watched", "switches off what PyTorch records"
+INTERRUPTS = "sets a handler of signals, which gets the frames that it interrupts"
 
 QUESTIONS = (
     ("torch.autograd", "_profiler_enabled", WATCHED),
@@ -39,8 +40,12 @@ QUESTIONS = (
     ("sys", "getprofile", WATCHED),
     ("torch.autograd", "_enable_record_function", UNRECORDED),
     ("torch._C._autograd", "_enable_record_function", UNRECORDED),
+    ("torch._C._autograd", "_profiler_type", WATCHED),
+    ("signal", "signal", INTERRUPTS),
+    ("_signal", "signal", INTERRUPTS),
 )
-"""Functions that tell whether somebody looks, or have nobody see, and what is said of who calls them."""
+"""Functions that tell whether somebody looks, have nobody see, or show the runner, and what is said of who
+calls them."""
 
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
 """Files of the standard library that do for others what is looked out for."""
@@ -50,6 +55,12 @@ PROCESSES = re.compile(
     r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$)"
 )
 """Paths of /proc that show other processes. Facts of the machine and a process's own size are left out."""
+
+SPIN_CYCLES = 6_000_000
+"""Cycles of a GPU, about 3 ms, for which its stream is at work before an observed call."""
+
+MOST_NAMES = 300
+"""Operations of a timed call that are told."""
 
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""
@@ -87,10 +98,20 @@ class Code:
 
     def _has_made(self, frame: FrameType) -> bool:
         """Whether code without a file runs in a module of the solution, or in none."""
+        if _makes_a_tuple(frame):
+            return False
         file = frame.f_globals.get("__file__")
         if isinstance(file, str):
             return file == self.path or file.startswith(self._folder)
         return frame.f_globals.get("__name__") not in sys.modules
+
+
+def _makes_a_tuple(frame: FrameType) -> bool:
+    """Whether a frame is that of the constructor of a named tuple, which Python makes of a text: the profiler
+    has some, and it does nothing else."""
+    names = frame.f_code.co_names
+    new: object = getattr(tuple, "__new__")  # noqa: B009 (its type is not known)
+    return names == ("_tuple_new",) and frame.f_globals.get("_tuple_new") is new
 
 
 class Hook:
@@ -217,9 +238,9 @@ class Mark:
             torch.ops.aten.nextafter_.default(self._number, self._number)
 
 
-def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], float]:
+def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tuple[Any, list[Json], float]:
     """Make a call under the profiler; its result, its work (ATen operations and kernels of the device), and
-    the seconds that it took there."""
+    the seconds that it took there. `at_work` has the stream of a GPU be at work when it begins."""
     kinds = [torch.profiler.ProfilerActivity.CPU]
     mark: Mark | None = None
     if device.type == "cuda":
@@ -229,6 +250,8 @@ def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], flo
             mark.set()  # the first time loads the kernel, which may wait for others
             torch.cuda.synchronize(device)
     with torch.profiler.profile(activities=kinds, experimental_config=_everywhere()) as profile:
+        if at_work and device.type == "cuda":
+            torch.cuda._sleep(SPIN_CYCLES)
         started = time.monotonic()
         result = call()
         if mark is not None:
@@ -238,6 +261,45 @@ def observed(call: Callable[[], Any], device: Any) -> tuple[Any, list[Json], flo
             torch.cuda.synchronize(device)
         seconds = time.monotonic() - started
     return result, _work(profile, mark is not None), seconds
+
+
+class Operations:
+    """The names of PyTorch's operations in what runs while this is entered, in all threads; None where the
+    profiler does not start. It looks at the host alone, so that times of a GPU stay as they are, but where
+    `kernels` are asked for: then `us` has the time of the one whose name has that in it."""
+
+    def __init__(self, kernels: str = "") -> None:
+        self.names: list[str] | None = None
+        self.us: list[float] = []
+        self._on = False
+        self._kernels = kernels
+        self._kinds = {torch.profiler.ProfilerActivity.CPU}
+        if kernels:
+            self._kinds.add(torch.profiler.ProfilerActivity.CUDA)
+
+    def __enter__(self) -> Operations:
+        with suppress(RuntimeError, TypeError, AttributeError):
+            profiler = torch.autograd.profiler
+            settings = _everywhere() or torch._C._profiler._ExperimentalConfig()
+            kineto = torch.autograd.ProfilerState.KINETO
+            config = torch.autograd.ProfilerConfig(kineto, False, False, False, False, False, settings)
+            profiler._run_on_profiler_start()
+            torch.autograd._prepare_profiler(config, self._kinds)
+            torch.autograd._enable_profiler(config, self._kinds)
+            self._on = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._on:
+            return
+        with suppress(RuntimeError, AttributeError):
+            events = list(torch.autograd._disable_profiler().events())
+            torch.autograd.profiler._run_on_profiler_stop()
+            if self._kernels:
+                device = torch.autograd.DeviceType.CUDA
+                mine = [e for e in events if e.device_type() == device and self._kernels in e.name()]
+                self.us = [e.duration_ns() / 1e3 for e in mine]
+            self.names = sorted({e.name()[:300] for e in events if "::" in e.name()})[:MOST_NAMES]
 
 
 def _everywhere() -> Any:

@@ -199,8 +199,9 @@ class Child:
         self._paused = processes.pause(self._pid, self._first)
 
     def helpers(self) -> list[int]:
-        """Return the stopped processes beside this one, which it has started."""
-        return [pid for pid in self._paused if pid != self._pid]
+        """Return the processes beside this one that it has started: those that are stopped, if some are."""
+        found = self._paused or processes.descendants(self._first or self._pid)
+        return [pid for pid in found if pid != self._pid]
 
     def working(self) -> list[list[Place]] | None:
         """Return where threads of the stopped processes compute (`processes.working`); None where the system
@@ -224,7 +225,8 @@ class Child:
 
     def resume(self) -> int:
         """Let it go on; return the time right before, in ns of `time.perf_counter_ns`."""
-        return processes.resume(self._paused)
+        paused, self._paused = self._paused, []
+        return processes.resume(paused)
 
     def prefer(self, niceness: int) -> None:
         """Set the priority of the process, where that is permitted."""

@@ -24,6 +24,7 @@ import importlib
 import json
 import os
 import random
+import select
 import signal
 import socket
 import struct
@@ -56,11 +57,14 @@ SHARED = 5
 
 PIECES = 8
 """Pieces of memory that are put into huge pages after a child has ended: a zygote with few children gains
-less than that costs, and nobody waits for it meanwhile."""
+less than that costs."""
 
 SPARES = 2
-"""Processes that wait in namespaces of their own, which to make takes three forks: an audit needs two. Others
-are made when a child has ended, and nobody waits."""
+"""Processes that wait in namespaces of their own, which to make takes three forks: an audit needs two."""
+
+QUIET = 0.5
+"""Seconds without a request after which spare processes are made and memory is put into huge pages: who asks
+for a process right after another one has ended does not wait for that."""
 
 CREDENTIALS = struct.Struct("3i")
 """What the kernel says of the sender of a message: its process, user and group."""
@@ -90,10 +94,15 @@ class Server:
         self.mark_at: int | None = libc.getenv(MARK.encode())
         self.pages = HugePages()
         self.spares: list[Spare] = []
+        self._prepares = Layer.NAMESPACES in layers
+        """Whether spare processes can be made, as far as is known."""
+        self._pieces = 0
+        """Pieces of memory that are still to be put into huge pages."""
 
     def serve(self) -> None:
         """Answer requests until the pipe closes; then end all children."""
         while True:
+            self._wait()
             data, given, _, _ = socket.recv_fds(self.control, PACKET, 4)
             if not data:
                 break
@@ -107,14 +116,28 @@ class Server:
             if folder is not None:
                 os.close(folder)
             if answer.get("status") is not None:
-                self.pages.collapse(PIECES)
-                self.prepare()
+                self._pieces = PIECES
         for spare in self.spares:
             spare.line.close()
             os.read(spare.ended, PACKET)  # until it has ended
         for pid in self.children:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
+
+    def _wait(self) -> None:
+        """Wait for a request, and do what is left to do while there is none."""
+        quiet = QUIET
+        while not select.select([self.control], [], [], quiet if self._is_behind else None)[0]:
+            if self._pieces:
+                self._pieces = self.pages.collapse(1) and self._pieces - 1
+            else:
+                self.prepare(len(self.spares) + 1)
+            quiet = 0.0
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether spare processes are missing, or memory is to be put into huge pages."""
+        return bool(self._pieces) or (self._prepares and len(self.spares) < SPARES)
 
     def fork(self, request: Json, given: list[int]) -> tuple[Json, int | None]:
         """Fork a child that answers requests on the pipes that were given; return the answer, and the child's
@@ -132,11 +155,13 @@ class Server:
         self.children[pid] = end
         return {"pid": pid}, folder
 
-    def prepare(self) -> None:
-        """Have spare processes in namespaces, where that is allowed."""
-        with contextlib.suppress(OSError):
-            while Layer.NAMESPACES in self.layers and len(self.spares) < SPARES:
+    def prepare(self, count: int = SPARES) -> None:
+        """Have so many spare processes in namespaces, where that is allowed."""
+        try:
+            while self._prepares and len(self.spares) < count:
                 self.spares.append(self._spare())
+        except OSError:
+            self._prepares = False  # each child is then asked for as it is needed
 
     def _place(self, request: Json) -> Places:
         """Return what a child may read and write. Raises OSError."""

@@ -51,11 +51,12 @@ class Places:
 def places(folder: str, quota: int, extra: Sequence[str] = (), writable: Sequence[str] = ()) -> Places:
     """Find what a process needs that works in `folder`, reads the files and folders of `extra`, and may write
     in the folders of `writable`."""
-    hidden = {os.path.realpath(path) for path in (*PRIVATE, *_homes()) if os.path.isdir(path)}
+    homes = _homes()
+    hidden = {os.path.realpath(path) for path in (*PRIVATE, *homes) if os.path.isdir(path)}
     hidden = {path for path in hidden if path != "/" and not _beneath(path, hidden - {path})}
     kept = {path for path in map(os.path.realpath, (*_programs(), *DRIVERS, *extra)) if os.path.exists(path)}
     # Where a hidden folder as a whole would be kept, the programs that were named lie beside private files.
-    needed = {path for path in kept if _beneath(path, hidden) and not any(_within(h, path) for h in _homes())}
+    needed = {path for path in kept if _beneath(path, hidden) and not any(_within(h, path) for h in homes)}
     needed = {path for path in needed if not _beneath(path, needed - {path})}
     shared = tuple(os.path.realpath(path) for path in writable if os.path.isdir(path))
     return Places(os.path.realpath(folder), tuple(sorted(hidden)), tuple(sorted(needed)), quota, shared)

@@ -212,3 +212,11 @@ def test_who_replaces_an_operation_is_not_rejected_for_the_others(
     own = kernel(50, 50 + (10 * products + 3 * relus) * (1 - MUCH))
     found = owned([PRODUCT] * products + [RELU] * relus + [own], reference)
     assert (found == REJECTED) == (products >= all_products and relus >= all_relus)
+
+
+def test_the_kernel_that_keeps_the_stream_at_work_is_no_part_of_a_call():
+    name = "at::cuda::(anonymous namespace)::spin_kernel(long)"
+    spin, theirs = kernel(-3000, 0, name=name), kernel(5, 6, name=name)
+    rows = device_rows([kernel(0, 5), theirs, spin, mark(7)])
+    assert [(row["name"], row["calls"], row["us"]) for row in rows] == [("mine", 1, 5.0), (name, 1, 1.0)]
+    assert device_rows([kernel(0, 5), mark(7)])[0]["name"] == "mine"

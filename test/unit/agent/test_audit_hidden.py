@@ -16,6 +16,7 @@ from mucc.agent.audit.findings import Finding, Label
 from mucc.agent.audit.hidden import MULTIPLYING, RISK, chance, permitted
 from mucc.agent.audit.observations import Call, Comparison, Observations, Reference, Timing, Work
 from mucc.agent.audit.places import Look, computing
+from mucc.agent.audit.shares import compute_ops, kinds, pytorchs_share
 from mucc.api.processes import Place
 
 TORCH = "/site-packages/torch/lib/libtorch_cpu.so"
@@ -135,6 +136,52 @@ def test_on_a_gpu_libraries_start_only_products_that_are_told(
     assert [f.severity for f in HiddenWork().check(found)] == verdicts
 
 
+def on_a_gpu(
+    operations: dict[str, frozenset[str]], us: float = 5.0, timed_ms: float = 0.005, amid: int = 3
+) -> list[Finding]:
+    work = (
+        Work("kernel", "own", "", 7, 1, us),
+        Work("kernel", "other stream", "", 9, 1, us),
+        Work("op", "aten::add", "", 0, 1, 2.0),
+    )
+    calls = [
+        Call(Case(f"amid {n}", 1, observe=True), Comparison(True), work=work, seconds=1.0)
+        for n in range(amid)
+    ]
+    timing = Timing((timed_ms,) * 30)
+    saw = dataclasses.replace(
+        seen(0, 0, []), device="cuda", calls=calls, timing=timing, operations=operations
+    )
+    return list(HiddenWork().check(saw))
+
+
+def test_operations_of_most_timed_calls_are_told_of_others_too():
+    names = [frozenset({"aten::addmm", "aten::empty", "aten::add_", "own::mm"})] * 16
+    quiet = [frozenset({"aten::add"})] * 14
+    (found,) = on_a_gpu({f"timed {n}": told for n, told in enumerate([*names, *quiet])})
+    assert found.severity == "reject" and found.is_repeated and "'products' in 16 of 30" in found.message
+    assert on_a_gpu({f"timed {n}": told for n, told in enumerate([*names[1:], *quiet, *quiet[:1]])}) == []
+    assert on_a_gpu({}) == []
+
+
+@pytest.mark.parametrize(
+    ("us", "timed_ms", "amid", "verdicts"),
+    [
+        (60.0, 0.020, 3, ["reject"]),
+        (50.0, 0.020, 3, []),
+        (20.0, 0.005, 3, []),
+        (60.0, 0.020, 1, []),
+        (900.0, 0.900, 3, []),
+    ],
+)
+def test_kernels_of_observed_calls_take_no_longer_than_timed_calls(
+    us: float, timed_ms: float, amid: int, verdicts: list[str]
+):
+    found = on_a_gpu({}, us, timed_ms, amid)
+    assert [f.severity for f in found] == verdicts
+    assert not any(f.is_repeated for f in found), "another audit has to see it too"
+
+
 def test_who_forbids_to_look_is_noticed():
     (found,) = check(2, 0, [], hidden=3)
     assert found.severity == "reject" and found.is_repeated and "no longer" in found.message
@@ -174,3 +221,14 @@ def test_processes_that_work_in_calls_are_no_part_of_a_solution():
         return [f.severity for f in found]
 
     assert verdicts(12) == verdicts(4) == ["reject"] and verdicts(3) == verdicts(0) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["mkldnn::_linear_pointwise", "mkl::_mkl_linear", "quantized::linear", "aten::mm"]
+)
+def test_operations_of_all_of_pytorchs_namespaces_are_its_own(name: str):
+    work = [Work("op", name, "", 0, 1, 9e5)]
+    call = Call(Case("again", 1, observe=True), Comparison(True), work=tuple(work), seconds=1.0)
+    assert compute_ops(work) == {name} and kinds([name]) == {"products"}
+    assert pytorchs_share(call) == pytest.approx(0.9)
+    assert compute_ops([Work("op", "mine::linear", "", 0, 1, 9e5)]) == set()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
-from mucc.agent.audit import trial
-from mucc.agent.audit.detectors import early_work, late_work
+pytest.importorskip("torch", reason="needs torch")
+
+from mucc.agent.audit import gate, rooms, trial
+from mucc.agent.audit.detectors import early_work, late_work, timers
 from mucc.agent.audit.observations import Observations, Reference, Timing
 
 
@@ -67,4 +70,27 @@ def test_what_is_handed_over_late_counts():
 
 def part(**more: Any) -> dict[str, Any]:
     """What the judge says of a part of a series."""
-    return {"overhead": 0.005, "late": [], "bands_changed": [], "cleared": [0.0, 0.0, 0.0], **more}
+    found = {
+        "overhead": 0.005,
+        "late": [],
+        "bands_changed": [],
+        "cleared": [0.0, 0.0, 0.0],
+        "forged": [],
+    }
+    return {**found, **more}
+
+
+def test_marks_that_come_before_a_call_can_begin_are_rejected():
+    room, fd = rooms.make(gate.BYTES)
+    os.close(fd)
+    held = gate.Gate(room)
+    held.next()
+    words = memoryview(room.memory).cast("I")
+    assert not held.is_marked(gate.DONE)
+    words[gate.DONE * gate.LINE] = held.number
+    assert held.is_marked(gate.DONE) and not held.is_marked(gate.HANDED)
+    parts = [part(forged=["timed 1"]), part(forged=["timed 9"])]
+    timing = trial._timing([[1.0, 1.1, 0.1, 0]], parts, Timing())  # pyright: ignore[reportPrivateUsage]
+    seen = Observations("cuda", "declared", None, [], [], timing, Reference(), None, [], [])
+    (found,) = timers.Timers().check(seen)
+    assert found.severity == "reject" and found.is_repeated and "timed 1, timed 9" in found.message

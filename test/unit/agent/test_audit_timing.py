@@ -37,6 +37,9 @@ class Parent:
     def send(self, data: bytes) -> None:
         self.did.append(data.decode())
 
+    def drain(self) -> None:
+        self.did.append("drain")
+
     def receive(self, seconds: float | None = None) -> bytes:
         word = self.words.pop(0)
         self.did.append(word.decode())
@@ -90,6 +93,47 @@ def test_a_word_that_does_not_come_ends_the_wait():
             made._expect(b"R", 0.01)
         theirs.send(b"R")
         made._expect(b"R", 0.01)
+
+
+def test_a_look_at_what_has_come_does_not_wait():
+    """A call that waits for a library that is being loaded sends no word for long, and that is no fault."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        wire = Wire(ours.detach())
+        with pytest.raises(TimeoutError):
+            wire.receive(0.01)
+        with pytest.raises(BlockingIOError):
+            wire.peek()
+        theirs.send(b"D")
+        assert wire.peek() == wire.receive() == b"D"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (timing.Ended(timing.CLOSED), "closed its connection"),
+        (TimeoutError(), f"no answer for {timing.ANSWERING:g} s"),
+        (ConnectionResetError(), "closed its connection"),
+        (ValueError(), "described its results"),
+    ],
+)
+def test_who_ends_a_series_is_told_by_what_was_seen(error: Exception, said: str):
+    made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
+    made.begun, made.cleared, made.left, made.usual, made.forged, made.gate = [], [], [], [], [], None
+    made.overhead, made.wire = 0.0, Parent()
+
+    def timed(case: Case) -> None:
+        raise error
+
+    made._timed = timed
+    assert said in made.series([Case("timed 1", 1)], 1.0, 1)["ended"]
+
+
+def test_another_word_than_what_is_due_is_told():
+    made = stopwatch(parent := Parent())
+    parent.words = [b"C"]
+    with pytest.raises(timing.Ended, match="sent b'C' to the judge where b'D' was due"):
+        made._expect(b"D")
 
 
 def test_results_are_read_while_the_process_stands_still():
@@ -207,6 +251,39 @@ def test_work_of_other_processes_is_that_of_calls_alone():
         took(10**9)  # to work between calls hides nothing
     took(2 * WAKING_NS + MORE_NS + 1, "works too")
     assert "works too" in looker.helped
+
+
+def test_processes_that_work_in_calls_on_a_gpu_are_noticed():
+    """Nothing is stopped there: the parent reads their time before a call and behind it."""
+    children = Children()
+    children.asked = [
+        {"begins": "timed 1"},
+        {"ends": True},
+        {"begins": "timed 2"},
+        {"ends": True},
+        {"times": [1]},
+    ]
+    children.helped = {7: 0}
+    much = 2 * MORE_NS
+    spent = iter([0, much, much, much, much, much + 10, much + 10])
+
+    def spent_ns(*pids: int) -> int:
+        return next(spent) if pids else 0
+
+    children.spent_ns = spent_ns
+    made = led(children)
+    assert made._led() == {"times": [1]} and made._looker.helped == ["timed 1"]
+    assert children.told.count({"begun": True}) == 2
+
+
+def test_what_the_smallest_kernel_takes_itself_is_not_subtracted():
+    made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
+    made.gate, made.overhead = object(), 0.0055
+    made.deduct(1.5)
+    assert made.overhead == pytest.approx(0.004)
+    made.gate = None
+    made.deduct(1.5)
+    assert made.overhead == pytest.approx(0.004), "words are told, and nothing has stood for a kernel"
 
 
 def test_one_thread_works_on_few_bytes():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
+import signal
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -95,3 +98,68 @@ def test_functions_of_the_solution_are_told_from_those_of_others(solution: Any):
     code = watch.Code(solution.__file__)
     assert code.has_function(solution.run) and code.has_function(solution.audit_watch_helper.one_more)
     assert not code.has_function(gc.collect) and not code.has_function(nothing) and not code.has_function(7)
+
+
+def test_named_tuples_of_others_are_no_code_of_the_solution(solution: Any):
+    pair: Any = NamedTuple("pair", [("a", int), ("b", int)])
+    made: dict[str, Any] = {"_tuple_new": vars(builtins)["tuple"].__new__, "__name__": "namedtuple_pair"}
+    exec("def other(x):\n    return _tuple_new(tuple, (len(x),))", made)
+    with watch.Tracer(solution.__file__) as tracer:
+        assert pair(1, 2) == (1, 2)
+        assert not tracer.lines
+        assert made["other"]("abc") == (3,)
+    assert tracer.lines == {"<string>:2"}, "code that does more is"
+
+
+def test_who_sets_a_handler_of_signals_is_noticed(tmp_path: Path):
+    path = tmp_path / "audit_watch_signal.py"
+    path.write_text("import signal\ndef asks():\n    return signal.signal(signal.SIGUSR2, signal.SIG_DFL)\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for owner in {owner for owner, _, _ in watch.QUESTIONS}:
+            module = sys.modules[owner]
+            for name in {name for other, name, _ in watch.QUESTIONS if other == owner}:
+                if hasattr(module, name):
+                    patch.setattr(module, name, getattr(module, name))
+        patch.setattr(sys, "addaudithook", id)  # a hook stays for good
+        hook = watch.Hook(str(path))
+        made: dict[str, Any] = {"__file__": str(path)}
+        exec(compile(path.read_text(), str(path), "exec"), made)
+        made["asks"]()
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    assert list(hook.seen) == [watch.INTERRUPTS]
+
+
+def test_operations_of_a_call_are_told_in_all_threads():
+    x = torch.rand(4, 4)
+
+    def products() -> None:
+        torch.mm(x, x)
+
+    with watch.Operations() as operations:
+        assert torch.autograd.profiler._is_profiler_enabled, "it looks like any other"
+        torch.relu(x)
+        thread = threading.Thread(target=products)
+        thread.start()
+        thread.join()
+    assert not torch.autograd.profiler._is_profiler_enabled
+    assert operations.names is not None and {"aten::relu", "aten::mm"} <= {*operations.names}
+    assert operations.us == []
+
+
+def test_operations_end_when_a_call_raises():
+    with pytest.raises(KeyError), watch.Operations() as operations:
+        torch.rand(1)
+        raise KeyError
+    assert operations.names and not torch.autograd._profiler_enabled()
+
+
+def test_functions_of_an_object_that_its_class_does_not_have_are_noticed():
+    class Runner:
+        def call(self) -> int:
+            return 1
+
+    here, there = Runner(), Runner()
+    here.calls = 3  # pyright: ignore[reportAttributeAccessIssue]
+    assert tamper.shadowed(here, there) == []
+    there.call = lambda: 2
+    assert tamper.shadowed(here, there) == ["call of a Runner"]

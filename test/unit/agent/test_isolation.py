@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from processes import HANG, descendants, gone, lives, wait_for
 
+from mucc.agent.isolation import server
 from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.process import Child, ChildFailed
 from mucc.agent.isolation.server import SHARED, SPARES
@@ -177,9 +179,9 @@ def test_processes_that_wait_end_with_the_one_that_made_them(tmp_path: Path):
     with Zygote(("servant",)) as made:
         if Layer.NAMESPACES not in made.layers():
             pytest.skip("this machine does not allow namespaces")
-        server = made.start()._process.pid  # pyright: ignore[reportPrivateUsage]
-        wait_for(lambda: len(descendants(server)) == 2 * SPARES)  # each with the first of its namespaces
-        waiting = descendants(server)
+        pid = made.start()._process.pid  # pyright: ignore[reportPrivateUsage]
+        wait_for(lambda: len(descendants(pid)) == 2 * SPARES)  # each with the first of its namespaces
+        waiting = descendants(pid)
         with Child(made, "servant", str(tmp_path), HANG, MEMORY) as child:
             assert child._pid in waiting  # pyright: ignore[reportPrivateUsage]
             used = {child._pid, parent(child._pid)}  # pyright: ignore[reportPrivateUsage]
@@ -189,6 +191,26 @@ def test_processes_that_wait_end_with_the_one_that_made_them(tmp_path: Path):
             with Child(made, "servant", str(tmp_path), HANG, MEMORY) as other:
                 assert other._pid not in waiting  # pyright: ignore[reportPrivateUsage]
     wait_for(lambda: not any(map(lives, waiting)))
+
+
+def test_who_asks_for_a_process_waits_for_nothing_that_is_made_ahead(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server, "QUIET", 0.0)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    done: list[int] = []
+
+    def collapse(count: int) -> int:
+        done.append(count)
+        if len(done) == 2:
+            ours.send(b"{}")
+        return count
+
+    with ours, theirs:
+        made = server.Server(theirs, ())
+        monkeypatch.setattr(made.pages, "collapse", collapse)
+        made._pieces = 5  # pyright: ignore[reportPrivateUsage]
+        made._wait()  # pyright: ignore[reportPrivateUsage]
+        made._wait()  # pyright: ignore[reportPrivateUsage]
+        assert done == [1, 1] and made._pieces == 3  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])

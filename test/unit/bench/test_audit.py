@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import audit, audit_join
+from bench import audit, audit_aa, audit_join
 from bench.audit_samples import Candidate
 from bench.lines import Lines
 
@@ -179,3 +180,18 @@ def test_rows_name_the_card_and_are_not_taken_from_another(
         run(tmp_path)
         run(tmp_path, "--seconds", "0")
         assert len(results[-1]["rows"]) == 3 and {r["card"] for r in results[-1]["rows"]} == {card}
+
+
+def test_series_of_one_kernel_are_told_apart_as_rarely_as_is_stated():
+    draw = random.Random(2).lognormvariate
+    same = [[draw(0.0, 0.05) for _ in range(30)] for _ in range(300)]
+    found = audit_aa.summary("same", same)
+    assert found["audit_aa.same.pairs"] == 299 and found["audit_aa.same.apart"] <= 2
+    assert found["audit_aa.same.missed"] <= 9 and found["audit_aa.same.apart_at_most"] < 0.03
+    other = [[ms * (1 + n % 2) for ms in times] for n, times in enumerate(same)]
+    assert audit_aa.summary("other", other)["audit_aa.other.apart"] == 299
+
+
+def test_a_rate_is_bounded_by_what_was_seen():
+    assert audit_aa.most(0, 299) == pytest.approx(1 - 0.05 ** (1 / 299), rel=1e-6)
+    assert audit_aa.most(5, 5) == 1.0 and audit_aa.most(1, 300) > audit_aa.most(0, 300)

@@ -11,7 +11,8 @@ NOTICED = 0.25
 """Of the exact change of results: who shows less of it has rounded its operands."""
 
 EXPECTED = 0.5
-"""Who shows at least this much of it has not."""
+"""Who shows at least this much of it has not. Also the share of the error of rounded weights from which on
+these were rounded."""
 
 GROSS = 1000.0
 """Times what is tolerated: results that are so far off say nothing about digits."""
@@ -24,7 +25,8 @@ PERMITTED = {"declared": (), "tf32": ("tf32",), "f16": ("tf32",), "bf16": ("tf32
 
 
 class Precision:
-    """Operands whose last digits make no difference (`inputs.probed`)."""
+    """Operands whose last digits make no difference (`inputs.probed`), and weights that were rounded
+    (`Referee._rounded`)."""
 
     name = "precision"
     looks_at = "whether digits that narrower formats drop change the results"
@@ -44,5 +46,19 @@ class Precision:
                     self.name,
                     f"computes f32 in {formats}: {said}",
                     moved=dict(moved),
+                )
+                return
+        for name in ("bf16", "tf32"):
+            part = seen.reference.rounded.get(name)
+            if not part or name in PERMITTED[seen.precision] or part["pytorch"] > NOTICED:
+                continue
+            if part["candidate"] > EXPECTED:
+                formats = "bf16" if name == "bf16" else "tf32 or f16"
+                said = f"{part['candidate']:.0%} of the error that this makes is in its results"
+                yield reject(
+                    self.name,
+                    f"multiplies f32 weights that were rounded to {formats}: {said}",
+                    cases=["first", "again"],
+                    part=dict(part),
                 )
                 return
