@@ -17,7 +17,7 @@ from types import MappingProxyType
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
@@ -276,7 +276,8 @@ class Partition(Values):
     def _unrepeat(self, value: SSAValue, repeats: Collection[int] | None) -> None:
         """Store what views make of an operand if they repeat elements along other axes of it than these.
 
-        None stands for an operand that is no broadcast at all.
+        None stands for an operand that is no broadcast at all. A repeated literal is stored in any case: no
+        kernel reads a literal as an operand.
         """
         axes, value = identity(dims_of(value)), self.behind_pins(value)
         while (
@@ -285,6 +286,7 @@ class Partition(Values):
         ):
             inner = axes if isinstance(view, IndexMapOp) else operand_axes(view, view.operand, axes)
             is_repeated = repeats is None or not set(axes) - set(inner) <= {None, *repeats}
+            is_repeated |= isinstance(self.behind_pins(view.operand).owner, ConstantOp | ExtentOp)
             if isinstance(view, BroadcastOp) and is_repeated:
                 self._map([value])
                 return

@@ -64,6 +64,14 @@ PROGRAMS = {
         kernel f(x: f32[4, 5, 5], w: f32[1, 4, 1, 3]) -> f32[2, 8, 3, 3] {
             return conv(broadcast(x, (2, 4, 5, 5)), broadcast(w, (8, 4, 3, 3)))
         }""",
+    "products of numbers repeated": """
+        kernel f[M](x: f32[M, 6]) -> (y: f32[M, 4], z: f32[6], n: f32[M, 8]) {
+            return x @ full((6, 4), 1), (full((1, M), 0.5) @ x)[0], x @ broadcast(M / 2, (6, 8))
+        }""",
+    "attention to equal keys by equal queries": """
+        kernel f[M](v: f32[M, 8], k: f32[M, 8]) -> (y: f32[3, 8], l: f32[M]) {
+            return attention(full((3, 8), 1), k, v), attention_logsumexp(v, full((5, 8), 0.5))
+        }""",
     "attention with one key for all": """
         kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
             return attention(q, broadcast(k, (2, 6, 16)), v)
