@@ -72,6 +72,11 @@ PROGRAMS = {
         kernel f[M](v: f32[M, 8], k: f32[M, 8]) -> (y: f32[3, 8], l: f32[M]) {
             return attention(full((3, 8), 1), k, v), attention_logsumexp(v, full((5, 8), 0.5))
         }""",
+    "scattered rows of 16 bits, returned in f32 and multiplied": """
+        kernel f(x: f16[5, 8], r: s32[5], w: f16[8, 4]) -> (y: f32[6, 8], z: f16[6, 4], a: f16[6, 8]) {
+            v = scatter(x, r, 6)
+            return v, v @ w, attention(v, v, v)
+        }""",
     "attention with one key for all": """
         kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
             return attention(q, broadcast(k, (2, 6, 16)), v)
