@@ -77,6 +77,12 @@ PROGRAMS = {
             v = scatter(x, r, 6)
             return v, v @ w, attention(v, v, v)
         }""",
+    "computed vectors stacked, and a number before one": """
+        kernel f(x: f32[8], y: bf16[8], s: f32[]) -> (a: f32[3, 8], b: f32[9], c: f32[2]) {
+            v = max(y, s)[None]
+            return concat((x + 1)[None], v, v, axis=0), concat((s + 1)[None], x, axis=0),
+                concat((s * x[0])[None], max(x)[None] + 1, axis=0)
+        }""",
     "attention with one key for all": """
         kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
             return attention(q, broadcast(k, (2, 6, 16)), v)
