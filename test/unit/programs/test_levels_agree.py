@@ -83,6 +83,13 @@ PROGRAMS = {
             return concat((x + 1)[None], v, v, axis=0), concat((s + 1)[None], x, axis=0),
                 concat((s * x[0])[None], max(x)[None] + 1, axis=0)
         }""",
+    "queries of 16 bits that are returned in f32, before attention with a mask and written out": """
+        kernel f[N](x: bf16[N, 2, 8], k: bf16[N, 3, 8], m: f32[N, 2, 3]) -> (
+            y: f32[N, 2, 8], a: bf16[N, 2, 8], b: bf16[N, 2, 8]
+        ) {
+            v = tanh(x)
+            return v, attention(v, k, k, mask=m + v[..., :3]), cast(softmax(v @ k.T), bf16) @ k
+        }""",
     "attention with one key for all": """
         kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
             return attention(q, broadcast(k, (2, 6, 16)), v)
