@@ -26,7 +26,7 @@ from mucc.build.cache.keys import content_key
 from mucc.build.jobs import Job, Kind, Result
 from mucc.build.pool import Cancelled, Pool, awaited
 from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
-from mucc.build.toolchain.flags import flags, is_portable
+from mucc.build.toolchain.flags import SPLIT, flags, is_portable
 from mucc.build.toolchain.nvcc import Built
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -191,6 +191,7 @@ class Assembly:
                 f"-arch={self.target}",
                 "-m64",
                 "-v",
+                *(() if image.skeleton else (SPLIT,)),
                 f"{image.symbol}.ptx",
                 "-o",
                 f"{image.symbol}.cubin",
@@ -230,7 +231,9 @@ class Assembly:
             )
             return result.files[f"{name}.ptx"].decode()
         name = f"{image.title}.cu"
-        made = nvrtc_worker.shared.compile_ptx(image.source, self.target, INCLUDES, name, self.timeout)
+        made = nvrtc_worker.shared.compile_ptx(
+            image.source, self.target, INCLUDES, name, self.timeout, has_kernels=image.skeleton is None
+        )
         return made.ptx
 
     def _device(self, skeleton: Skeleton) -> bytes:

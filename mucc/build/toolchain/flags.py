@@ -16,6 +16,12 @@ HOSTS = {"x86_64-linux-gnu": "x86_64-linux", "aarch64-linux-gnu": "sbsa-linux"}
 COMMON = ("-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr")
 """NDEBUG is required: with CUTLASS's device asserts, ptxas serialises wgmma."""
 
+SPLIT = "--split-compile=4"
+"""The flag of NVRTC and ptxas with which several threads compile the kernels of a source.
+
+The number is fixed, since one thread alone numbers registers in another way.
+"""
+
 
 def flags(kind: Kind, target: str, *, lines: bool = False) -> list[str]:
     """Return the nvcc flags that determine an artefact, without paths. `target` is such as `sm_90a`.

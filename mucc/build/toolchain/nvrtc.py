@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mucc.build import messages
-from mucc.build.toolchain.flags import COMMON, ambient_flags
+from mucc.build.toolchain.flags import COMMON, SPLIT, ambient_flags
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity
 
 if TYPE_CHECKING:
@@ -92,11 +92,17 @@ def fallback(reason: str) -> Diagnostic:
 
 
 def compile_ptx(
-    source: str, *, target: str, include: Sequence[str] = (), name: str = "bodies.cu"
+    source: str,
+    *,
+    target: str,
+    include: Sequence[str] = (),
+    name: str = "bodies.cu",
+    has_kernels: bool = False,
 ) -> Compiled:
     """Compile a source to the PTX that nvcc would emit for `target`, an architecture such as `sm_90a`.
 
-    `include` are directories of headers, and `name` is the name of the source in messages. CUDA's device
+    `include` are directories of headers, and `name` is the name of the source in messages. With `has_kernels`
+    several threads optimise kernels of the source at the same time. CUDA's device
     functions need no header; functions for textures and the run-time library are missing. Thread-safe; the
     GIL is released during compilation.
 
@@ -108,7 +114,8 @@ def compile_ptx(
     result, program = binding.nvrtcCreateProgram(source.encode(), name.encode(), 0, None, None)
     _check(result.name, "")
     try:
-        options = [option.encode() for option in _options(target, include)]
+        split = (SPLIT,) if has_kernels else ()
+        options = [option.encode() for option in (*_options(target, include), *split)]
         (result,) = binding.nvrtcCompileProgram(program, len(options), options)
         log = _text(binding.nvrtcGetProgramLogSize, binding.nvrtcGetProgramLog, program)
         _check(result.name, log)

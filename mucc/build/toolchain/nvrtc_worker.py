@@ -56,10 +56,18 @@ class Worker:
         return self._why[nvcc]
 
     def compile_ptx(
-        self, source: str, target: str, include: Sequence[str], name: str, timeout: float | None = None
+        self,
+        source: str,
+        target: str,
+        include: Sequence[str],
+        name: str,
+        timeout: float | None = None,
+        *,
+        has_kernels: bool = False,
     ) -> Compiled:
         """Call `nvrtc.compile_ptx` in the worker; raises also MU5108 (timeout) and MU5111 (crash)."""
-        return self._ask(_compile, (source, target, tuple(include), name), timeout or PATIENCE)
+        given = (source, target, tuple(include), name, has_kernels)
+        return self._ask(_compile, given, timeout or PATIENCE)
 
     def stop(self) -> None:
         """End the process."""
@@ -143,8 +151,8 @@ def _receive(stream: Any, deadline: float | None = None) -> Any:
     return pickle.loads(read(_LENGTH.unpack(read(_LENGTH.size))[0]))
 
 
-def _compile(source: str, target: str, include: tuple[str, ...], name: str) -> Compiled:
-    return nvrtc.compile_ptx(source, target=target, include=include, name=name)
+def _compile(source: str, target: str, include: tuple[str, ...], name: str, has_kernels: bool) -> Compiled:
+    return nvrtc.compile_ptx(source, target=target, include=include, name=name, has_kernels=has_kernels)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (_compile, nvrtc.why_unusable)}

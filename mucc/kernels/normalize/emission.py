@@ -169,7 +169,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
                     f"static constexpr int kLoads = {len(self.kept)};",
                     f"static constexpr int kTeamItems = {min(max(12 // (loads + late), 1), 8)};",
-                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 4)};",
+                    f"static constexpr int kTeamVectors = {min(max(6 // (loads + late), 1), 16 // vector)};",
                     f"static constexpr int kFirst = {len(self.phases[0])}, kMoments = {self._moments()}, "
                     f"kExponentials = {self._exponentials()};",
                     f"static constexpr uint32_t kKnown[] = {{{self.known([*kept, *gone])}}};",

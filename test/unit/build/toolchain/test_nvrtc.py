@@ -125,6 +125,28 @@ def test_threads_may_compile_at_once():
         assert [c.ptx for c in pool.map(compile_body, expressions)] == alone
 
 
+@pytest.mark.usefixtures("real")
+def test_threads_compile_the_kernels_of_a_source():
+    kernel = 'extern "C" __global__ void k{0}(float* x) {{ x[{0}] = __expf(x[{0}]); }}\n'
+    source = "".join(map(kernel.format, range(3)))
+    one = nvrtc.compile_ptx(source, target="sm_90a").ptx
+    many = nvrtc.compile_ptx(source, target="sm_90a", has_kernels=True).ptx
+    assert [many.count(f".entry k{i}(") for i in range(3)] == [1, 1, 1]
+    assert many.count("ex2.approx") == one.count("ex2.approx") == 3
+
+
+def test_only_sources_with_kernels_are_compiled_by_several_threads(monkeypatch: pytest.MonkeyPatch):
+    given: list[list[bytes]] = []
+    found = binding()
+    succeed = found.nvrtcCompileProgram
+    found.nvrtcCompileProgram = lambda program, count, options: (given.append(options), succeed())[1]
+    pretend(monkeypatch, found)
+    for has_kernels in (False, True):
+        nvrtc.compile_ptx("", target="sm_90a", has_kernels=has_kernels)
+    alone, split = (any(b"--split-compile" in option for option in options) for options in given)
+    assert not alone and split
+
+
 # ---- one that is missing or fails ------------------------------------------------------------------------
 
 

@@ -110,7 +110,8 @@ MUCC_BOTH constexpr int64_t steps_of(int64_t length, int v) {
 template <class Op>
 MUCC_BOTH constexpr bool may_take(int code) {
   int64_t const length = known_product<Op>(Op::kKept, Op::kRank);
-  if (length == 0) return true;
+  // A few vectors for each lane of a warp are all that a warp has, unless several values are loaded of each element.
+  if (length == 0) return !(Op::kInner && code == 3 && Op::kShort >= Op::kSome);
   for (int is_vector = 0; is_vector < 2; ++is_vector) {
     int const v = is_vector ? Op::kVector : 1;
     bool const fits = !Op::kInner || Op::kShifted || length % v == 0;
