@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.common import run_main
-from bench.conv import level1, level2, networks
+from bench.conv import level1, level2, networks, weights
 from bench.conv.forcing import forced
 from bench.conv.forms import ConvForm
 from bench.conv.measuring import measure
@@ -24,7 +24,7 @@ from bench.conv.summary import HEAD, figures, line
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
 from mucc.kernels.conv.op import Strategy
 
-FORMS: tuple[ConvForm, ...] = (*networks.FORMS, *level1.FORMS, *level2.FORMS)
+FORMS: tuple[ConvForm, ...] = (*networks.FORMS, *weights.FORMS, *level1.FORMS, *level2.FORMS)
 
 
 class Convolutions(Bench[ConvForm]):

@@ -135,6 +135,7 @@ def form(
     conv: Conv,
     *,
     dtype: str = "f32",
+    factors: str = "",
     bias: bool = True,
     channels_last: bool = False,
     behind: tuple[str, str] = ("{}", "{}"),
@@ -145,16 +146,18 @@ def form(
 ) -> ConvForm:
     """Return a layer: a convolution, a bias, and what is `behind`, in the language and in PyTorch.
 
-    There `{}` stands for what is before. `more` are the further inputs; those of the result's rank have a
-    batch. `result` are the extents of the result, by default the convolution's. x is averaged over windows of
-    extent `pooled` before. `mixes` says that elements of the batch depend on each other.
+    There `{}` stands for what is before. x and w have the dtype `factors`, by default that of all. `more` are
+    the further inputs; those of the result's rank have a batch. `result` are the extents of the result, by
+    default the convolution's. x is averaged over windows of extent `pooled` before. `mixes` says that
+    elements of the batch depend on each other.
     """
 
     def lain(shape: tuple[int, ...]) -> tuple[int, ...]:
         return (shape[0], *shape[2:], shape[1]) if channels_last else shape
 
     given = (*conv.x[:2], *(extent * pooled for extent in conv.x[2:]))
-    inputs = [Input("x", dtype, lain(given)), Input("w", dtype, lain(conv.weights), "filter")]
+    multiplied = factors or dtype
+    inputs = [Input("x", multiplied, lain(given)), Input("w", multiplied, lain(conv.weights), "filter")]
     if bias:
         inputs.append(Input("b", dtype, (conv.outputs,)))
     inputs += more

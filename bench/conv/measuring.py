@@ -37,6 +37,11 @@ def laid(tensor: Any, form: ConvForm, *, last: bool) -> Any:
     return tensor.permute(away).contiguous().permute(back)
 
 
+def widened(torch: Any, tensor: Any) -> Any:
+    """Return a tensor of 8 bits as bf16, which holds its numbers, and others as they are."""
+    return tensor.to(torch.bfloat16) if tensor.element_size() == 1 else tensor
+
+
 def others(torch: Any, form: ConvForm, inputs: Sequence[Any], compiled: Sequence[str]) -> dict[str, Call]:
     """Return PyTorch's contenders by name. cuDNN has both orders of axes, where it has a layer in both."""
     layer = form.in_pytorch(torch)
@@ -60,13 +65,14 @@ def measure(session: Session, kernel: Any, form: ConvForm) -> Values:
     torch = session.torch
     torch.manual_seed(0)
     given = [draw(torch, i) for i in form.inputs]
+    theirs = [widened(torch, x) for x in given]
     result = kernel(*given)
     result.fill_(float("nan"))
     kernel(*given, out=result)
     moved, failed = sum(x.nbytes for x in (*given, result)), dict[str, str]()
-    row: Values = {"bytes": moved, "failed": failed, **_judged(torch, form, given, result)}
+    row: Values = {"bytes": moved, "failed": failed, **_judged(torch, form, theirs, result)}
     calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*given, out=result))}
-    for name, call in others(torch, form, given, session.compiled).items():
+    for name, call in others(torch, form, theirs, session.compiled).items():
         try:
             with searching(torch, name in ("nchw", "nhwc")):
                 calls[name] = captured(torch, call)
@@ -92,7 +98,7 @@ def _judged(torch: Any, form: ConvForm, given: Sequence[Any], result: Any) -> Va
     names = [i.name for i in form.inputs]
     if not form.batched:
         with torch.backends.cudnn.flags(allow_tf32=False):
-            exact = layer(*given)
+            exact = layer(*(x.float() if x.is_floating_point() else x for x in given))
         worst = {
             "error": error_of(torch, result, exact),
             "torch_error": error_of(torch, layer(*given), exact),

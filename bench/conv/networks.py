@@ -1,4 +1,8 @@
-"""Layers of well-known networks, bf16 and tf32, channels last, with a bias and an activation."""
+"""Layers of well-known networks, bf16 and tf32, channels last, with a bias and an activation.
+
+Some have x and weights of 8 bits, and a result of bf16: they are held against cuDNN in bf16, as PyTorch has
+no convolutions of 8 bits for GPUs.
+"""
 
 from __future__ import annotations
 
@@ -54,4 +58,36 @@ def network_form(name: str, conv: Conv, dtype: str) -> ConvForm:
     return form(_group(conv), f"{name}_{dtype}", conv, dtype=dtype, channels_last=True, behind=behind)
 
 
-FORMS = tuple(network_form(name, conv, dtype) for dtype in ("bf16", "f32") for name, conv in LAYERS.items())
+EIGHT = (
+    "resnet50_2_reduce",
+    "resnet50_2_3x3",
+    "resnet50_3_3x3",
+    "resnet50_3_3x3_stride2",
+    "resnet50_4_3x3",
+    "resnet50_4_expand",
+    "unet_1_3x3",
+    "unet_3_3x3",
+    "unet_5_3x3",
+    "unet_up_2x2",
+    "video_3x3x3",
+)
+"""Layers with 8 bits, too."""
+
+
+def narrow_form(name: str, factors: str) -> ConvForm:
+    """Return a layer whose x and weights have 8 bits."""
+    return form(
+        "eight",
+        f"{name}_{factors}",
+        LAYERS[name],
+        dtype="bf16",
+        factors=factors,
+        channels_last=True,
+        behind=RELU,
+    )
+
+
+FORMS = (
+    *(network_form(name, conv, dtype) for dtype in ("bf16", "f32") for name, conv in LAYERS.items()),
+    *(narrow_form(name, factors) for factors in ("e4m3", "s8") for name in EIGHT),
+)

@@ -40,6 +40,12 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
         for dtype in ("bf16", "f32"):
             own = [row for row in part(group) if row["name"].endswith(dtype)]
             add(f"{group}_{dtype}_over_best_cudnn", own, "over_cudnn")
+    for dtype in ("bf16", "f32"):
+        own = [row for row in part("weights") if row["name"].endswith(dtype)]
+        add(f"weights_{dtype}_over_best_cudnn", own, "over_cudnn")
+    for dtype in ("e4m3", "s8"):
+        own = [row for row in part("eight") if row["name"].endswith(dtype)]
+        add(f"{dtype}_over_best_bf16_cudnn", own, "over_cudnn")
     for group in ("level1", "level2"):
         add(f"{group}_over_eager", part(group), "over_eager")
         add(f"{group}_over_best_cudnn", part(group), "over_cudnn")

@@ -38,7 +38,7 @@ def convolutions(d: Draft) -> None:
     """
     axes = d.c.pick((2, 2, 1, 3))
     transposed = d.c.chance(1, 3)
-    dtype = d.c.pick(FLOATS)
+    dtype = d.c.pick((*FLOATS, *FLOATS, "e4m3", "s8"))
     whole = d.c.chance(1, 2)  # what warpgroups take: rows and channels of 16 bytes
     planes = whole and d.c.chance(1, 2)
     dtype = "f32" if planes else dtype
@@ -74,7 +74,12 @@ def convolutions(d: Draft) -> None:
     def operand(stem: str, lead: tuple[Any, Any], inner: Sequence[int], is_last: bool, count: int) -> Expr:
         dims = (lead[0], *inner, lead[1]) if is_last else (*lead, *inner)
         x = d.tensor(
-            dims, dtype, stem=stem, scale=root(count), layout="row" if planes and stem == "x" else None
+            dims,
+            dtype,
+            stem=stem,
+            scale=root(count),
+            kind="integer" if dtype == "s8" else "normal",
+            layout="row" if planes and stem == "x" else None,
         )
         if not is_last:
             return x
@@ -89,7 +94,8 @@ def convolutions(d: Draft) -> None:
     count = inputs * max(1, int(torch.tensor(sizes).prod()))
     x = operand("x", (batch, groups * inputs), extents, last[0], 1)
     w = operand("w", weights, sizes, last[1], count)
-    suffix, way = "", "16"
+    suffix, way = "", {"e4m3": "8", "s8": "exact"}.get(dtype, "16")
+    made_of = "f32" if dtype in ("e4m3", "s8") else dtype
     if planes:
         way = "tf32"
     elif dtype == "f32":
@@ -117,7 +123,7 @@ def convolutions(d: Draft) -> None:
         (value, weight), (error, weight_error) = matrices(a.value, b.value), matrices(a.error, b.error)
         made = ref.product(Bounded(value, error), Bounded(weight, weight_error), way)
         parts = (part.mT.flatten(1, 2).unflatten(2, places) for part in made)
-        return env.passed(Bounded(*parts), dtype)
+        return env.passed(Bounded(*parts), made_of)
 
     def text(numbers: Sequence[int]) -> str:
         return str(numbers[0]) if axes == 1 else f"({', '.join(map(str, numbers))})"
@@ -126,7 +132,9 @@ def convolutions(d: Draft) -> None:
     if any(more):
         suffix = f", output_pad={text(more)}{suffix}"
     options = f"stride={text(strides)}, pad={text(pads)}, dilation={text(dilations)}, groups={groups}{suffix}"
-    y = Expr(f"{function}({x.text}, {w.text}, {options})", dtype, (batch, groups * outputs, *places), compute)
+    y = Expr(
+        f"{function}({x.text}, {w.text}, {options})", made_of, (batch, groups * outputs, *places), compute
+    )
     if last[2]:
         made, back = y, (0, *range(2, axes + 2), 1)
 
@@ -134,7 +142,7 @@ def convolutions(d: Draft) -> None:
             found = made.value(env)
             return Bounded(found.value.permute(back), found.error.permute(back))
 
-        y = Expr(f"permute({y.text}, {back})", dtype, (batch, *places, groups * outputs), reordered)
+        y = Expr(f"permute({y.text}, {back})", made_of, (batch, *places, groups * outputs), reordered)
     y = chain(d, y)
     if d.c.chance(1, 4):
         spatial = tuple(range(1, axes + 1)) if last[2] else tuple(range(2, axes + 2))

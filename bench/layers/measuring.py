@@ -52,7 +52,11 @@ def draw(torch: Any, wanted: Input, device: str = "cuda") -> Any:
             made = torch.randn(shape, device=device) * math.prod(shape[1:]) ** -0.5
         case _:
             made = torch.randn(shape, device=device)
-    return made.to({"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[wanted.dtype])
+    if wanted.dtype == "s8":
+        # Numbers up to 7 standard deviations fit.
+        return (made * (16 / made.std())).round().clamp(-128, 127).to(torch.int8)
+    types = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "e4m3": torch.float8_e4m3fn}
+    return made.to(types[wanted.dtype])
 
 
 def as_pytorch(torch: Any, given: Any) -> Any:

@@ -25,6 +25,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.files.package import HEADERS
 from mucc.library.checksum import seal
 from mucc.library.dims import Size
+from mucc.target import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
@@ -51,7 +52,7 @@ class Request:
     data: bytes
     name: str
     kind: Kind = "so"
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
     nvcc: str | None = None
     plain: bool = False
     cached: bool = True

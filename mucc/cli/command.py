@@ -82,7 +82,7 @@ class Command(click.Command, Generic[A]):
         return self._arguments(self.make_context("mucc", list(words)))
 
     def _arguments(self, ctx: click.Context) -> A:
-        given = {name: list(v) if isinstance(v, tuple) else v for name, v in ctx.params.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        given = {name: _as_list(value) for name, value in ctx.params.items()}
         return self.arguments(**given)
 
     def _checked(self, ctx: click.Context, args: Sequence[str]) -> Iterator[str]:
@@ -154,6 +154,11 @@ class Command(click.Command, Generic[A]):
             formatter.dedent()
         if self.epilog:
             formatter.write(f"\n{self.epilog}\n")
+
+
+def _as_list(value: Any) -> Any:
+    """Return the values of an option that is given several times as a list; any other value as it is."""
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 def command(

@@ -6,8 +6,7 @@ from mucc.cli import candidates
 from mucc.cli.parameters import argument, arguments, flag, option, repeated
 from mucc.compiler.source import PROGRAM
 from mucc.diagnostics.usage import usage_error
-
-DEFAULT_TARGET = "sm_90a"
+from mucc.target import DEFAULT_TARGET
 
 PROBLEM = ".py"
 """The suffix of the names of PyTorch problem files."""

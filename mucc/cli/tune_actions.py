@@ -149,9 +149,10 @@ def _import(args: Arguments) -> int:
     path = args.import_
     try:
         data: Any = json.loads(files.read_bytes(path))
-        if not isinstance(data, dict) or not isinstance(data.get("measurements"), list):  # pyright: ignore[reportUnknownMemberType]
+        found: Any = cast("dict[str, Any]", data).get("measurements") if isinstance(data, dict) else None
+        if not isinstance(found, list):
             raise ValueError("it is no JSON object with 'measurements'")
-        records = [Record.from_json(item) for item in cast("list[Any]", data["measurements"])]
+        records = [Record.from_json(item) for item in cast("list[Any]", found)]
     except ValueError as error:
         why = "it is no JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else str(error)
         raise DiagnosticError(Diagnostic("MU5310", f"'{path}' holds no measurements: {why}")) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32}
+DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "s8": 32}
 """K of one wgmma instruction by format, in elements: always 32 bytes."""
 
 
@@ -10,6 +10,8 @@ def wgmma(
     name: str, dtype: str, columns: int, *, from_registers: bool, turned: bool, left_turned: bool = False
 ) -> list[str]:
     """Return a static function that adds a product of 64 rows by `columns` columns to f32 `sum`.
+
+    Products of s8 are added to s32 whose bits are those of `sum`.
 
     Rows have `DEPTH` elements. The left operand is in registers, or in shared memory as is the right one,
     whose columns are contiguous where it is `turned`, as are those of the left one where it is `left_turned`:
@@ -24,14 +26,17 @@ def wgmma(
     given = count + (4 if from_registers else 1)
     first = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}" if from_registers else f"%{count}"
     orders = [str(int(left_turned))] * (not from_registers) + [str(int(turned))] if depth == 16 else []
-    flags = ", ".join(["1", "1", *orders])
+    scales = [] if dtype == "s8" else ["1", "1"]
+    flags = ", ".join(["p", *scales, *orders])
     inputs = ", ".join(f'"r"(a[{i}])' for i in range(4)) if from_registers else '"l"(a)'
-    outputs = ", ".join(f'"+f"(sum[{i}])' for i in range(count))
+    form = '"+r"(reinterpret_cast<int&>(sum[{}]))' if dtype == "s8" else '"+f"(sum[{}])'
+    outputs = ", ".join(form.format(i) for i in range(count))
+    sums = "s32" if dtype == "s8" else "f32"
     return [
         f"  static MUCC_DEVICE void {name}(float (&sum)[{count}], {left}, uint64_t b, int keeps) {{",
         '    asm volatile("{.reg .pred p; setp.ne.b32 p, %' + str(given + 1) + ', 0; "',
-        f'                 "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{dtype}.{dtype} "',
-        f'                 "{{{registers}}}, {first}, %{given}, p, {flags};}}"',
+        f'                 "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{sums}.{dtype}.{dtype} "',
+        f'                 "{{{registers}}}, {first}, %{given}, {flags};}}"',
         f"                 : {outputs}",
         f'                 : {inputs}, "l"(b), "r"(keeps));',
         "  }",

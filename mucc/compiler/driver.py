@@ -32,6 +32,7 @@ from mucc.library.entries import guards_text
 from mucc.library.manifest_json import ManifestJson
 from mucc.passes.levels import STAGED, LevelError, Verified
 from mucc.passes.pipeline import pipeline
+from mucc.target import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from mucc.compiler.emit import Parts
@@ -54,7 +55,7 @@ class Options:
     cost model. Without `frontend_warnings`, warnings of the frontend are left out.
     """
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
     print_ir_after_all: TextIO | None = None
     print_ir_after: tuple[str, ...] = ()
     verify: bool = True

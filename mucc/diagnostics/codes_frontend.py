@@ -376,8 +376,8 @@ _SHAPES: dict[str, CodeInfo] = {
     ),
     "MU1102": entry(
         "convolution of dtypes that do not fit",
-        "Both operands of a convolution are bf16, f16 or f32, and of one dtype. The result is of that dtype "
-        "too; sums are f32.",
+        "Both operands of a convolution are bf16, f16, f32, e4m3 or s8, and of one dtype. The result is of "
+        "that dtype too, or f32 where operands are e4m3 or s8; sums are f32.",
         "kernel f[N](x: f32[N, 8, 9], w: bf16[4, 8, 3]) -> f32[N, 4, 7] {\n    return conv(x, w)\n}",
         "kernel f[N](x: f32[N, 8, 9], w: bf16[4, 8, 3]) -> f32[N, 4, 7] {\n"
         "    return conv(x, cast(w, f32))\n}",

@@ -23,7 +23,7 @@ from IPython.core.error import UsageError
 from mucc.diagnostics.core import DiagnosticError
 from mucc.diagnostics.render import render_text
 from mucc.runtime import CompileError, MuccError, check, compile
-from mucc.runtime.build import DEFAULT_TARGET
+from mucc.target import DEFAULT_TARGET
 
 
 class Shell(Protocol):

@@ -309,6 +309,11 @@ def function_help(name: str) -> str | None:
     return None
 
 
+def is_dtype(name: str) -> bool:
+    """Whether a name is that of a dtype, in this language or in another framework."""
+    return name in DTYPES or name in NEAREST_DTYPES or name in DTYPES.values()
+
+
 def parameter_names(name: str) -> tuple[str, ...]:
     """Return the parameters equivalent to a parameter of another framework."""
     return _PARAMETERS.get(name, ())

@@ -330,7 +330,8 @@ class Parser(ExpressionParser):
 
             raise self.unexpected("a statement", helps=syntax_help.statement_help(self.kind))
         name = self.name("the name of a value")
-        type_ = self.type() if self.accept(":") else None
+        is_typed = self.kind == ":" and self.kind_after(1) != "="
+        type_ = self.type() if is_typed and self.advance() else None
         if not self.accept("="):
             raise self._no_assignment(name)
         value = self.expr()

@@ -19,6 +19,7 @@ _EXTENTS = ("shape", "size", "numel", "ndim", "len")
 _NO_LOOPS = (
     "there are no loops: work on whole tensors, with `sum(x, axis=1)`, `cumsum(x, axis=1)` and the like"
 )
+_TYPES = ("Tensor", "tensor", "bool")
 _DECLARING = ("let", "const", "var", "val", "auto")
 
 _STATEMENTS = {
@@ -31,6 +32,7 @@ _STATEMENTS = {
 """Advice by the word that a statement of another language begins with."""
 
 _AFTER_NAME = {
+    ":": "a value is named with `=` alone: `y = relu(x)`",
     ",": "an expression has one value: name parts one by one, `a = x[:, :N]`, or `v = topk(x, 4)` and "
     "`i = argtopk(x, 4)`",
     "[": "values do not change: choose elements, `y = where(iota((M, N), axis=1) == 0, 0, x)`",
@@ -59,6 +61,8 @@ def name_help(name: str, after: str) -> str | None:
         return "a value needs no word before its name: `y = relu(x)`"
     if name in _STATEMENTS:
         return _STATEMENTS[name]
+    if after == "name" and (name in _TYPES or foreign.is_dtype(name)):
+        return "the type follows the name, or is left out: `y: bf16[M, K] = relu(x)`, `y = relu(x)`"
     return _AFTER_NAME.get(after)
 
 

@@ -24,6 +24,7 @@ from mucc.dialects.mu.settings import REPRODUCIBLE, Chosen
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.lowering.access import Axes, identity
+from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.traffic import NOTHING, Traffic
 from mucc.kernels.workload import Workload
 
@@ -159,10 +160,10 @@ class Kind(ABC, Generic[Op]):
         """Whether pointwise work on the result may join the stage; if not it reads the result from memory."""
         return False
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         """Whether the kernel around an anchor has the result of another one too, at no cost.
 
-        For example the positions of what it sorts.
+        For example the positions of what it sorts. `inputs` finds what pointwise work before them reads.
         """
         return False
 

@@ -14,6 +14,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.registry import claimant, kinds
 from mucc.passes.levels import PRIMITIVES
+from mucc.target import DEFAULT_TARGET
 
 _ELSE = "compute it outside of the kernel, and pass the result as a parameter"
 
@@ -42,7 +43,7 @@ class CheckLowering(Pass):
 
     name = "check-lowering"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         found: dict[tuple[str, str], Finding] = {}

@@ -65,9 +65,9 @@ def is_stored_by_ranges(value: SSAValue, target: str | None) -> bool:
     Nothing else uses the value, nothing is computed of two ranges together, and no range has to be stored
     otherwise than in the value's dtype, by a stage that the user named, or as a part of a row.
     """
-    product = _product_of(value)
-    parts = ranges_of(value)
-    if product is None or parts is None or len(parts) < 2 or _meet(parts):
+    if (parts := ranges_of(value)) is None or len(parts) < 2:
+        return False
+    if (product := _product_of(value)) is None or _meet(parts):
         return False
     if any(_needs_more(part) for part in parts):
         return False

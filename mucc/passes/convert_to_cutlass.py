@@ -18,6 +18,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass, locate
 from mucc.kernels.lowering.program import ProgramBuilder
 from mucc.kernels.registry import kind_of_stage
+from mucc.target import DEFAULT_TARGET
 
 
 def _convert(kernel: KernelOp, target: str) -> ProgramOp:
@@ -39,7 +40,7 @@ class ConvertToCutlass(Pass):
 
     name = "convert-to-cutlass"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         block = op.body.block

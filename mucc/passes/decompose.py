@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -27,6 +28,7 @@ from mucc.kernels.registry import claimant
 from mucc.passes.check_lowering import lowers
 from mucc.passes.levels import COMPOSITE
 from mucc.passes.pick_operands import PickOperands
+from mucc.target import DEFAULT_TARGET
 
 
 def _elu(b: Emit, x: SSAValue, alpha: float) -> SSAValue:
@@ -58,19 +60,20 @@ def _softsign(b: Emit, x: SSAValue) -> SSAValue:
     return b(e.DivOp(x, b(e.AddOp(b(e.AbsOp(x)), b.number(1.0)))))
 
 
-EXPANSIONS: dict[type[Operation], Callable[[Emit, e.ElementwiseOp], SSAValue]] = {
+EXPANSIONS: dict[type[e.ElementwiseOp], Callable[[Emit, Any], SSAValue]] = {
     e.ReluOp: lambda b, op: b(e.MaxOp(op.operands[0], b.number(0.0))),
-    e.LeakyReluOp: lambda b, op: _leaky_relu(b, op),  # type: ignore[arg-type]
-    e.EluOp: lambda b, op: _elu(b, op.operands[0], op.alpha.value.data),  # type: ignore[attr-defined]
+    e.LeakyReluOp: _leaky_relu,
+    e.EluOp: lambda b, op: _elu(b, op.operands[0], op.alpha.value.data),
     e.SeluOp: lambda b, op: b(e.MulOp(_elu(b, op.operands[0], SELU_ALPHA), b.number(SELU_SCALE))),
     e.SiluOp: lambda b, op: b(e.MulOp(op.operands[0], b(e.SigmoidOp(op.operands[0])))),
     e.SoftsignOp: lambda b, op: _softsign(b, op.operands[0]),
     e.MishOp: lambda b, op: b(e.MulOp(op.operands[0], b(e.TanhOp(b(e.SoftplusOp(op.operands[0])))))),
     e.HardsigmoidOp: lambda b, op: _hardsigmoid(b, op.operands[0]),
     e.HardswishOp: lambda b, op: b(e.MulOp(op.operands[0], _hardsigmoid(b, op.operands[0]))),
-    e.HardtanhOp: lambda b, op: _hardtanh(b, op),  # type: ignore[arg-type]
+    e.HardtanhOp: _hardtanh,
     e.ClampOp: lambda b, op: _clip(b, *op.operands),
 }
+"""For each operation that others express, what builds these from an operation of that class."""
 
 
 class Expand(RewritePattern):
@@ -140,7 +143,7 @@ class Decompose(Pass):
 
     name = "decompose"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         composites = Unclaimed(_composites(op, self.target), self.target)

@@ -22,6 +22,7 @@ from mucc.passes.forming import Stage
 from mucc.passes.partition import Partition
 from mucc.passes.stored_forms import stored_forms
 from mucc.passes.values import VIEWS, dims_of
+from mucc.target import DEFAULT_TARGET
 
 
 class _StageBuilder:
@@ -234,7 +235,7 @@ class FormStages(Pass):
 
     name = "form-stages"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for kernel in op.body.block.ops:

@@ -39,16 +39,13 @@ class Stage:
 
     def waits_for(self, other: Stage) -> bool:
         """Whether this stage is the other one, or depends on values that the other one writes."""
-        seen: set[Stage] = set()
+        seen: set[Stage] = {self}
         pending: list[Stage] = [self]
-        while pending:
-            stage = pending.pop()
-            if stage is other:
-                return True
-            if stage not in seen:
-                seen.add(stage)
-                pending += stage.reads.values()
-        return False
+        while pending and other not in seen:
+            new = {*pending.pop().reads.values()} - seen
+            seen |= new
+            pending += new
+        return other in seen
 
     def store(self, value: SSAValue) -> None:
         if value not in self.stored:

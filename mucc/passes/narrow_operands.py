@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu import rules
+from mucc.dialects.mu import rules, window_rules
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp, GroupedMatmulOp, MatmulOp
@@ -19,7 +19,7 @@ from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.lowering.widening import Narrow, element, is_widening
-from mucc.target import get_target
+from mucc.target import DEFAULT_TARGET, get_target
 
 OWN = ""
 """Stands for each operand's own format."""
@@ -70,13 +70,18 @@ class _Narrow(RewritePattern):
         result = [] if element(product.results[0]) == wide else [e.CastOp(product, wide)]
         rewriter.replace(op, [*left[0], *right[0], product, *result])
 
+    def _convolved(self, op: Operation, first: str, second: str) -> str:
+        """Return the format in which a convolution multiplies two operands of 8 bits."""
+        keeps = first == "s8" or not self.exact or op.properties["compute"] == ComputeAttr(Compute.TF32)
+        return OWN if first == second and DTYPES[first] in window_rules.NARROW and keeps else "f16"
+
     def _format(self, op: Operation, first: str, second: str) -> str | None:
         """Return the format in which two narrow operands are multiplied; None if that is the wide one."""
         halves = [f for f in (first, second) if f in HALVES]
         if len({*halves}) > 1:
             return None
         if not isinstance(op, ContractionOp):
-            return halves[0] if halves else "f16"
+            return self._convolved(op, first, second) if not halves else halves[0]
         if halves:
             return OWN
         if first in FLOATS and second in FLOATS:
@@ -96,7 +101,11 @@ def _product(op: Operation, lhs: SSAValue, rhs: SSAValue) -> Operation:
         case _:
             return type(op).create(
                 operands=[lhs, rhs],
-                result_types=[TensorType.of(Shaped.of(op.results[0].type).dims, element(lhs))],
+                result_types=[
+                    TensorType.of(
+                        Shaped.of(op.results[0].type).dims, window_rules.convolved_type(element(lhs))
+                    )
+                ],
                 properties={**op.properties, "compute": ComputeAttr.default(lhs.type, rhs.type)},
             )
 
@@ -144,7 +153,7 @@ class NarrowOperands(Pass):
 
     name = "narrow-operands"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
     exact: bool = True
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:

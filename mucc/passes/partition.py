@@ -26,6 +26,7 @@ from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.lowering.access import Axes, identity, operand_axes
+from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.traffic import NOTHING
 from mucc.passes.candidates import beside, computed, elsewhere, integers, range_of, taken, unreached
 from mucc.passes.column_ranges import is_stored_by_ranges
@@ -46,6 +47,7 @@ class Partition(Values):
     """For each operation that joined a stage, what that is built around."""
     returned: set[SSAValue] = field(default_factory=set[SSAValue])
     """The results of the kernel, behind pins."""
+    inputs: Inputs = field(default_factory=Inputs)
     decisions: list[Decision] | None = None
     """Where each operation is computed, in order, if that is to be explained."""
 
@@ -120,7 +122,7 @@ class Partition(Values):
     def _computing(self, op: AnchorOp) -> list[Stage]:
         """Return the stages whose kernels can compute a further anchor beside their own."""
         anchored = ((stage, stage.anchor) for stage in self.stages)
-        return [s for s, anchor in anchored if anchor is not None and s.kind.computes_with(anchor, op)]
+        return [s for s, anchor in anchored if anchor and s.kind.computes_with(anchor, op, self.inputs)]
 
     def _join(self, stage: Stage, op: Operation) -> None:
         stage.members.append(op)

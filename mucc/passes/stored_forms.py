@@ -10,7 +10,7 @@ dtype. The kernel that stores it in its own dtype for others computes on with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,13 +98,23 @@ def stored_forms(
         ) and _element(result := op.results[0]) in HALVES:
             own = within(result)
             outside = [use for use in result.uses if use.operation not in own]
-            if outside and not any(isinstance(use.operation, PinOp) for use in outside):
-                needed = result not in forms.fixed and any(_reaches(use, full, kind_of) for use in outside)
-                _widen(op, forms, needed)
-                read = any(not isinstance(use.operation, ReturnOp) for use in outside)
-                if read and len(outside) < len(list(result.uses)) and result not in forms.wide:
-                    _round(op)
+            reaches = result not in forms.fixed and any(_reaches(use, full, kind_of) for use in outside)
+            _store_for(outside, op, forms, reaches)
     return forms
+
+
+def _store_for(outside: Sequence[Use], op: Operation, forms: StoredForms, reaches: bool) -> None:
+    """Store a result of 16 bits for uses outside of its kernel; in f32 too if it `reaches` a 32-bit result.
+
+    What is stored in 16 bits alone is rounded for all its readers, so that those inside compute the same.
+    """
+    if not outside or any(isinstance(use.operation, PinOp) for use in outside):
+        return
+    _widen(op, forms, reaches)
+    result = op.results[0]
+    is_read = any(not isinstance(use.operation, ReturnOp) for use in outside)
+    if is_read and len(outside) < len(list(result.uses)) and result not in forms.wide:
+        _round(op)
 
 
 def _element(value: SSAValue) -> Attribute:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Self
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.library.errors import MuccError
 from mucc.runtime.module import Module, load
+from mucc.target import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from mucc.build.artefact import Artefact
     from mucc.build.pool import Outcome, Pool
     from mucc.compiler.typical_dims import Given
-
-DEFAULT_TARGET = "sm_90a"
 
 
 class CompileError(MuccError):
@@ -52,12 +51,13 @@ def compile(
     name: str = "<string>",
     dims: Given = None,
 ) -> Module:
-    """Compile a program and load it. A program that was compiled before comes from the cache.
+    """Compile a program for a GPU and load it: kernels are attributes of the module, called with tensors.
 
-    `name` is what messages call the program; `dims` are typical values of open dims, to choose schedules for:
-    the library serves every size. A list of such, or a range (`{"M": "1..4096"}`), gives kernels several
-    schedules, of which calls take one by their dims. Raises `CompileError` with every error found, and what
-    `load` raises; warnings come as `MuccWarning`.
+    `target` is an architecture, such as `sm_90a`. A program that was compiled before comes from the cache;
+    with `cache=False` it is compiled again, and not kept. `name` is what messages call it; `dims` are
+    typical values of open dims, to choose schedules for: the library serves every size. A list of such, or a
+    range (`{"M": "1..4096"}`), gives kernels several schedules, of which calls take one by their dims. Raises
+    `CompileError` with every error found, and what `load` raises; warnings come as `MuccWarning`.
     """
     from mucc.build.artefact import Request, build
     from mucc.compiler.typical_dims import sizes_of
@@ -174,7 +174,11 @@ def _loaded(library: bytes) -> Module:
 def check(
     text: str, target: str = DEFAULT_TARGET, *, name: str = "<string>", dims: Given = None
 ) -> tuple[Diagnostic, ...]:
-    """Every error and warning that can be found without nvcc; empty where the program is good."""
+    """Find all errors and warnings of a program that can be found without nvcc.
+
+    The arguments are those of `compile`. Returns an empty tuple where the program is good; errors are
+    returned, too, and not raised.
+    """
     from mucc.build.artefact import compile_source
     from mucc.compiler.typical_dims import sizes_of
 

@@ -17,6 +17,9 @@ LONGEST_NAME = 80
 TARGETS = ("sm_90a", "sm_80", "sm_89", "sm_120a", "sm_100a")
 """The names of all targets."""
 
+DEFAULT_TARGET = "sm_90a"
+"""The target where none is named."""
+
 WARPGROUPS = ("sm_90a",)
 """The targets whose warpgroups multiply tiles that the copy engine loads (`wgmma`)."""
 

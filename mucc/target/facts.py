@@ -40,7 +40,11 @@ class Multiprocessor(NamedTuple):
     """One multiprocessor. Rates are results per clock cycle."""
 
     shared_memory: int
+    """Bytes of shared memory of all blocks that run at the same time."""
+    reserved_per_block: int
+    """Bytes of it that each block takes besides its own."""
     registers: int
+    """32-bit registers of all threads that run at the same time."""
     fp32_per_cycle: int
     special_per_cycle: int
     tensor_flops_per_cycle: Mapping[str, int]
@@ -49,6 +53,10 @@ class Multiprocessor(NamedTuple):
     """The bytes per cycle that a multiprocessor can load from L2."""
     mma_sync_share: float = 1.0
     """The fraction of the tensor cores' rates that mma.sync reaches."""
+
+    def blocks_with(self, shared_memory: int) -> int:
+        """Return how many blocks of so many bytes of shared memory it has room for."""
+        return self.shared_memory // (shared_memory + self.reserved_per_block)
 
     @property
     def computes(self) -> tuple[str, ...]:
@@ -103,6 +111,11 @@ class Facts(NamedTuple):
     """Other names: of the architecture, chips and cards, and compute capabilities that run its code."""
     cost: Mapping[str, Any] = MappingProxyType({})
     """Constants of the target's cost model."""
+
+    def shared_memory_of_each(self, blocks: int) -> int:
+        """Return the bytes of shared memory that each of so many blocks of a multiprocessor may use."""
+        sm = self.multiprocessor
+        return min(self.limits.shared_memory, sm.shared_memory // blocks - sm.reserved_per_block)
 
 
 def load_facts(name: str) -> Facts:

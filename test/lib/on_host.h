@@ -390,7 +390,7 @@ inline void copy_element(Map const& map, char* to, char const* from, bool inside
   std::memset(to, 0, size_t(map.size));
   if (!inside) return;
   std::memcpy(to, from, size_t(map.size));
-  if (map.size == 2) return;
+  if (map.size < 4) return;
   uint32_t bits;
   std::memcpy(&bits, to, 4);
   bits = bits + 0x1000u & ~0x1fffu;  // tf32
@@ -542,24 +542,32 @@ inline float from_e4m3(uint8_t bits) {
                                                   : std::ldexp(float(mantissa + 8), exponent - 10);
   return bits >> 7 ? -x : x;
 }
-inline float e4m3_at(uint64_t d, int row, int k) {
+inline uint8_t byte_at(uint64_t d, int row, int k) {
   uint32_t const start = uint32_t(d & 0x3fff) << 4, step = uint32_t(d >> 32 & 0x3fff) << 4;
-  return from_e4m3(uint8_t(dynamic[block][swizzled(start + row / 8 * step + row % 8 * 128 + k)]));
+  return uint8_t(dynamic[block][swizzled(start + row / 8 * step + row % 8 * 128 + k)]);
 }
-template <int kCount, class Left>
-__attribute__((optimize("O2"))) void add_e4m3(float (&sum)[kCount], Left left, uint64_t b, int keeps) {
+inline float e4m3_at(uint64_t d, int row, int k) { return from_e4m3(byte_at(d, row, k)); }
+inline float s8_at(uint64_t d, int row, int k) { return float(int8_t(byte_at(d, row, k))); }
+template <int kCount, class Left, class Right>
+__attribute__((optimize("O2"))) void add_bytes(float (&sum)[kCount], Left left, Right right, int keeps) {
   int const thread = int(threadIdx.x) % 128, row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
   float a[2][32];
   for (int k = 0; k < 32; ++k)
     for (int h = 0; h < 2; ++h) a[h][k] = left(row + 8 * h, k);
   for (int i = 0; i < kCount; ++i) {
     if (!keeps) sum[i] = 0;
-    for (int k = 0; k < 32; ++k) sum[i] += a[i / 2 % 2][k] * e4m3_at(b, i / 4 * 8 + column + i % 2, k);
+    for (int k = 0; k < 32; ++k) sum[i] += a[i / 2 % 2][k] * right(i / 4 * 8 + column + i % 2, k);
   }
 }
 template <int kCount>
 void wgmma_e4m3(float (&sum)[kCount], uint64_t a, uint64_t b, int keeps) {
-  add_e4m3(sum, [a](int row, int k) { return e4m3_at(a, row, k); }, b, keeps);
+  add_bytes(
+      sum, [a](int row, int k) { return e4m3_at(a, row, k); }, [b](int row, int k) { return e4m3_at(b, row, k); }, keeps);
+}
+// Sums are s32 on a GPU, whose bits are those of an f32: here they are f32.
+template <int kCount>
+void wgmma_s8(float (&sum)[kCount], uint64_t a, uint64_t b, int keeps) {
+  add_bytes(sum, [a](int row, int k) { return s8_at(a, row, k); }, [b](int row, int k) { return s8_at(b, row, k); }, keeps);
 }
 template <int kCount>
 void wgmma_e4m3(float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int keeps) {
@@ -570,7 +578,7 @@ void wgmma_e4m3(float (&sum)[kCount], uint32_t const (&a)[4], uint64_t b, int ke
     uint32_t const word = words[0][self - lane + row % 8 * 4 + k % 16 / 4][row % 16 / 8 + k / 16 * 2];
     return from_e4m3(uint8_t(word >> 8 * (k % 4)));
   };
-  add_e4m3(sum, left, b, keeps);
+  add_bytes(sum, left, [b](int row, int k) { return e4m3_at(b, row, k); }, keeps);
   align();
 }
 
@@ -580,7 +588,7 @@ namespace mucc {
 
 inline int make_map(on_host::Map& map, void const* data, Mapped element, int rank, int64_t const* extents,
                     int64_t const* strides, int const* box, bool swizzles) {
-  map = {static_cast<char const*>(data), int8_t(rank), int8_t(element == Mapped::kTf32 ? 4 : 2), swizzles, {}, {}, {}, {}, {}, {}};
+  map = {static_cast<char const*>(data), int8_t(rank), int8_t(bytes_of(element)), swizzles, {}, {}, {}, {}, {}, {}};
   for (int a = 0; a < rank; ++a) {
     map.extents[a] = uint32_t(extents[a]), map.strides[a] = strides[a];
     if (extents[a] < 1 || (a > 0 && (strides[a] <= 0 || strides[a] * map.size % 16)))

@@ -160,6 +160,8 @@ _WGMMA_E4M3 = (
     r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k32\.f32\.e4m3\..*?"r"\(keeps\)\);'
 )
 
+_WGMMA_S8 = r'asm volatile\("\{\.reg \.pred p;[^;]*; "\s*"wgmma[a-z0-9._]*k32\.s32\.s8\..*?"r"\(keeps\)\);'
+
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 GUARD = 64
 """Elements before and behind each tensor, which nothing may write."""
@@ -418,6 +420,7 @@ def _text(compilation: Compilation) -> str:
         )
         source = re.sub(_WGMMA_TF32, "on_host::wgmma_tf32(sum, a, b, keeps);", source, flags=re.DOTALL)
         source = re.sub(_WGMMA_E4M3, "on_host::wgmma_e4m3(sum, a, b, keeps);", source, flags=re.DOTALL)
+        source = re.sub(_WGMMA_S8, "on_host::wgmma_s8(sum, a, b, keeps);", source, flags=re.DOTALL)
         lines += [f"namespace image_{i} {{", source, "}"]
         for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
             call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"

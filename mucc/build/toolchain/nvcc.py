@@ -12,6 +12,7 @@ from mucc.build.pool import Pool
 from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
 from mucc.build.toolchain.flags import Kind, flags
 from mucc.diagnostics.core import Diagnostic
+from mucc.target import DEFAULT_TARGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def build(
     toolchain: Toolchain,
     pool: Pool | None = None,
     *,
-    target: str = "sm_90a",
+    target: str = DEFAULT_TARGET,
     program: str = "",
     name: str = "kernel",
     timeout: float | None = None,

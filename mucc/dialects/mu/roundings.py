@@ -22,6 +22,7 @@ from mucc.dialects.mu.ops.attention import (
     PagedAttentionOp,
     ScoresOp,
 )
+from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.contraction import Accumulation, Compute
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.pooling import PoolOp
@@ -165,6 +166,8 @@ class BoundedFunctions(MuFunctions):
         fast: Any = op.properties.get("acc")
         if fast is not None and fast.data is Accumulation.FAST:
             return b.EIGHT_FAST
+        if compute.data is Compute.S8 and is_convolution(op):
+            return b.SINGLE  # sums become f32
         return ARITHMETIC[compute.data]
 
     @staticmethod

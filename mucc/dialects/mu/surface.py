@@ -80,6 +80,11 @@ class Function:
         return replace(self, params=(*values, *self.params[1:]))
 
 
+def first_line(operation: type[Operation]) -> str:
+    """Return the first line of the docstring of an operation, which documents its function."""
+    return (operation.__doc__ or "").strip().splitlines()[0]
+
+
 X = Parameter("x", VALUE)
 """The value parameter `x`, the only one of most functions."""
 

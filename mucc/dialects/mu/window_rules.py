@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import i1
+from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Attribute
 
 from mucc.dialects.mu.rules import TypeRuleError, shape_text
 from mucc.dialects.mu.shape_rules import fixed, tensor
-from mucc.dialects.mu.types import WIDE, Dim, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Shaped, TensorType, dtype_name
 from mucc.dialects.mu.windows import Window
+
+NARROW = (DTYPES["e4m3"], DTYPES["s8"])
+"""The dtypes of 8 bits that convolutions multiply, with results of f32."""
 
 SPATIAL = (1, 2, 3)
 """The supported numbers of spatial axes."""
@@ -74,14 +77,19 @@ def _operands(what: str, operand: Attribute, weight: Attribute) -> tuple[Shaped,
             f"weights {w} of {what} have {len(w.dims)} axes, but must have {len(x.dims)}, as {x} has",
             notes=(f"two axes of channels, and {count} of the window",),
         )
-    if x.element_type != w.element_type or x.element_type not in WIDE:
+    if x.element_type != w.element_type or x.element_type not in (*WIDE, *NARROW):
         raise TypeRuleError(
             "MU1102",
             f"operands of {what} have dtypes {dtype_name(x.element_type)} and {dtype_name(w.element_type)}, "
-            "but must both be bf16, f16 or f32",
+            "but must both be bf16, f16, f32, e4m3 or s8",
             helps=("convert them: `cast(..., f32)`",),
         )
     return x, w
+
+
+def convolved_type(operands: Attribute) -> Attribute:
+    """Return the dtype of a convolution of operands of a dtype: their own, and f32 for e4m3 and s8."""
+    return f32 if operands in NARROW else operands
 
 
 def _extent_times(what: str, value: Shaped, axis: int, groups: int) -> Dim:
@@ -108,8 +116,9 @@ def conv(
     dilation: Sequence[int],
     groups: int,
 ) -> TensorType:
-    """Infer the convolution of `[N, C, ...]` with `[O, C/groups, ...]`: `[N, O, ...]` in the operands' dtype.
+    """Infer the convolution of `[N, C, ...]` with `[O, C/groups, ...]`: `[N, O, ...]`.
 
+    The result has the operands' dtype, or f32 where they are e4m3 or s8.
     Raises TypeRuleError MU1100 (axes, channels), MU1101 (windows), MU1102 (dtypes).
     """
     x, w = _operands("conv", operand, weight)
@@ -119,7 +128,7 @@ def conv(
         _window_positions("conv", x, axis, window)
         for axis, window in enumerate(windows(sizes, stride, pad, dilation), start=2)
     ]
-    return TensorType.of((x.dims[0], w.dims[0], *extents), x.element_type)
+    return TensorType.of((x.dims[0], w.dims[0], *extents), convolved_type(x.element_type))
 
 
 def conv_transpose(
@@ -154,7 +163,8 @@ def conv_transpose(
         if extent < 1:
             raise TypeRuleError("MU1101", f"a pad of {window.pad} leaves nothing of axis {axis} of {x}")
         spread.append(extent)
-    return TensorType.of((x.dims[0], _extent_times(what, w, 1, groups), *spread), x.element_type)
+    dims = (x.dims[0], _extent_times(what, w, 1, groups), *spread)
+    return TensorType.of(dims, convolved_type(x.element_type))
 
 
 def pool(

@@ -25,6 +25,7 @@ from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
 from mucc.kernels.interface import IndexTensor, Kind, Meaning, Measured
+from mucc.kernels.lowering.inputs import Inputs
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -66,7 +67,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
             return False
         return op.parent_block() is sums.parent_block() and op.is_before_in_block(sums)
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         return isinstance(op, AttentionLogSumExpOp) and self._stores(op, anchor)
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:

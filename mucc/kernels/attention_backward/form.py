@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.target import DEFAULT_TARGET
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class FormAttentionBackward(Pass):
 
     name = "form-attention-backward"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))

@@ -19,6 +19,7 @@ from mucc.dialects.rewriting import Finding, Pass
 from mucc.kernels.attention_backward.op import AttentionBackwardKernelOp, DifferentiateOp, StoreGradientOp
 from mucc.kernels.attention_backward.operands import takes_gradient
 from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.lowering.inputs import Inputs
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import KernelCode
@@ -49,7 +50,7 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
     def claims(self, anchor: AnchorOp | None, target: str | None = None) -> bool:
         return isinstance(anchor, AttentionBackwardOp) and takes_gradient(anchor, target)
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         if not isinstance(anchor, AttentionBackwardOp) or not isinstance(op, AttentionBackwardOp):
             return False
         return anchor.is_beside(op)

@@ -11,6 +11,7 @@ from mucc.kernels.conv.emission import ConvWork
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches_emission import PatchesWork
 from mucc.kernels.conv.planes_emission import PlanesWork
+from mucc.kernels.conv.positions_emission import PositionsWork
 from mucc.kernels.conv.tiles_emission import TilesWork
 from mucc.kernels.conv.wide_emission import WideWork
 
@@ -18,6 +19,7 @@ WORK: dict[Strategy, type[ConvWork]] = {
     Strategy.TILES: TilesWork,
     Strategy.WARPGROUPS: WideWork,
     Strategy.PLANES: PlanesWork,
+    Strategy.POSITIONS: PositionsWork,
     Strategy.PATCHES: PatchesWork,
     Strategy.DIRECT: DirectWork,
 }

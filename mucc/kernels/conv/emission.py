@@ -19,12 +19,13 @@ from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.pooling_kinds import Pooling
-from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp
 from mucc.kernels.normalize.op import RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
 from mucc.library.extents import multiply, quotient
+from mucc.target.facts import WIDEST_ACCESS
 
 AXES = 3
 """The spatial axes that kernels have; those that a program lacks are of extent 1."""
@@ -101,7 +102,7 @@ class ConvWork(AcrossWork):
     @property
     def piece(self) -> int:
         """Elements in 16 bytes."""
-        return 8 if self.x.element != "float" else 4
+        return WIDEST_ACCESS // dtype_bytes(Shaped.of(self.conv.x.type).element_type)
 
     @property
     def w_channel(self) -> Product:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from mucc.dialects.mu.ops.base import is_convolution, is_pool
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
-from mucc.target import get_target
+from mucc.target import DEFAULT_TARGET, get_target
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FoldAverages(Pass):
     """
 
     name = "fold-averages"
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]

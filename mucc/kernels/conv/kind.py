@@ -73,6 +73,7 @@ class ConvKind(Kind[ConvKernelOp]):
     passes = MappingProxyType(
         {
             "fold-averages": "mucc.kernels.conv.fold_averages:FoldAverages",
+            "divide-sums": "mucc.kernels.conv.divide_sums:DivideSums",
             "spread-means": "mucc.kernels.conv.spread_means:SpreadMeans",
             "prepare-convolutions": "mucc.kernels.conv.prepare:PrepareConvolutions",
             "share-moments": "mucc.kernels.conv.share_moments:ShareMoments",
@@ -80,11 +81,12 @@ class ConvKind(Kind[ConvKernelOp]):
     )
 
     def operand_passes(self, target: str) -> tuple[Pass, ...]:
+        from mucc.kernels.conv.divide_sums import DivideSums
         from mucc.kernels.conv.fold_averages import FoldAverages
         from mucc.kernels.conv.prepare import PrepareConvolutions
         from mucc.kernels.conv.spread_means import SpreadMeans
 
-        return (SpreadMeans(), FoldAverages(target), PrepareConvolutions(target))
+        return (SpreadMeans(), FoldAverages(target), DivideSums(target), PrepareConvolutions(target))
 
     def stage_passes(self, target: str) -> tuple[Pass, ...]:
         from mucc.kernels.conv.share_moments import ShareMoments

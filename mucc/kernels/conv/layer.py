@@ -49,8 +49,12 @@ class Layer(NamedTuple):
     """Positions of a window along the spatial axes, where a block pools its results."""
     measured: bool = False
     """Whether blocks store moments of what they compute."""
+    batch: int = 0
+    """Elements of the batch, 0 where a call decides."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
+    turned: int = 0
+    """Bytes that copies of x and weights move so that the batch and channels of the result are innermost."""
 
 
 def layer_between(
@@ -89,6 +93,7 @@ def layer_between(
         geometry.transposed,
         isinstance(x[1], int),
         isinstance(x[-1], int) and x[-1] % 4 == 0,
+        batch=x[0] if isinstance(x[0], int) else 0,
         copied=2 * element_bytes * math.prod(map(size, x)),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.ir import Region, SSAValue
@@ -96,6 +97,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
         reduced=is_reduced(stage),
         pooled=pooled_sizes(stage),
         measured=any(isinstance(op, PartialMomentsOp) for op in stage.body.block.ops),
+        turned=_turned_bytes((x, anchor.operand), (w, anchor.weight)),
     )
     facts = get_target(builder.target).facts
     strategy = choose(layer, facts)
@@ -109,6 +111,11 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
             w
             if w.unit_axis == inner
             else _axis_last(builder, stage, w, Shaped.of(anchor.weight.type).dims, inner)
+        )
+    if strategy is Strategy.POSITIONS:
+        x, w = (
+            v if v.unit_axis == 0 else _axis_last(builder, stage, v, Shaped.of(operand.type).dims, 0)
+            for v, operand in ((x, anchor.operand), (w, anchor.weight))
         )
     rank = len(stage.space)
     body = ConvBody(builder, stage)
@@ -202,6 +209,13 @@ def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Di
     copied = copy(builder, stage, Access(source.base, axes), rank, _picked(dims, order))
     back = tuple(None if a is None else order[a] for a in copied.axes)
     return Access(copied.base, back)
+
+
+def _turned_bytes(*operands: tuple[Access, SSAValue]) -> int:
+    """Return the bytes that copies of operands move whose first axis is not innermost in memory."""
+    types = [Shaped.of(value.type) for access, value in operands if access.unit_axis != 0]
+    known = [t for t in types if all(isinstance(d, int) for d in t.dims)]
+    return sum(2 * dtype_bytes(t.element_type) * math.prod(int(d) for d in t.dims) for t in known)
 
 
 def _picked(dims: Dims, order: Sequence[int]) -> Dims:

@@ -40,6 +40,8 @@ class Strategy(StrEnum):
     """The same, with tiles that the copy engine loads and warpgroups multiply."""
     PLANES = "planes"
     """As a product that warpgroups multiply, of planes of x that the copy engine loads."""
+    POSITIONS = "positions"
+    """As a product over the positions of a large window, which warpgroups multiply."""
     PATCHES = "patches"
     """As a product whose taps are read from a patch of x in shared memory."""
     DIRECT = "direct"

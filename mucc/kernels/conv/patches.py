@@ -30,9 +30,6 @@ STAGED = 56 * 1024
 """The most bytes of x that a block stages at a time."""
 
 WORD = 4
-RESERVED = 1024
-"""Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
-
 MOST_CLASSES = 32
 """The most classes of outputs of a transposed convolution that a block computes."""
 
@@ -148,7 +145,7 @@ def _tile(
     front = _up(max(chunk * pitch * WORD, out), 128)
     pooled = _pooled_bytes(layer, rows * last, columns)
     shared = front + (depths if is_resident else panel) * width + 8 * (depths + len(taps)) + pooled
-    room = facts.multiprocessor.shared_memory // (shared + RESERVED)
+    room = facts.multiprocessor.blocks_with(shared)
     few = rows * columns * last <= SUMS // 2 * THREADS
     together = min(room, 3 if few else 2)
     if shared > facts.limits.shared_memory or together < 1:

@@ -52,9 +52,6 @@ ALIGNMENT = 1024
 BARRIERS = 16
 """Bytes of the barriers of a stage."""
 
-RESERVED = 1024
-"""Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
-
 TAP = 8
 """Bytes that a block knows of a tap."""
 
@@ -133,7 +130,7 @@ def _tile(
     spread = WORD * max(rows * last * (columns + 8), columns * (rows * last + 4))
     most = sum(holds <= limit for limit in HOLDS)
     for resident in range(most, 0, -1):
-        room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
+        room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + 16 + TAP * taps
         left = room - stages_x * (staged + BARRIERS)
         stages_w = min(MOST_STAGES, left // (columns * STAGE_ROW + BARRIERS))

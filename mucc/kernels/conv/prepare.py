@@ -17,7 +17,7 @@ from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.channel_moves import MoveChannels
 from mucc.kernels.channels import ChannelsLast
-from mucc.target import get_target
+from mucc.target import DEFAULT_TARGET, get_target
 
 
 class _Keep(ChannelsLast):
@@ -86,7 +86,7 @@ class PrepareConvolutions(Pass):
     """
 
     name = "prepare-convolutions"
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))

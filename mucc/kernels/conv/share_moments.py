@@ -11,6 +11,7 @@ from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
+from mucc.target import DEFAULT_TARGET
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class ShareMoments(Pass):
 
     name = "share-moments"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for kernel in op.body.block.ops:

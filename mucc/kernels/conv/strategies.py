@@ -14,6 +14,8 @@ from mucc.kernels.conv.layer import Layer, layer_of_kernel
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.planes import best_plane, plane_cycles
+from mucc.kernels.conv.positions import best_positions, is_gradient, position_cycles
+from mucc.kernels.conv.positions import refused as refused_positions
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
 from mucc.target import WARPGROUPS
@@ -37,8 +39,11 @@ SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
 
-FORMATS = ("bf16", "f16", "tf32")
-"""The formats that warpgroups multiply."""
+BUSY_THREADS = 512
+"""Threads of a multiprocessor that hide the waits of each other's loads."""
+
+FORMATS = ("bf16", "f16", "tf32", "e4m3", "s8")
+"""The formats that warpgroups multiply, whose numbers tf32 holds."""
 
 MOST_CLASSES = 16
 """The most classes of outputs of a transposed convolution, which have a map of x each."""
@@ -77,7 +82,7 @@ class Tiles(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         tile = tile_of(layer.outputs, layer.whole, facts.limits.shared_memory, layer.reduced)
-        sm, compute = facts.multiprocessor, layer.compute
+        sm, compute = facts.multiprocessor, "f16" if layer.compute == "e4m3" else layer.compute
         depth = _padded(layer.channels * layer.taps, STAGE_ROW // layer.element_bytes)
         blocks = layer.groups * math.ceil(layer.rows / ROWS) * math.ceil(layer.outputs / tile.columns)
         elements = blocks * ROWS * depth
@@ -85,7 +90,9 @@ class Tiles(Way):
         if compute in FORMATS and layer.whole:
             rate *= COPIED_SHARE
         found = 0.0 if layer.whole else elements * GATHERED / LANES
-        return 2 * elements * tile.columns / rate + found + blocks * BLOCK_CYCLES
+        cycles = 2 * elements * tile.columns / rate + found + blocks * BLOCK_CYCLES
+        # Few blocks with long sums leave most multiprocessors idle.
+        return cycles * (max(1.0, facts.devices[0].multiprocessors / blocks) if is_gradient(layer) else 1.0)
 
 
 class Warpgroups(Way):
@@ -152,6 +159,26 @@ class Planes(Way):
         return plane_cycles(tile, layer, facts)
 
 
+class Positions(Way):
+    """As a product over the positions of a large window, batch and channels of the result innermost.
+
+    Calls whose tensors the copy engine cannot map are computed as by `Tiles`.
+    """
+
+    strategy = Strategy.POSITIONS
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        if facts.name not in WARPGROUPS:
+            return f"{facts.name} has no wgmma"
+        return refused_positions(layer) or Tiles().refused(layer, facts)
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        return best_positions(layer, facts).text
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        return position_cycles(best_positions(layer, facts), layer, facts)
+
+
 class Patches(Way):
     """As a product whose left factor is read from a patch of x in shared memory, in any order of axes."""
 
@@ -186,10 +213,12 @@ class Direct(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows
-        return sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
+        cycles = sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
+        threads = facts.devices[0].multiprocessors * BUSY_THREADS
+        return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Tiles(), Patches(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
@@ -201,6 +230,8 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     card = facts.devices[0]
     computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
     bandwidth = card.datasheet["dram_bandwidth"]
+    if way.strategy is Strategy.POSITIONS:
+        return max(computing, layer.moved / bandwidth) + layer.turned / (COPY_SHARE * bandwidth)
     if not (copied := layer.copied if way.by_vectors and layer.whole else 0):
         return max(computing, layer.moved / bandwidth)
     stored = (SCATTERED if layer.classes == 1 else BETWEEN) * layer.moved / bandwidth

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
-from mucc.kernels.conv.patches import RESERVED
 from mucc.target.facts import Facts
 
 STRIP_ROWS = 4
@@ -76,7 +75,7 @@ def _cost(tile: StripTile, places: Sequence[int], windows: Sequence[Window], fac
     blocks = math.prod(math.ceil(p / t) for p, t in zip(places, tile.places, strict=True))
     conflicts = tile.run * windows[1].stride % 2 == 0
     products = STRIP_TAP * taps * (STRIP_CONFLICTS if conflicts else 1.0) + STRIP_STORED
-    by_memory = facts.multiprocessor.shared_memory // (shared + RESERVED)
+    by_memory = facts.multiprocessor.blocks_with(shared)
     room = min(by_memory, STRIP_THREADS // (32 * tile.warps))
     few = max(1.0, math.sqrt(STRIP_RESIDENT / (room * tile.warps)))
     return blocks * (math.prod(tile.places) * products + STRIP_COPIED * copied) * few

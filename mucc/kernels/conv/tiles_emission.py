@@ -11,7 +11,15 @@ from mucc.kernels.conv.emission import ConvWork, flag
 from mucc.kernels.conv.tiles import tile_of
 from mucc.target import get_target
 
-_FORMATS = {"bf16": "Bf16", "f16": "F16", "tf32": "Tf32", "tf32x3": "Tf32x3", "f32": "F32"}
+_FORMATS = {
+    "bf16": "Bf16",
+    "f16": "F16",
+    "tf32": "Tf32",
+    "tf32x3": "Tf32x3",
+    "f32": "F32",
+    "e4m3": "E4m3",
+    "s8": "S8",
+}
 
 _GIVEN = "Work const op, mucc::conv::Problem<Op::Element> const problem"
 """The parameters of a kernel, but for tensor maps."""
@@ -56,8 +64,8 @@ class TilesWork(ConvWork):
 
     @property
     def holds(self) -> bool:
-        """Whether elements are held while a stage is multiplied."""
-        return not self.vector_x
+        """Whether elements are held while a stage is multiplied: each takes a register, also of a byte."""
+        return not self.vector_x and self.piece <= 8
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""

@@ -30,6 +30,12 @@ SUMS = 64 * 256
 SHARED_SUMS = SUMS // 2
 """The same where it has two."""
 
+BY_STEP = ("e4m3",)
+"""Formats of which a warpgroup has the sums of 64 rows of one step besides, which it adds itself."""
+
+BY_STEP_SUMS = (64 * 288, 64 * 128)
+"""All sums of a warpgroup for these, where a multiprocessor has one block, and two."""
+
 STAGES = 3
 """The fewest stages: one is multiplied, one waits to be released, one is filled."""
 
@@ -38,9 +44,6 @@ PITCH = 8
 
 ROW_BYTES, STAGE_BARRIERS, ALIGNMENT = 16, 16, 1024
 """Bytes of shared memory for a row, the barriers of a stage, and what the first stage is aligned to."""
-
-RESERVED = 1024
-"""Bytes of shared memory of a multiprocessor that each of its blocks takes besides its own."""
 
 
 class WideTile(NamedTuple):
@@ -60,12 +63,14 @@ class WideTile(NamedTuple):
         return f"{self.rows}x{self.columns}{f', K by {self.shares}' if self.shares > 1 else ''}"
 
 
-def wide_tile(rows: int, columns: int, facts: Facts) -> WideTile | None:
+def wide_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideTile | None:
     """Return the tile of this size with as many stages as there is room for; None where it does not fit."""
-    sums = rows * columns // GROUPS
-    most = 0 if sums > SUMS else 2 if sums <= SHARED_SUMS else 1
+    by_step = compute in BY_STEP
+    sums = rows * columns // GROUPS + (64 * columns if by_step else 0)
+    alone, shared = BY_STEP_SUMS if by_step else (SUMS, SHARED_SUMS)
+    most = 0 if sums > alone else 2 if sums <= shared else 1
     for resident in range(most, 0, -1):
-        room = min(facts.limits.shared_memory, facts.multiprocessor.shared_memory // resident - RESERVED)
+        room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + rows * ROW_BYTES
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
         spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
@@ -74,11 +79,11 @@ def wide_tile(rows: int, columns: int, facts: Facts) -> WideTile | None:
     return None
 
 
-def wide_tiles(facts: Facts) -> Iterator[WideTile]:
-    """Yield all tiles of a target."""
+def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
+    """Yield all tiles of a target for a format."""
     for rows in ROWS:
         for columns in COLUMNS:
-            if (tile := wide_tile(rows, columns, facts)) is not None:
+            if (tile := wide_tile(rows, columns, facts, compute)) is not None:
                 yield from (tile._replace(shares=shares) for shares in SHARES)
 
 
@@ -122,7 +127,7 @@ def best_tile(layer: Layer, facts: Facts) -> WideTile:
 
     Where moments are stored it has all of K, too.
     """
-    tiles = wide_tiles(facts)
+    tiles = wide_tiles(facts, layer.compute)
     if layer.reduced:
         tiles = (tile for tile in tiles if tile.columns >= layer.outputs and tile.shares == 1)
     elif layer.measured:

@@ -71,7 +71,7 @@ def _wants_warpgroups(op: ConvolutionOp) -> bool:
     """Whether a convolution is best multiplied by warpgroups that have positions in the order of memory."""
     x = Shaped.of(op.operand.type)
     channels, line = x.dims[1], x.dims[-1]
-    if op.compute.data.value not in ("bf16", "f16", "tf32"):
+    if op.compute.data.value in ("tf32x3", "f32"):
         return False
     has_planes = dtype_bytes(x.element_type) == 4 and isinstance(line, int) and line % 4 == 0
     return not has_planes and not (isinstance(channels, int) and channels // op.groups.value.data < FEW)

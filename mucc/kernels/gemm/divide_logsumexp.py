@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.target import DEFAULT_TARGET
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class DivideLogSumExp(Pass):
 
     name = "divide-logsumexp"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         pinned = {s.kernel for s in op.body.block.ops if isinstance(s, ScheduleOp)}

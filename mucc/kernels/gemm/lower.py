@@ -46,12 +46,12 @@ from mucc.kernels.map.lower import lower_map, row_numbers
 
 
 def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
+    """Append the kernel of a stage around a product, a grouped one included, to the program."""
     matmul = stage.anchor
     if isinstance(matmul, GroupedMatmulOp):
         _grouped(builder, stage, matmul)
         return
     assert isinstance(matmul, MatmulOp)
-    rank = len(stage.space)
     problem = matmul_dims(stage)
     # Beside a sparse operand of 32 bits, or one that is converted, no other passes through registers.
     is_sparse = rules.is_sparse(matmul.lhs.type) or rules.is_sparse(matmul.rhs.type)
@@ -67,28 +67,8 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
         for op in stage.contractions
         for right in [rhs_access(stage, op)]
     )
-    places = [builder.destinations(r) for r in stage.outputs]
     body = EpilogueBody(builder, stage, problem)
-    values: list[tuple[SSAValue, SSAValue, bool]] = []
-    ranges: list[ColumnRange] = []
-    for stored, targets in zip(stage.stored, places, strict=True):
-        owner = stored.owner
-        for target in targets:
-            if isinstance(owner, ReduceOp) and is_inside(stored, stage):
-                _epilogue_reduction(body, owner, builder.regrouped(target, stored), stage.space)
-                continue
-            value = body.scalar(stored, root_axes(stored, stage))
-            given = body.without_cast(value, target)
-            values.append((given, builder.regrouped(target, stored), body.leaves_cast(value, target)))
-            if (low := first_column(stored, stage)) is not None:
-                ranges.append(ColumnRange(values[-1][0], low, Shaped.of(stored.type).dims[-1]))
-    chosen = _chosen(body, ranges, rank - 1)
-    for i, (value, target, rounds) in enumerate(values):
-        kind = AuxStoreOp if i else StoreDOp
-        store = kind(value, target) if chosen is None else kind(chosen, target, ranges[i].low)
-        if rounds:
-            store.note_rounding()
-        body.add(store)
+    _store(builder, stage, body)
     gemm = GemmOp(
         stage.stage_name.data,
         matmul.compute,
@@ -102,6 +82,31 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
     gemm.acc = matmul.acc
     gemm.location = matmul.location
     builder.block.add_op(gemm)
+
+
+def _store(builder: ProgramBuilder, stage: StageOp, body: EpilogueBody) -> None:
+    """Compute in the epilogue what a stage stores, and store it: matrices, ranges of columns, reductions."""
+    places = [builder.destinations(r) for r in stage.outputs]
+    values: list[tuple[SSAValue, SSAValue, bool]] = []
+    ranges: list[ColumnRange] = []
+    for stored, targets in zip(stage.stored, places, strict=True):
+        owner = stored.owner
+        for target in targets:
+            if isinstance(owner, ReduceOp) and is_inside(stored, stage):
+                _epilogue_reduction(body, owner, builder.regrouped(target, stored), stage.space)
+                continue
+            value = body.scalar(stored, root_axes(stored, stage))
+            given = body.without_cast(value, target)
+            values.append((given, builder.regrouped(target, stored), body.leaves_cast(value, target)))
+            if (low := first_column(stored, stage)) is not None:
+                ranges.append(ColumnRange(values[-1][0], low, Shaped.of(stored.type).dims[-1]))
+    chosen = _chosen(body, ranges, len(stage.space) - 1)
+    for i, (value, target, rounds) in enumerate(values):
+        kind = AuxStoreOp if i else StoreDOp
+        store = kind(value, target) if chosen is None else kind(chosen, target, ranges[i].low)
+        if rounds:
+            store.note_rounding()
+        body.add(store)
 
 
 class ColumnRange(NamedTuple):

@@ -22,6 +22,7 @@ from mucc.kernels.gemm.granules import may_be_wide
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.lowering.widening import Narrow, is_widening
+from mucc.target import DEFAULT_TARGET
 
 COLUMNS = 16
 """What a fixed extent of the result must be a multiple of, so that TMA can store it at any dtype."""
@@ -142,7 +143,7 @@ class MixOperands(Pass):
 
     name = "mix-operands"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         products = (inner for inner in op.walk() if isinstance(inner, MatmulOp))

@@ -21,6 +21,7 @@ from mucc.kernels.gemm.granules import may_be_wide
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.base import GemmTarget
 from mucc.kernels.lowering.access import accesses, identity, is_inside, root_axes
+from mucc.target import DEFAULT_TARGET
 
 
 def _is_single(stage: StageOp) -> bool:
@@ -175,7 +176,7 @@ class PairContractions(Pass):
 
     name = "pair-contractions"
 
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         target = gemm_target(self.target)

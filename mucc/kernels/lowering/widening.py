@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -29,6 +28,8 @@ EXACT: dict[str, tuple[str, ...]] = {
 SELECTING = (e.NegOp, e.AbsOp, e.MaxOp, e.MinOp, e.SelectOp, e.ReluOp)
 """Operations that give one of their operands, but for its sign: they need no rounding."""
 
+_VIEWS = (TransposeOp, PermuteOp, ExpandOp, SqueezeOp, BroadcastOp, GatherOp, TakeAlongOp)
+"""Operations that move elements."""
 
 MOVING = ("mu.reshape", "mu.slice", "mu.flip", "mu.roll")
 """Further operations that move elements; their classes are loaded where a program has them."""
@@ -64,7 +65,7 @@ def is_rounded(value: SSAValue) -> bool:
                 pending += (owner.on_true, owner.on_false)
             case Operation() if isinstance(owner, SELECTING):
                 pending += owner.operands
-            case Operation() if type(owner) in _VIEWS or owner.name in MOVING:
+            case Operation() if isinstance(owner, _VIEWS) or owner.name in MOVING:
                 pending.append(owner.operands[0])
             case _ if isinstance(value, BlockArgument) and isinstance(value.type, TensorType):
                 continue
@@ -93,7 +94,7 @@ class Narrow:
             if isinstance(owner, e.CastOp) and is_widening(owner):
                 if is_rounded(owner.operand):
                     found = Narrow(owner.operand, tuple(reversed(above)))
-            elif type(owner) in _VIEWS or owner.name == "mu.reshape":
+            elif isinstance(owner, _VIEWS) or owner.name == "mu.reshape":
                 above.append(owner)
             else:
                 break
@@ -116,21 +117,24 @@ class Narrow:
         return emit.ops, value
 
 
-_VIEWS: dict[type[Operation], Callable[[Operation, SSAValue], Operation]] = {
-    TransposeOp: lambda op, value: TransposeOp(value),
-    PermuteOp: lambda op, value: PermuteOp(value, op.order.get_values()),  # type: ignore[attr-defined]
-    ExpandOp: lambda op, value: ExpandOp(value, op.axes.get_values()),  # type: ignore[attr-defined]
-    SqueezeOp: lambda op, value: SqueezeOp(value, op.axes.get_values()),  # type: ignore[attr-defined]
-    BroadcastOp: lambda op, value: BroadcastOp(value, Shaped.of(op.results[0].type).dims),
-    GatherOp: lambda op, value: GatherOp(value, op.operands[1]),
-    TakeAlongOp: lambda op, value: TakeAlongOp(value, op.operands[1], op.row_axis),  # type: ignore[attr-defined]
-}
-
-
 def _again(view: Operation, value: SSAValue) -> Operation:
     """Apply a view to another value."""
-    if (build := _VIEWS.get(type(view))) is not None:
-        return build(view, value)
-    from mucc.dialects.mu.ops.shape import ReshapeOp
+    match view:
+        case TransposeOp():
+            return TransposeOp(value)
+        case PermuteOp():
+            return PermuteOp(value, view.order.get_values())
+        case ExpandOp():
+            return ExpandOp(value, view.axes.get_values())
+        case SqueezeOp():
+            return SqueezeOp(value, view.axes.get_values())
+        case BroadcastOp():
+            return BroadcastOp(value, Shaped.of(view.result.type).dims)
+        case GatherOp():
+            return GatherOp(value, view.rows)
+        case TakeAlongOp():
+            return TakeAlongOp(value, view.rows, view.row_axis)
+        case _:
+            from mucc.dialects.mu.ops.shape import ReshapeOp
 
-    return ReshapeOp(value, Shaped.of(view.results[0].type).dims)
+            return ReshapeOp(value, Shaped.of(view.results[0].type).dims)

@@ -10,11 +10,12 @@ from xdsl.ir import Operation
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import Dims
+from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.interface import Answer, FormingStage, Joins, Kind, Meaning, Refused
 from mucc.kernels.lowering.access import Axes, identity
+from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
-from mucc.kernels.normalize.placing import chain_space, filling, is_chained, opens_chain, placed
+from mucc.kernels.normalize.placing import chain_space, is_chained, opens_chain, placed
 from mucc.kernels.traffic import Traffic
 from mucc.library.extents import multiply
 
@@ -57,12 +58,13 @@ class NormalizeKind(Kind[NormalizeKernelOp]):
         assert isinstance(anchor, ReduceOp)
         return placed(op, anchor, stage.axes)
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         assert isinstance(anchor, ReduceOp)
         if not _is_like(op, anchor):
             return False
-        loads = filling(anchor.operand, chain_space(anchor))
-        return any(value in loads for value in filling(op.operands[0], chain_space(anchor)))
+        space = chain_space(anchor)
+        common = inputs.of(anchor.operand) & inputs.of(op.operands[0])
+        return any(Shaped.of(value.type).dims == space for value in common)
 
     def takes(self, stage: FormingStage, op: AnchorOp) -> Answer:
         anchor = stage.anchor

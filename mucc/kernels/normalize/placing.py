@@ -15,7 +15,6 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, SqueezeOp
 from mucc.dialects.mu.types import Dims, Shaped
-from mucc.dialects.walk import postorder
 from mucc.kernels.lowering.access import Axes, identity
 
 
@@ -82,16 +81,6 @@ def is_chained(op: AnchorOp, anchor: ReduceOp) -> bool:
 def reduces(op: ReduceOp, space: Dims, gone: Sequence[int]) -> bool:
     """Whether an operation reduces the axes `gone` of a space."""
     return chain_space(op) == space and list(op.axes.get_values()) == list(gone)
-
-
-def filling(value: SSAValue, space: Dims) -> set[SSAValue]:
-    """Return the inputs of a value's pointwise work that have the shape of the space."""
-
-    def operands(value: SSAValue) -> Sequence[SSAValue]:
-        return value.owner.operands if isinstance(value.owner, ElementwiseOp) else ()
-
-    inputs = (v for v in postorder(value, operands) if not isinstance(v.owner, ElementwiseOp))
-    return {v for v in inputs if Shaped.of(v.type).dims == space}
 
 
 def places(stage: StageOp) -> dict[SSAValue, Axes]:

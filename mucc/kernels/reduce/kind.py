@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.reduce.claims import claims, shares_pass
 from mucc.kernels.reduce.op import ArgReducedOp, ReducedOp, ReduceKernelOp, ReduceStoreOp
 
@@ -36,8 +37,8 @@ class ReduceKind(Kind[ReduceKernelOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
-        return shares_pass(anchor, op)
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
+        return shares_pass(anchor, op, inputs)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.reduce.lower import lower_reduction

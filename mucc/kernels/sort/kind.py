@@ -15,6 +15,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.dialects.rewriting import Finding
 from mucc.kernels.interface import Kind, Meaning
+from mucc.kernels.lowering.inputs import Inputs
 from mucc.kernels.sort.op import PositionOp, SortedOp, SortKernelOp
 from mucc.kernels.sort.ways import LONGEST, MOST_PICKED, ways
 
@@ -55,7 +56,7 @@ class SortKind(Kind[SortKernelOp]):
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True
 
-    def computes_with(self, anchor: AnchorOp, op: AnchorOp) -> bool:
+    def computes_with(self, anchor: AnchorOp, op: AnchorOp, inputs: Inputs) -> bool:
         return isinstance(anchor, SortOp) and isinstance(op, SortOp) and anchor.shares_order(op)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:

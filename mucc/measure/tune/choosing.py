@@ -18,6 +18,7 @@ from mucc.files.json_text import canonical
 from mucc.kernels.workload import Ranked, S, Workload
 from mucc.measure.tune.analysis import Analysis, analyse
 from mucc.measure.tune.plans import Candidate, Kernel, Plan, Program
+from mucc.target import DEFAULT_TARGET
 from mucc.version import __version__
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ costs no build."""
 def plan(
     programs: Program | Iterable[Program],
     *,
-    target: str = "sm_90a",
+    target: str = DEFAULT_TARGET,
     budget: int = BUDGET,
     factor: float = FACTOR,
     keep_pins: bool = False,

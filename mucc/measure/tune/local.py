@@ -23,6 +23,7 @@ from mucc.measure.tune.search import Limits, Search, Silent, Taking, Watcher
 from mucc.measure.tune.where import Where
 from mucc.measure.tune.worker import Worker
 from mucc.process import reaper
+from mucc.target import DEFAULT_TARGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Outcome:
 def tune(
     program: Program,
     *,
-    target: str = "sm_90a",
+    target: str = DEFAULT_TARGET,
     limits: Limits = Limits(),  # noqa: B008  # a tuple of numbers
     tools: Toolset | None = None,
     jobs: int | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 from mucc.database.records import Choice, Settings, Stage
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
+from mucc.files.json_data import to_json
 
 FORMAT = 1
 """Of plan.json."""
@@ -108,7 +109,7 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the text of plan.json."""
-        return json.dumps({"mucc_plan": FORMAT, **_plain(self)}, indent=1) + "\n"
+        return json.dumps({"mucc_plan": FORMAT, **to_json(self)}, indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str, where: str) -> Plan:
@@ -147,17 +148,6 @@ def compact(settings: Settings) -> str:
 
     terse = [setting.name for setting in SETTINGS.values() if setting.terse]
     return " ".join(text if name in terse else f"{name}={text}" for name, text in settings.items())
-
-
-def _plain(value: Any) -> Any:
-    """Dataclasses as objects, all the way down."""
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
 
 
 def _kernel(data: Any) -> Kernel:

@@ -29,7 +29,7 @@ from mucc.kernels.workload import Workload
 from mucc.library.extents import names_of, polynomial
 from mucc.measure.tune.analysis import kernel_text
 from mucc.measure.tune.plans import schedule_block
-from mucc.target import get_target
+from mucc.target import DEFAULT_TARGET, get_target
 from mucc.target.facts import Device, Target
 
 UNPROPOSED = 4
@@ -166,7 +166,11 @@ class Survey:
 
 
 def survey(
-    source: Source, target: str = "sm_90a", *, dims: Mapping[str, int] | None = None, card: str | None = None
+    source: Source,
+    target: str = DEFAULT_TARGET,
+    *,
+    dims: Mapping[str, int] | None = None,
+    card: str | None = None,
 ) -> list[Survey]:
     """Each kernel of a program, at the sizes that it binds or `dims` name.
 

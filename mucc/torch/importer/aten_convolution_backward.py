@@ -11,13 +11,10 @@ from xdsl.ir import SSAValue
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, MatmulOp
 from mucc.dialects.mu.ops.conv import ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import ReshapeOp, SliceOp
+from mucc.dialects.mu.ops.shape import PadOp, ReshapeOp, SliceOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, TransposeOp
 from mucc.torch.importer.aten_convolution import Sizes, spread
 from mucc.torch.importer.lowering import Builder, Built, Unsupported, aten, dims_of, dtype_of, fixed, lowers
-
-SHARES = 64
-"""The most parts of a batch whose weight gradients are added up at the end."""
 
 
 class Geometry(NamedTuple):
@@ -86,36 +83,40 @@ def _gradient_of_weights(
 ) -> SSAValue:
     """Convolve what windows see with what is made of it, over the batch: `[O, C/groups, window]`.
 
-    Channels are the batch, and the batch channels. The batch is divided into shares, which are groups of this
-    convolution, so that there is work for all multiprocessors; their sums are added at the end, always in the
-    same order.
+    Channels are the batch, and the batch channels. Zeros behind x are as many as the window needs, so that
+    the result has no more places than it.
     """
     groups, rank = geometry.groups, len(window)
     if groups == 1 and math.prod(window) == 1 and not any(geometry.pad):
         return _gradient_of_points(b, seen, made, geometry)
-    batch, all_channels, *extents = map(fixed, dims_of(seen))
-    _, all_outputs, *places = map(fixed, dims_of(made))
-    channels, outputs = all_channels // groups, all_outputs // groups
-    shares = max(n for n in range(1, min(batch, SHARES) + 1) if batch % n == 0)
-    each, spatial = batch // shares, range(4, rank + 4)
-    x = b.add(ReshapeOp(seen, (shares, each, groups, channels, *extents)))
-    x = b.add(PermuteOp(x, (3, 2, 0, 1, *spatial)))
-    x = b.add(ReshapeOp(x, (channels, groups * batch, *extents)))
-    w = b.add(ReshapeOp(made, (shares, each, groups, outputs, *places)))
-    w = b.add(PermuteOp(w, (2, 0, 3, 1, *spatial)))
-    w = b.add(ReshapeOp(w, (groups * shares * outputs, each, *places)))
-    result = b.add(
-        ConvOp(
-            x, w, geometry.dilation, geometry.pad, geometry.stride, groups * shares, compute=_compute(b, seen)
-        )
-    )
-    for axis, extent in enumerate(window, 2):
-        result = _first(b, result, axis, extent)
-    taps = math.prod(window)
-    result = b.cast(b.add(ReshapeOp(result, (channels, groups, shares, outputs * taps))), "f32")
-    result = b.add(ReduceOp("sum", result, [2]))
-    result = b.add(ReshapeOp(result, (channels, groups * outputs, *window)))
+    places = [fixed(d) for d in dims_of(made)[2:]]
+    behind: list[int] = []
+    for axis in range(rank):
+        reach = (places[axis] - 1) * geometry.stride[axis] + (window[axis] - 1) * geometry.dilation[axis] + 1
+        extent = fixed(dims_of(seen)[axis + 2])
+        more = reach - geometry.pad[axis] - extent
+        seen = _first(b, seen, axis + 2, min(extent, extent + more))
+        behind.append(max(more, 0))
+    x, w = _batch_second(b, seen, groups, inner=False), _batch_second(b, made, groups, inner=True)
+    pad = geometry.pad
+    if behind != pad:
+        x = b.add(PadOp(x, (0, 0, *pad), (0, 0, *behind)))
+        pad = [0] * rank
+    compute = _compute(b, seen)
+    result = b.add(ConvOp(x, w, geometry.dilation, pad, geometry.stride, groups, compute=compute))
     return b.add(PermuteOp(result, (1, 0, *range(2, rank + 2))))
+
+
+def _batch_second(b: Builder, value: SSAValue, groups: int, *, inner: bool) -> SSAValue:
+    """Return `[N, G*C, ...]` as `[C, G*N, ...]`, or with `inner` groups as `[G*C, N, ...]`."""
+    batch, channels, *extents = dims_of(value)
+    if groups == 1:
+        return b.add(PermuteOp(value, (1, 0, *range(2, len(extents) + 2))))
+    each, spatial = fixed(channels) // groups, range(3, len(extents) + 3)
+    parts = b.add(ReshapeOp(value, (batch, groups, each, *extents)))
+    parts = b.add(PermuteOp(parts, (1, 2, 0, *spatial) if inner else (2, 1, 0, *spatial)))
+    merged = (groups * each, batch) if inner else (each, groups * fixed(batch))
+    return b.add(ReshapeOp(parts, (*merged, *extents)))
 
 
 def _gradient_of_points(b: Builder, seen: SSAValue, made: SSAValue, geometry: Geometry) -> SSAValue:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.target import DEFAULT_TARGET
 from mucc.torch.importer.capture import arguments_of, capture
 from mucc.torch.importer.driver import Origin
 from mucc.torch.importer.dynamic import dynamic_of, import_dynamic
@@ -79,7 +80,7 @@ def from_torch(
     *,
     example_keywords: Mapping[str, Any] | None = None,
     name: str | None = None,
-    target: str = "sm_90a",
+    target: str = DEFAULT_TARGET,
     compute: str | None = None,
     round: str = "fused",
     whole: bool = False,
@@ -87,6 +88,8 @@ def from_torch(
 ) -> ImportedModule:
     """Import a module in the mode that it is in, for inputs of the shapes and dtypes of `example_inputs`.
 
+    Returns the program, as source too, and what calls it with the module's weights; nothing is compiled yet.
+    `name` is that of the kernel, `target` the GPU that decides what kernels there are.
     `example_keywords` are arguments that calls give by name. Arguments that are neither tensors nor floats,
     such as None and True, become part of the program.
 
@@ -95,8 +98,7 @@ def from_torch(
     `compute` is the format of f32 products; left out it is what torch is set up to. `whole` keeps all that
     the language says in kernels, compiled or not. With `round="eager"` the result of each operation on 16-bit
     floats is rounded, as PyTorch does it; "fused" rounds what is stored and what the module converts.
-    Raises DiagnosticError MU7012, MU7020, MU7021,
-    and MU7023 for `dynamic_shapes`.
+    Raises DiagnosticError MU7012, MU7020, MU7021, and MU7023 for `dynamic_shapes`.
     """
     called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
     how = formats(compute, round)

@@ -13,6 +13,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.json_form import DiagnosticJson
 from mucc.files.json_data import Json, from_json
 from mucc.frontend.lexer import KEYWORDS
+from mucc.target import DEFAULT_TARGET
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Request:
     name: str
     kernels: str
     driver: str
-    target: str = "sm_90a"
+    target: str = DEFAULT_TARGET
     whole: bool = False
     compute: str | None = None
     round: str = "fused"

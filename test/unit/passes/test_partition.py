@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import numpy as np
 import pytest
 from builders import kernel, lowered, tensor, value
@@ -270,3 +273,32 @@ def test_a_returned_view_of_a_stored_value_has_its_own_extents() -> None:
     inputs = [rng.standard_normal((5, 3, 2)), rng.standard_normal((4, 3, 2))]
     for got, meant in zip(made.interpret_lowered("f", inputs), made.interpret("f", inputs), strict=True):
         np.testing.assert_allclose(got, meant, atol=1e-2)
+
+
+def calls_to_partition(layers: int) -> int:
+    """Count the Python calls with which a chain of residual layers is partitioned."""
+    body = ["h0 = x"]
+    body += [f"h{i + 1} = rms_norm(gelu(h{i} @ x + b) + h{i})" for i in range(layers)]
+    block = kernel(
+        f"kernel k[M](x: f32[M, M], b: f32[M]) -> f32[M, M] {{ {chr(10).join(body)}\nreturn h{layers} }}",
+        "mu-canonicalize",
+        "decompose",
+    ).body.block
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        Partition.of(block)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_work_for_each_layer_does_not_grow_with_the_layers_before_it() -> None:
+    """Each norm is compared with all earlier ones: walking what both read for each pair would be cubic."""
+    assert calls_to_partition(24) < 8 * calls_to_partition(6)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulelib import ACROSS, changed, check_explanation, configs, epilogues, mend, sizes
 
+import mucc
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
 from mucc.dialects.mu.settings import parse_settings
@@ -33,6 +35,29 @@ def test_every_target_has_facts() -> None:
         facts = get_target(name).facts
         assert facts.name == name
         assert all(device.datasheet["dram_bandwidth"] > 0 for device in facts.devices)
+
+
+def test_blocks_that_share_a_multiprocessor_share_its_memory() -> None:
+    """A block takes the reserved bytes besides its own; alone it has no more than the limit of one block."""
+    for name in target_names():
+        facts = get_target(name).facts
+        assert facts.shared_memory_of_each(1) == facts.limits.shared_memory
+        for blocks in (2, 3, 4):
+            most = facts.shared_memory_of_each(blocks)
+            assert facts.multiprocessor.blocks_with(most) == blocks
+            assert facts.multiprocessor.blocks_with(most + 1024) < blocks
+
+
+def test_the_default_target_is_named_in_one_place() -> None:
+    """What takes a target by default imports the name; the agent, a client, and examples have their own."""
+    root = Path(mucc.__file__).parent
+    named = [
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if '= "sm_90a"' in path.read_text(encoding="utf-8")
+    ]
+    own = ("target/__init__.py", "agent/engine/options.py", "diagnostics/examples.py")
+    assert sorted(named) == sorted(own)
 
 
 @pytest.mark.parametrize("name", ["sm_90", "sm90a", "sm_90b"])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 FILES: dict[str, tuple[str, ...]] = {
     "elementwise": (),
-    "contraction": (),
-    "indexed": ("take_along",),
+    "contraction": ("matmul", "grouped_matmul"),
+    "indexed": ("gather", "scatter", "take_along"),
     "views": (),
     "shape": (
         *("reshape", "permute", "concat", "pad", "flip", "roll", "repeat", "broadcast"),
@@ -29,7 +29,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "placed": (),
     "conv": ("conv", "conv_transpose"),
     "pooling": ("max_pool", "avg_pool"),
-    "quantization": (),
+    "quantization": ("dequantize",),
     "reduction": (
         *("sum", "max", "min", "amax", "mean", "prod", "any", "all"),
         *("var", "argmax", "argmin"),

@@ -27,8 +27,10 @@ from xdsl.utils.str_enum import StrEnum
 from mucc.dialects.mu import index_rules, rules, scale_rules
 from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.views import views_alike
+from mucc.dialects.mu.rules import TypeRuleError
+from mucc.dialects.mu.surface import GIVEN, VALUE, WORD, Function, Option, Parameter
 from mucc.dialects.mu.syntax import WordAttr
-from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.types import DTYPES, STORABLE, Dims, Shaped, TensorType, dtype_name
 
 
 class Compute(StrEnum):
@@ -253,3 +255,90 @@ class GroupedMatmulOp(ContractionOp):
 
 OPERATIONS = (MatmulOp, GroupedMatmulOp)
 ATTRIBUTES = (ComputeAttr, AccumulationAttr)
+
+
+def _matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    lhs, rhs = values[0].type, values[1].type
+    rules.matmul(lhs, rhs)
+    choices = ComputeAttr.choices(lhs, rhs)
+    compute = options.get("compute") or choices[0]
+    if compute in choices:
+        op = MatmulOp(values[0], values[1], ComputeAttr(Compute(compute)), scales=values[2:])
+        return _accumulated(op, options.get("acc"))
+    sparse = "sparse " if rules.is_sparse(lhs) or rules.is_sparse(rhs) else ""
+    operands = f"{sparse}{dtype_name(Shaped.of(lhs).element_type)} operands"
+    raise TypeRuleError(
+        "MU1010",
+        f"{operands} cannot compute in {compute}",
+        notes=(f"{operands} of a contraction compute in {_any_of(choices)}",),
+        helps=(f"leave `compute` out{_otherwise(compute, lhs, rhs, bool(sparse))}",),
+    )
+
+
+def _otherwise(compute: Option, lhs: Attribute, rhs: Attribute, is_sparse: bool) -> str:
+    """Return further advice on how operands can compute in a format."""
+    dense = ComputeAttr.choices(Shaped.of(lhs).element_type, Shaped.of(rhs).element_type)
+    if is_sparse:
+        return ", or `sparse` out of the type of the matrix" if compute in dense else ""
+    dtype = next(d for d in STORABLE if compute in ComputeAttr.choices(DTYPES[d], DTYPES[d]))
+    return f", or cast both operands to {dtype}"
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """Join words to a text such as `tf32, tf32x3 or f32`."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _accumulated(op: MatmulOp, acc: Option) -> MatmulOp:
+    """Set the accumulation of a product. Raises TypeRuleError MU1061 where the format does not allow it."""
+    compute, reason = op.compute.data, ""
+    if acc == Accumulation.FAST and op.scales:
+        reason = "parts of the sum are scaled, and added up in f32"
+    if acc == Accumulation.FAST and compute not in (Compute.E4M3, Compute.E5M2):
+        reason = "tensor cores add up products of e4m3 and e5m2 with fewer bits than f32 has; no others"
+    if acc == Accumulation.F32 and compute in (Compute.S8, Compute.U8):
+        reason = "sums of integers are exact, in s32"
+    if reason:
+        raise TypeRuleError(
+            "MU1061", f"products in {compute} are not summed in {acc}", (reason,), ("leave `acc` out",)
+        )
+    if acc == Accumulation.FAST:
+        op.acc = AccumulationAttr(Accumulation.FAST)
+    return op
+
+
+def _grouped_matmul(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    by_group = dict(zip(str(options[GIVEN]).split()[3:], values[3:], strict=True))
+    return GroupedMatmulOp(
+        values[0], values[1], values[2], scale=by_group.get("scale"), bias=by_group.get("bias")
+    )
+
+
+FUNCTIONS = (
+    Function(
+        "matmul",
+        (
+            Parameter("a", VALUE),
+            Parameter("b", VALUE),
+            Parameter("compute", WORD, "auto", tuple(Compute)),
+            Parameter("acc", WORD, "f32", tuple(Accumulation)),
+            Parameter("scale_a", VALUE, "none"),
+            Parameter("scale_b", VALUE, "none"),
+        ),
+        "The product `a @ b`, with its number format",
+        _matmul,
+    ),
+    Function(
+        "grouped_matmul",
+        (
+            Parameter("a", VALUE),
+            Parameter("b", VALUE),
+            Parameter("offsets", VALUE),
+            Parameter("scale", VALUE, "none"),
+            Parameter("bias", VALUE, "none"),
+        ),
+        "Rows `offsets[g-1]` to `offsets[g]` of `a` times `b[g]` and `scale[g]`, plus `bias[g]`",
+        _grouped_matmul,
+    ),
+)

@@ -124,7 +124,7 @@ class MaxOp(BinaryOp):
 
 @irdl_op_definition
 class PowOp(BinaryOp):
-    """`lhs` raised to `rhs`."""
+    """a raised to b."""
 
     name = "mu.pow"
     SURFACE: ClassVar[str | None] = "pow"
@@ -132,7 +132,7 @@ class PowOp(BinaryOp):
 
 @irdl_op_definition
 class NegOp(UnaryOp):
-    """Negation, spelled `-a` or `neg(a)`."""
+    """Negation, spelled `-x` or `neg(x)`."""
 
     name = "mu.neg"
     INTEGER: ClassVar[bool] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr
@@ -13,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu import index_rules, tensor_rules
 from mucc.dialects.mu.ops.base import AnchorOp, check_result, integer
-from mucc.dialects.mu.surface import AXES, VALUE, Function, Parameter, X
+from mucc.dialects.mu.surface import AXES, EXTENT, VALUE, Function, Option, Parameter, X
 from mucc.dialects.mu.surface import integer as one
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, TensorType
@@ -119,7 +120,26 @@ class TakeAlongOp(PickOp):
 
 OPERATIONS = (GatherOp, ScatterOp, TakeAlongOp)
 
+
+def _scatter(values: Sequence[SSAValue], options: dict[str, Option]) -> Operation:
+    extent = options["extent"]
+    assert isinstance(extent, int | str)
+    return ScatterOp(values[0], values[1], extent)
+
+
 FUNCTIONS = (
+    Function(
+        "gather",
+        (X, Parameter("rows", VALUE)),
+        "The rows of x that `rows` names, `x[rows]`",
+        lambda v, o: GatherOp(v[0], v[1]),
+    ),
+    Function(
+        "scatter",
+        (X, Parameter("rows", VALUE), Parameter("extent", EXTENT)),
+        "`extent` rows: row i of x becomes row `rows[i]`, all others are zero",
+        _scatter,
+    ),
     Function(
         "take_along",
         (X, Parameter("index", VALUE), Parameter("axis", AXES)),

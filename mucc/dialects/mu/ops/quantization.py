@@ -16,6 +16,7 @@ from xdsl.traits import Pure
 
 from mucc.dialects.mu import scale_rules
 from mucc.dialects.mu.ops.base import check_result
+from mucc.dialects.mu.surface import VALUE, Function, Parameter, first_line
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Shaped, TensorType
 
@@ -61,3 +62,12 @@ class DequantizeOp(FormattedOp):
 
 
 OPERATIONS = (DequantizeOp,)
+
+FUNCTIONS = (
+    Function(
+        "dequantize",
+        (Parameter("w", VALUE), Parameter("scales", VALUE), Parameter("zeros", VALUE, "none")),
+        first_line(DequantizeOp),
+        lambda v, o: DequantizeOp(*v),
+    ),
+)

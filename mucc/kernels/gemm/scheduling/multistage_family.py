@@ -143,5 +143,5 @@ def _resident(facts: Facts, config: GemmConfig, stages: int, warps: int) -> int:
     m, n, _ = config.schedule.tile
     registers = min(255, m * n // (32 * warps) + 120)
     by_registers = facts.multiprocessor.registers // (registers * 32 * warps)
-    by_memory = facts.multiprocessor.shared_memory // (smem_bytes(config, stages) + 1024)
+    by_memory = facts.multiprocessor.blocks_with(smem_bytes(config, stages))
     return max(1, min(by_registers, by_memory))

@@ -126,7 +126,7 @@ def smem_bytes(config: GemmConfig, stages: int) -> int:
 def max_stages(facts: Facts, config: GemmConfig) -> int:
     """Stages of `auto`: as many as let two blocks share a multiprocessor, at least 2 and at most 4."""
     sharing = form_of(config).blocks if config.problem.narrow else 2
-    half = min(facts.multiprocessor.shared_memory // sharing - 1024, facts.limits.shared_memory)
+    half = facts.shared_memory_of_each(sharing)
     return next((s for s in (4, 3) if smem_bytes(config, s) <= half), 2)
 
 

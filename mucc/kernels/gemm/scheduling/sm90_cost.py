@@ -220,7 +220,7 @@ class Sm90Cost:
             stages = schedule.stages or memory.max_stages(config, self.capacity)
             resident = 1
             if schedule.mainloop == "warpspecialized":
-                used = memory.kernel_storage(config, stages) + 1024
-                resident = max(1, min(self.sm.shared_memory // used, self.sm.registers // (384 * 168)))
+                by_memory = self.sm.blocks_with(memory.kernel_storage(config, stages))
+                resident = max(1, min(by_memory, self.sm.registers // (384 * 168)))
             found = self._kernels[key] = stages, resident
         return found

@@ -153,39 +153,51 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
         yield from _grouped(limits, config)
     if schedule.mainloop not in MAINLOOPS:
         yield rules.no_mainloop("sm_90a", "load by TMA", config, MAINLOOPS, _mainloops)
+    if (broken := _operands(limits, config)) is not None:
+        yield broken
+    yield from rules.launches(config, MAINLOOPS)
+    yield from _tile(limits, config, stages)
+    yield from _cluster(limits, config, stages)
+    yield from _scheduler(limits, config, stages)
+    yield from rules.enough_stages(stages)
+
+
+def _operands(limits: Limits, config: GemmConfig) -> Broken | None:
+    """Return the first rule about formats and operands that a configuration breaks; None without one."""
+    problem, schedule = config.problem, config.schedule
     if problem.compute not in (*COMPUTES, *SPLIT):
-        yield rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
-    elif problem.compute in SPLIT and (problem.is_grouped or problem.rights == 2 or problem.is_sparse):
-        yield _only_plain(config)
-    elif problem.b.is_sparse:
-        yield Broken(
+        return rules.no_format("wgmma multiplies", config, (*COMPUTES, *SPLIT), _in_registers)
+    if problem.compute in SPLIT and (problem.is_grouped or problem.rights == 2 or problem.is_sparse):
+        return _only_plain(config)
+    if problem.b.is_sparse:
+        return Broken(
             "MU3140",
             "exchange",
             "the sparse operand must be the first one of the kernel",
             (f"wgmma takes A sparse: the product is computed with exchange = {_other_way(config)}",),
             _exchanges,
         )
-    elif problem.rights == 2 and schedule.exchanged:
-        yield Broken(
+    if problem.rights == 2 and schedule.exchanged:
+        return Broken(
             "MU3060",
             "exchange",
             "a kernel with two right operands cannot exchange them with the left one",
             ("a thread gets both accumulators of an element only where the two share its row of A",),
             _exchanges,
         )
-    elif problem.epilogue.ranges and schedule.exchanged:
-        yield Broken(
+    if problem.epilogue.ranges and schedule.exchanged:
+        return Broken(
             "MU3061",
             "exchange",
             "a kernel that stores ranges of columns cannot exchange its operands",
             ("each range is a row-major matrix, which TMA stores from tiles that lie like it",),
             _exchanges,
         )
-    elif problem.epilogue.group and (broken := _groups(limits, config)) is not None:
-        yield broken
-    elif memory.uses_register_operand(config) and problem.a.k_major:
+    if problem.epilogue.group and (broken := _groups(limits, config)) is not None:
+        return broken
+    if memory.uses_register_operand(config) and problem.a.k_major:
         first, second = ("B", "A") if schedule.exchanged else ("A", "B")
-        yield Broken(
+        return Broken(
             "MU3016",
             "exchange",
             f"{problem.compute} operands lie the wrong way round: {first} is contiguous along K, "
@@ -196,11 +208,7 @@ def _single(limits: Limits, config: GemmConfig, stages: int | None) -> Iterator[
             ),
             _exchanges,
         )
-    yield from rules.launches(config, MAINLOOPS)
-    yield from _tile(limits, config, stages)
-    yield from _cluster(limits, config, stages)
-    yield from _scheduler(limits, config, stages)
-    yield from rules.enough_stages(stages)
+    return None
 
 
 def _groups(limits: Limits, config: GemmConfig) -> Broken | None:

@@ -227,6 +227,7 @@ inline CUtensorMapDataType data_type(Mapped element) {
   switch (element) {
     case Mapped::kF16: return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case Mapped::kBf16: return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case Mapped::kByte: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     default: return CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
   }
 }
@@ -238,7 +239,7 @@ struct MappedTensor {
   MappedTensor(Mapped element, int rank, int64_t const* extents, int64_t const* strides) {
     for (int a = 0; a < rank; ++a) {
       sizes[a] = cuuint64_t(extents[a]);
-      if (a > 0) bytes[a - 1] = cuuint64_t(strides[a]) * (element == Mapped::kTf32 ? 4 : 2);
+      if (a > 0) bytes[a - 1] = cuuint64_t(strides[a]) * bytes_of(element);
     }
   }
 };

@@ -202,10 +202,10 @@ ONES = ((1, 1), (0, 0), (1, 1))
         ),
         (
             lambda: window_rules.conv(
-                tensor(1, 4, 4, 4, dtype="s8"), tensor(4, 4, 1, 1, dtype="s8"), *ONES, 1
+                tensor(1, 4, 4, 4, dtype="u8"), tensor(4, 4, 1, 1, dtype="u8"), *ONES, 1
             ),
             "MU1102",
-            "operands of conv have dtypes s8 and s8, but must both be bf16, f16 or f32",
+            "operands of conv have dtypes u8 and u8, but must both be bf16, f16, f32, e4m3 or s8",
         ),
         (
             lambda: window_rules.conv_transpose(tensor(1, 4, 4), tensor(4, 4, 2), (2,), (0,), (2,), (1,), 1),

@@ -55,6 +55,15 @@ kernel depthwise(x: f16[2, 6, 5, 8] {NHWC}, w: f16[12, 1, 3, 3]) -> f16[2, 12, 3
 kernel kept[H, W](x: f32[1, 2, H, W], w: f32[3, 2, 3, 5]) -> f32[1, 3, H, W] {{
   return conv(x, w, pad=(1, 2))
 }}
+kernel eight(x: e4m3[2, 3, 13, 12], w: e4m3[40, 3, 5, 2], r: bf16[2, 40, 4, 11]) -> bf16[2, 40, 4, 11] {{
+  return conv(x, w, stride=(3, 1), pad=(1, 0)) + r
+}}
+kernel integers(x: s8[2, 16, 5, 7] {NHWC}, w: s8[12, 16, 3, 3] {NHWC}) -> (
+    y: s32[2, 5, 7, 12], z: s8[2, 5, 7, 12]
+) {{
+  y = permute(conv(x, w, pad=1), (0, 2, 3, 1))
+  return y, y
+}}
 kernel padded(x: f32[2, 2, 6, 7], w: f32[3, 2, 3, 3]) -> f32[2, 3, 7, 6] {{
   return conv(pad(x, (2, 0), (1, 1)), w)
 }}
@@ -117,6 +126,12 @@ kernel spread(x: f16[2, 40, 5, 4] {NHWC}, w: f16[40, 8, 4, 3]) -> f16[2, 10, 9, 
 kernel sparse(x: f32[1, 64, 3] strides(_, 1, _), w: f32[64, 8, 2]) -> f32[1, 16, 9] {{
   return conv_transpose(x, w, stride=3, output_pad=1, groups=2)
 }}
+kernel eight(x: e4m3[2, 144, 5, 4] {NHWC}, w: e4m3[40, 144, 3, 3] {NHWC}, b: f32[40]) -> bf16[2, 5, 4, 40] {{
+  return relu(permute(conv(x, w, pad=1), (0, 2, 3, 1)) + b)
+}}
+kernel integers(x: s8[2, 16, 5, 4] {NHWC}, w: s8[16, 24, 3, 3]) -> f32[2, 24, 5, 4] {{
+  return conv_transpose(x, w, pad=1)
+}}
 kernel far(x: bf16[1, 8, 40, 6] {NHWC}, w: bf16[8, 8, 3, 1] {NHWC}) -> bf16[1, 300, 6, 8] {{
   return permute(conv(x, w, pad=(200, 0), dilation=(70, 1)), (0, 2, 3, 1))
 }}
@@ -152,7 +167,7 @@ def test_tiles_of_warpgroups_agree_with_the_interpreter(
     rows: int, columns: int, shares: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
-    tile = wide_tile(rows, columns, get_target("sm_90a").facts)
+    tile = wide_tile(rows, columns, get_target("sm_90a").facts, "e4m3")
     assert tile is not None
     tile = tile._replace(shares=shares)
     monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)

@@ -35,6 +35,29 @@ MUCC_DEVICE void multiply(float (&c)[4], uint32_t const (&a)[4], uint32_t const 
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+MUCC_DEVICE void multiply(float (&c)[4], uint32_t const (&a)[4], uint32_t const (&b)[2], S8) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+r"(reinterpret_cast<int&>(c[0])), "+r"(reinterpret_cast<int&>(c[1])), "+r"(reinterpret_cast<int&>(c[2])),
+        "+r"(reinterpret_cast<int&>(c[3]))
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four e4m3 as two words of f16, which holds them.
+MUCC_DEVICE void to_halves(uint32_t four, uint32_t (&to)[2]) {
+#if __CUDA_ARCH__ >= 890
+  asm volatile("{.reg .b16 low, high; mov.b32 {low, high}, %2; cvt.rn.f16x2.e4m3x2 %0, low; cvt.rn.f16x2.e4m3x2 %1, high;}"
+      : "=r"(to[0]), "=r"(to[1])
+      : "r"(four));
+#else
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float const low = from_e4m3((unsigned char)(four >> 16 * i)), high = from_e4m3((unsigned char)(four >> (16 * i + 8)));
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(to[i]) : "f"(high), "f"(low));
+  }
+#endif
+}
+
 // The parts of factors as the tensor cores take them.
 template <class Format, int kCount>
 MUCC_DEVICE void split(uint32_t (&x)[Format::kParts][kCount]) {
@@ -55,6 +78,15 @@ MUCC_DEVICE void load_matrices(uint32_t (&to)[4], char const* row) {
                : "r"(uint32_t(__cvta_generic_to_shared(row))));
 }
 #endif
+
+// A sum of products as f32.
+template <class Format>
+MUCC_DEVICE float sum_of(float sum) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (Format::kIntegers) return float(__float_as_int(sum));
+#endif
+  return sum;
+}
 
 // ---- a tile ---------------------------------------------------------------------------------------------------
 
@@ -315,7 +347,9 @@ struct LoadW {
   T const* w;  // of the thread's first column
   int columns;
   int64_t offset;
-  Piece<T> held[kVector ? 1 : Own::kCount];
+  // Single bytes are stored at once: each that is held takes a register.
+  static constexpr bool kHeld = !kVector && sizeof(T) > 1;
+  Piece<T> held[kHeld ? Own::kCount : 1];
 
   MUCC_DEVICE LoadW(Problem<T> const& problem, Walk<Work> const& walk, int64_t column, int64_t group)
       : problem(problem), cursor(walk, Own::piece() * At::kPiece) {
@@ -338,6 +372,19 @@ struct LoadW {
       } else if (cursor.template advance<At::kK>()) {
         offset = cursor.w_offset(problem);
       }
+    } else if constexpr (!kHeld) {
+#pragma unroll 1
+      for (int e = 0; e < At::kPiece; ++e) {
+        T const* const from = w + cursor.w_offset(problem) + cursor.channel * problem.w_channel;
+#pragma unroll
+        for (int i = 0; i < Own::kCount; ++i) {
+          bool const present = cursor.left > 0 && i * Own::kStep < columns;
+          reinterpret_cast<T*>(stage + At::place(Own::row(i), Own::piece()))[e] =
+              present ? from[i * Own::kStep * problem.w_output] : T{};
+        }
+        cursor.template advance<1>();
+      }
+      cursor.template advance<At::kK - At::kPiece>();
     } else {
 #pragma unroll
       for (int e = 0; e < At::kPiece; ++e) {
@@ -353,7 +400,7 @@ struct LoadW {
     }
   }
   MUCC_DEVICE void end(char* stage) const {
-    if constexpr (!kVector) {
+    if constexpr (kHeld) {
 #pragma unroll
       for (int i = 0; i < Own::kCount; ++i)
         *reinterpret_cast<Piece<T>*>(stage + At::place(Own::row(i), Own::piece())) = held[i];
@@ -386,7 +433,8 @@ struct Sums {
 
   MUCC_DEVICE void add(char const* x, char const* w) {
 #if defined(__CUDA_ARCH__)
-    if constexpr (Format::kTensor) return add_blocks(x, w);
+    if constexpr (Format::kByStep) return add_halves(x, w);
+    else if constexpr (Format::kTensor) return add_blocks(x, w);
 #endif
     add_elements(x, w);
   }
@@ -433,6 +481,37 @@ struct Sums {
         }
     }
   }
+
+  // Multiplies e4m3 as f16, whose products tensor cores add up with as many bits as f32 has. Words of both factors have four
+  // neighbours along K, of which the first two and the last two are words of f16.
+  MUCC_DEVICE void add_halves(char const* x, char const* w) {
+#pragma unroll 1
+    for (int piece = 0; piece < At::kPieces; piece += 2) {
+      uint32_t right[At::kBlocksN][2][2];
+#pragma unroll
+      for (int n = 0; n < At::kBlocksN; n += 2) {
+        uint32_t b[4];
+        int const line = column() + n * 8 + lane() / 16 * 8 + lane() % 8;
+        load_matrices(b, w + At::place(line, piece + lane() / 8 % 2));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to_halves(b[i], right[n + i / 2][i % 2]);
+      }
+#pragma unroll
+      for (int m = 0; m < At::kBlocksM; ++m) {
+        uint32_t a[4], left[4][2];
+        load_matrices(a, x + At::place(row() + m * 16 + lane() % 16, piece + lane() / 16));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) to_halves(a[i], left[i]);
+#pragma unroll
+        for (int n = 0; n < At::kBlocksN; ++n)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            uint32_t const both[4] = {left[2 * half][0], left[2 * half + 1][0], left[2 * half][1], left[2 * half + 1][1]};
+            multiply(of[m][n], both, right[n][half], F16{});
+          }
+      }
+    }
+  }
 #endif
 
   MUCC_DEVICE void add_elements(char const* x, char const* w) {
@@ -472,7 +551,7 @@ struct Sums {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           int const r = row() + m * 16 + half * 8 + lane() / 4, c = column() + n * 8 + lane() % 4 * 2;
-          float const first = of[m][n][half * 2], second = of[m][n][half * 2 + 1];
+          float const first = sum_of<Format>(of[m][n][half * 2]), second = sum_of<Format>(of[m][n][half * 2 + 1]);
           if constexpr (At::kAlongChannels) {
             *reinterpret_cast<Pack<float, 2>*>(to + r * At::kPitch + c) = {first, second};
           } else {

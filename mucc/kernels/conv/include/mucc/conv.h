@@ -6,9 +6,12 @@
 
 namespace mucc::conv {
 
-// Formats in which factors are multiplied; sums are f32.
+// Formats in which factors are multiplied; sums are f32, or with kIntegers s32 that become f32 at the end.
 struct Bf16 {
   static constexpr int kParts = 1;
+  // Whether wgmma adds up one step of a tile only: tensor cores add products of 8-bit floats with some 14 bits.
+  static constexpr bool kByStep = false;
+  static constexpr bool kIntegers = false;
   static constexpr bool kTensor = true, kRounds = false;  // tensor cores multiply, factors are rounded before
 };
 struct F16 : Bf16 {};
@@ -21,6 +24,12 @@ struct Tf32x3 : Tf32 {
 };
 struct F32 : Bf16 {
   static constexpr bool kTensor = false;
+};
+struct E4m3 : Bf16 {
+  static constexpr bool kByStep = true;
+};
+struct S8 : Bf16 {
+  static constexpr bool kIntegers = true;
 };
 
 // A window along one spatial axis.
@@ -125,6 +134,24 @@ struct WideShape {
   static constexpr int kAlignment = 1024;  // of stages, as the swizzle counts rows
   static constexpr int kShared = kAlignment + kTiles + kRows + kBarriers;
   static_assert(kM % (64 * kGroups) == 0 && kN % 8 == 0, "whole instructions and swizzles");
+};
+
+// The same of kernels of conv_positions.cuh, whose tiles of 64 rows have two warpgroups with half of the steps each (kSplits).
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
+struct PositionShape {
+  static constexpr int kShares = kShares_;
+  static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_;
+  static constexpr bool kAlongChannels = kAlongChannels_, kSplits = kM == 64;
+  static constexpr int kThreads = 256, kAllThreads = kThreads + 32;
+  static constexpr int kBlocks = kSplits ? 1 : kM / 128;  // of 64 rows to a warpgroup
+  static constexpr int kX = kM * kMappedRow, kW = kN * kMappedRow, kStage = kX + kW;
+  static constexpr int kPitch = kAlongChannels ? kN + 8 : kM + 4;
+  static constexpr int kOut = (kAlongChannels ? kM : kN) * kPitch * int(sizeof(float));
+  static constexpr int kTiles = kStage * kStages > kOut ? kStage * kStages : kOut;
+  static constexpr int kRows = kM * 16, kBarriers = 16 * kStages;
+  static constexpr int kAlignment = 1024;  // of stages, as the swizzle counts rows
+  static constexpr int kShared = kAlignment + kTiles + kRows + kBarriers;
+  static_assert((kSplits || kM % 128 == 0) && kN % 64 == 0, "whole chunks");
 };
 
 // How a block of conv_patches.cuh computes a tile of kD x kH x kW outputs of a class by kN channels: channels of x are staged
@@ -269,6 +296,11 @@ struct PlaneShape {
   static constexpr int kShared = kAlignment + kTiles + kBarriers + 8 * W::kTaps;
   static_assert(Reach::extent(0) <= Of::kBoxD && Reach::extent(1) <= Of::kBoxH && Reach::extent(2) + kShift <= Of::kBoxW,
                 "all that the tile reads");
+};
+
+// How the copy engine sees the operands of a kernel of conv_positions.cuh.
+struct PositionMaps {
+  TensorMap x, w;
 };
 
 // How the copy engine sees the operands of such a kernel.

@@ -5,6 +5,7 @@
 #include <mucc/pointwise.h>
 
 #include <cstdlib>
+#include <type_traits>
 
 namespace mucc::conv {
 
@@ -18,6 +19,9 @@ int check(Call const& c, char const* stage, Problem<T> const& p) {
     int64_t const reach = int64_t(W::dilation(a)) * W::size(a) + W::pad(a) + W::stride(a);
     fits = fits && (p.out[a] + 1) * W::stride(a) + reach < kMostAlong && p.low[a] + p.count[a] + reach < kMostAlong;
   }
+  // Sums of s8 are s32.
+  if (std::is_same<T, int8_t>::value && p.channels * W::kTaps >= 1 << 17)
+    return fail("MU6007", "%s, stage %s: 2^17 or more products of s8 in a sum", c.kernel->name, stage);
   return fits ? 0 : fail("MU6007", "%s, stage %s: 2^30 or more positions along an axis, or products in a sum", c.kernel->name, stage);
 }
 
@@ -200,6 +204,72 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   if (blocks > INT32_MAX)
     return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && stores_vectors<Op>(problem, Op::kVector);
+  void* parameters[] = {&op, &problem, &maps};
+  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
+  if (Of::kShares > 1) geometry.cluster[0] = Of::kShares, geometry.cluster[1] = geometry.cluster[2] = 1;
+  geometry.shared = unsigned(Of::kShared);
+  return start(c, stage, codes[kOthers + vector], geometry, parameters);
+}
+
+// Whether the copy engine takes positions of a window of x and of weights, batch and outputs innermost.
+template <class W, int kAxes, class T>
+bool positions_fit(Problem<T> const& p) {
+  constexpr int kBits = 16 / kAxes, kMost = 1 << (kBits - 1);
+  constexpr int64_t kPiece = 16 / sizeof(T);
+  auto maps = [](int64_t extent, int64_t stride) { return extent == 1 || (stride > 0 && stride % kPiece == 0); };
+  bool fits = p.batch > 0 && p.x_batch == 1 && p.w_output == 1 && p.channels * W::kTaps < kMostAlong &&
+              maps(p.channels, p.x_channel) && maps(p.channels, p.w_channel);
+  int64_t first = 0;
+  for (int a = 0; a < 3; ++a) first += p.low[a] * p.x_at[a];
+  fits = fits && reinterpret_cast<uintptr_t>(p.x + first) % 16 == 0 && reinterpret_cast<uintptr_t>(p.w) % 16 == 0;
+  for (int a = 3 - kAxes; a < 3; ++a) {
+    int64_t const lower = -W::pad(a) - p.low[a], upper = lower + (W::size(a) - 1) * W::dilation(a) - (p.count[a] - 1);
+    fits = fits && lower >= -kMost && lower < kMost && upper >= -kMost && upper < kMost && W::dilation(a) <= 8 &&
+           (p.out[a] - 1) * W::stride(a) < 1 << kBits && p.count[a] > 0;
+    fits = fits && maps(p.count[a], p.x_at[a]) && maps(W::size(a), p.w_at[a]);
+  }
+  return fits;
+}
+
+// Launches a block for each tile and share of K, which warpgroups multiply where the copy engine takes the operands. `codes` has
+// the two kernels of `launch_tiles`, and two that store single elements and vectors.
+template <class Op>
+int launch_positions(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                     Problem<typename Op::Element> problem) {
+  using W = typename Op::Windows;
+  using T = typename Op::Element;
+  using Of = typename Op::Wide;
+  constexpr int kAxes = Op::kRank - 2, kOthers = 2;
+  static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has two kernels");
+  if (check<W>(c, stage, problem)) return 1;
+  if (!positions_fit<W, kAxes>(problem)) return launch_tiles(c, stage, codes, op, extents, vector, problem);
+  PositionMaps maps{};
+  int64_t x[5] = {problem.batch}, w[5] = {problem.outputs}, x_strides[5] = {1}, w_strides[5] = {1};
+  int lower[3], upper[3], steps[3], ones[3] = {1, 1, 1}, zeros[3] = {};
+  T const* data = problem.x;
+  for (int i = 0; i < kAxes; ++i) {
+    int const a = 2 - i;
+    data += problem.low[a] * problem.x_at[a];
+    x[1 + i] = problem.count[a], w[1 + i] = W::size(a);
+    x_strides[1 + i] = mapped_stride(x[1 + i], problem.x_at[a]), w_strides[1 + i] = mapped_stride(w[1 + i], problem.w_at[a]);
+    lower[i] = int(-W::pad(a) - problem.low[a]);
+    upper[i] = int(lower[i] + (W::size(a) - 1) * W::dilation(a) - (problem.count[a] - 1));
+    steps[i] = W::dilation(a);
+  }
+  x[1 + kAxes] = w[1 + kAxes] = problem.channels;
+  x_strides[1 + kAxes] = mapped_stride(problem.channels, problem.x_channel);
+  w_strides[1 + kAxes] = mapped_stride(problem.channels, problem.w_channel);
+  if (map_positions(c, &maps.x, data, mapped<T>, kAxes + 2, x, x_strides, lower, upper, steps, 64, 64) ||
+      map_positions(c, &maps.w, problem.w, mapped<T>, kAxes + 2, w, w_strides, zeros, zeros, ones, 64, 64))
+    return 1;
+  int64_t chunks = blocks_of(problem.batch, 64);
+  for (int a = 0; a < 3; ++a) chunks *= problem.out[a];
+  problem.row_tiles = blocks_of(chunks, Of::kM / 64);
+  problem.column_tiles = blocks_of(problem.outputs, Of::kN);
+  int64_t const blocks = problem.row_tiles * problem.column_tiles * Of::kShares;
+  if (blocks > INT32_MAX)
+    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  vector = vector && Of::kAlongChannels && problem.outputs % Op::kVector == 0;
   void* parameters[] = {&op, &problem, &maps};
   Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
   if (Of::kShares > 1) geometry.cluster[0] = Of::kShares, geometry.cluster[1] = geometry.cluster[2] = 1;

@@ -131,6 +131,31 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
     if (lane == 0) arrive(from.empty(s));
   };
   Ring<Of::kStages> ring;
+  if constexpr (Work::Format::kByStep) {
+    // The other warpgroup multiplies while this one adds.
+    for (int step = 0; step < steps; ++step) {
+      int const s = ring.place;
+      await(from.full(s), ring.parity);
+      uint64_t const x = described(from.x(s) + group * Of::kBlocks * kBlock, 16), w = described(from.w(s), 16);
+#pragma unroll
+      for (int m = 0; m < Of::kBlocks; ++m) {
+        float part[Of::kN / 2];
+        hold(part);
+        begin_products();
+#pragma unroll
+        for (int i = 0; i < kMappedRow / 32; ++i)
+          Work::multiply(part, x + (m * kBlock + i * 32) / 16, w + i * 32 / 16, i > 0);
+        end_products();
+        wait_products<0>();
+        hold(part);
+        if (m == Of::kBlocks - 1) release(s);
+#pragma unroll
+        for (int i = 0; i < Of::kN / 2; ++i) sums[m][i] += part[i];
+      }
+      ring.advance();
+    }
+    return;
+  }
   int before = 0;
 #pragma unroll
   for (int m = 0; m < Of::kBlocks; ++m) hold(sums[m]);
@@ -156,7 +181,7 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
 }
 
 // Writes the sums of a warpgroup to the tile in shared memory, channels or rows next to each other.
-template <class Of>
+template <class Of, class Format>
 MUCC_DEVICE void spread(float const (&sums)[Of::kBlocks][Of::kN / 2], float* to) {
   int const warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   int const first = warp / 4 * Of::kBlocks * 64 + warp % 4 * 16 + lane / 4;
@@ -166,10 +191,11 @@ MUCC_DEVICE void spread(float const (&sums)[Of::kBlocks][Of::kN / 2], float* to)
     for (int i = 0; i < Of::kN / 2; i += 2) {
       int const r = first + m * 64 + i / 2 % 2 * 8, c = i / 4 * 8 + lane % 4 * 2;
       if constexpr (Of::kAlongChannels) {
-        *reinterpret_cast<Pack<float, 2>*>(to + r * Of::kPitch + c) = {sums[m][i], sums[m][i + 1]};
+        *reinterpret_cast<Pack<float, 2>*>(to + r * Of::kPitch + c) = {sum_of<Format>(sums[m][i]),
+                                                                       sum_of<Format>(sums[m][i + 1])};
       } else {
-        to[c * Of::kPitch + r] = sums[m][i];
-        to[(c + 1) * Of::kPitch + r] = sums[m][i + 1];
+        to[c * Of::kPitch + r] = sum_of<Format>(sums[m][i]);
+        to[(c + 1) * Of::kPitch + r] = sum_of<Format>(sums[m][i + 1]);
       }
     }
 }
@@ -219,7 +245,7 @@ MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> co
     float sums[Of::kBlocks][Of::kN / 2];
     multiply_steps<Work>(span.last - span.first, memory, sums);
     sync_groups(1);  // all products have read their steps
-    spread<Of>(sums, memory.tile());
+    spread<Of, typename Work::Format>(sums, memory.tile());
     if constexpr (Of::kShares > 1) {
       sync_cluster();
       finish<V, Of>(work, problem, walk.axes, at, memory.rows(), SharedSums<Of::kShares>{memory.base, own},
