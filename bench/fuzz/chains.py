@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from bench.fuzz.drawing import NAMES, Chain, Operation, Unfit, Value
 from bench.fuzz.elementary import (
+    bounded,
     broadcast,
     cast,
     chosen,
+    counted,
     dropped,
     element,
     extreme,
@@ -20,6 +22,7 @@ from bench.fuzz.elementary import (
     ordered,
     permuted,
     pointwise,
+    ranked,
     reduced,
     reshaped,
     scanned,
@@ -29,7 +32,17 @@ from bench.fuzz.elementary import (
     summed,
     taken,
 )
-from bench.fuzz.products import attended, convolved, grouped, multiplied, narrow, outer, pooled
+from bench.fuzz.products import (
+    attended,
+    convolved,
+    grouped,
+    multiplied,
+    narrow,
+    outer,
+    pooled,
+    shared,
+    written_out,
+)
 
 OPERATIONS: dict[Operation, int] = {
     element: 5,
@@ -55,6 +68,11 @@ OPERATIONS: dict[Operation, int] = {
     grouped: 2,
     narrow: 2,
     attended: 3,
+    written_out: 2,
+    shared: 1,
+    counted: 2,
+    bounded: 1,
+    ranked: 2,
     convolved: 5,
     pooled: 4,
 }
@@ -66,6 +84,9 @@ EXACT = (
 )
 """Operations that round nothing but sums in f32."""
 
+NARROW = ("s8", "u8", "e4m3", "e5m2")
+"""Dtypes of 8 bits, of which a chain may begin with a tensor."""
+
 UNROUNDED = "// rounds nothing\n"
 """The first line of programs of 16 bits that round nothing, and have results in f32."""
 
@@ -75,7 +96,9 @@ def chain(seed: str, rounds: bool = True) -> str:
     c = Chain(random.Random(seed), rounds)
     weights = OPERATIONS if rounds else dict.fromkeys(EXACT, 1)
     operations = [o for o, weight in weights.items() for _ in range(weight)]
-    dtype = c.pick(("f32", "f32", "f32", "bf16", "f16", "s32") if rounds else ("bf16", "f16"))
+    dtype = c.pick(
+        ("f32",) * 6 + ("bf16", "bf16", "f16", "f16", "s32", "s32", *NARROW) if rounds else ("bf16", "f16")
+    )
     v = c.param(c.dims(c.pick((1, 2, 2, 2, 3, 3, 4, 4, 5))), dtype)
     c.values.append(v)
     done, wanted = 0, c.rng.randint(1, 9)
@@ -90,13 +113,14 @@ def chain(seed: str, rounds: bool = True) -> str:
         done += 1
         v = c.named(made) if c.chance(0.8) else made
         c.values.append(v)
-    results = [v, *(c.pick(c.values[1:]) for _ in range(c.pick((0, 0, 0, 1, 2))))]
+    first = c.chance(0.8)  # else the parameter itself may be a result
+    results = [v, *(c.pick(c.values[first:]) for _ in range(c.pick((0, 0, 0, 1, 2))))]
     return written(c, results)
 
 
 def written(c: Chain, results: Sequence[Value]) -> str:
     """Return the program of a chain; with `rounds` results may have the dtype of their values."""
-    wide = [(r, r.dtype if r.dtype == "s32" else "f32") for r in results]
+    wide = [(r, r.dtype if r.dtype in ("s32", "s8", "u8") else "f32") for r in results]
     stored = [(r, c.pick((wide, r.dtype))) for r, wide in wide] if c.rounds else wide
     types = [f"{dtype}[{', '.join(map(str, r.dims))}]" for r, dtype in stored]
     to = types[0] if len(types) == 1 else f"({', '.join(f'y{i}: {t}' for i, t in enumerate(types))})"

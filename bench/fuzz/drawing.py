@@ -138,7 +138,21 @@ class Chain:
     def other(self, dims: Dims, dtype: str = "f32") -> Value:
         """Return a value of these extents: one that there is, or a parameter."""
         same = [v for v in self.values if v.dims == dims and v.dtype == dtype]
-        return self.pick(same) if same and self.chance(0.6) else self.param(dims, dtype)
+        if same and self.chance(0.6):
+            return self.pick(same)
+        return self.constant(dims, dtype) if self.chance(0.1) else self.param(dims, dtype)
+
+    def constant(self, dims: Dims, dtype: str = "f32") -> Value:
+        """Return a tensor that the program itself generates: one number, or numbers of elements."""
+        if dims and self.chance(0.3):
+            numbers = f"iota({tupled(dims)}, axis={self.rng.randrange(len(dims))})"
+            return Value(numbers if dtype == "s32" else f"cast({numbers}, {dtype})", dims, dtype)
+        if not dims:
+            return self.param(dims, dtype)
+        number = self.pick((0, 1, 2, -1) if dtype in ("s32", "s8", "u8") else (0, 1, 0.5, -2))
+        return Value(
+            f"full({tupled(dims)}, {max(number, 0) if dtype == 'u8' else number}, dtype={dtype})", dims, dtype
+        )
 
     def axis(self, v: Value) -> int:
         """Draw an axis of a value. Raises Unfit for a number."""

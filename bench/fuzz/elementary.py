@@ -67,10 +67,37 @@ def chosen(c: Chain, v: Value) -> Value:
 
 
 def cast(c: Chain, v: Value) -> Value:
-    """Cast floats to another dtype."""
-    floats(v)
+    """Cast floats to another dtype, and values of 8 bits or integers to floats."""
+    if v.dtype == "s32":
+        return replace(v, text=f"cast({v.text}, f32)", dtype="f32")
+    if not v.rough and c.chance(0.15):
+        return replace(v, text=f"cast({v.text}, s32)", dtype="s32")
     to = c.pick(("bf16", "f16", "f32"))
     return replace(v, text=f"cast({v.text}, {to})", dtype=to)
+
+
+def counted(c: Chain, v: Value) -> Value:
+    """Join integers, or say whether some or all elements along an axis meet a condition."""
+    if v.dtype == "s32":
+        other = c.other(v.dims, "s32")
+        text = c.pick(
+            ("({} + {})", "({} - {})", "({} * {})", "max({}, {})", "bitwise_and({}, {})", "({} % {})")
+        )
+        return replace(v, text=text.format(v.text, other.text))
+    floats(v)
+    needs(not v.rough)
+    i = c.axis(v)
+    text = f"cast({c.pick(('any', 'all'))}({v.text} > {c.pick((0, 0.25))}, axis={c.spelled(v, i)}), f32)"
+    return Value(text, (*v.dims[:i], *v.dims[i + 1 :]))
+
+
+def bounded(c: Chain, v: Value) -> Value:
+    """Clamp between values of which one may be repeated, and the lower one may be above the upper one."""
+    floats(v)
+    low, high = c.other(v.dims[c.rng.randint(0, v.rank) :]), c.other(v.dims)
+    return Value(
+        f"clamp({v.text}, {low.text}, {high.text})", v.dims, "f32", v.rough or low.rough or high.rough
+    )
 
 
 def dropped(c: Chain, v: Value) -> Value:
@@ -300,6 +327,23 @@ def ordered(c: Chain, v: Value) -> Value:
         case _:
             needs(not v.rough)
             return replace(v, text=f"argsort({v.text}, axis={k})", dtype="s32")
+
+
+def ranked(c: Chain, v: Value) -> Value:
+    """Order elements or rows by other values, by ranks, or spread rows to their ranks."""
+    floats(v)
+    i = c.axis(v)
+    k, n = c.spelled(v, i), v.dims[i]
+    if i == 0 and c.chance(0.5):
+        keys = c.param((n,))
+        if v.rank >= 2 and c.chance(0.5):
+            return replace(v, text=f"scatter({v.text}, argsort({keys.text}), {n})")
+        return replace(v, text=f"gather({v.text}, argsort({keys.text}))")
+    keys = c.param(v.dims)
+    order = f"argsort({keys.text}, axis={k}, descending={c.pick(('on', 'off'))})"
+    if c.chance(0.3):
+        return Value(f"cast(argsort({order}, axis={k}), f32)", v.dims)
+    return replace(v, text=f"take_along({v.text}, {order}, axis={i})")
 
 
 def sorted_(c: Chain, v: Value) -> Value:

@@ -23,18 +23,21 @@ from bench.fuzz.checks import (
     verdict,
 )
 from bench.fuzz.layers import JOINED, of_any_size
-from bench.fuzz.levels import UndrawableError, rounds_nothing, same_at_each_level
+from bench.fuzz.levels import UndrawableError, rounds_nothing, same_at_each_level, same_in_each_entry
 from bench.fuzz.sources import Drawn
 from bench.gpu_fuzz.programs import ALL_TARGETS
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.library.dims import Size
 from mucc.library.signature import KernelInfo, Manifest
 from mucc.measure.dims import check_promises, complete_dims
 
 SIZES = (1, 2, 3, 5, 8, 16, 33, 64, 128, 256)
 MOST_ELEMENTS = 2_000_000
 """Elements of all tensors of a kernel that is interpreted, at most."""
+ENTRIES_SHARE = 0.2
+"""The share of chains and layers that are compiled for several sizes too."""
 TRIES = 60
 """Random sizes that are tried before a kernel's promises count as not to be met by small ones."""
 
@@ -118,6 +121,8 @@ def examine_chain(drawn: Drawn) -> Outcome:
                     rounds_nothing(compilation, info, dims, drawn.text)
                 if drawn.origin == "layers":
                     interpreted(compilation)
+                if random.Random(f"entries {drawn.text}").random() < ENTRIES_SHARE:
+                    _entries(source, drawn.target, info, dims)
     except Failure as failure:
         return Outcome(failure.kind, "", str(failure)[:2000])
     except DiagnosticError as error:
@@ -130,6 +135,16 @@ def examine_chain(drawn: Drawn) -> Outcome:
 
         return Outcome("crash", type(error).__name__, "".join(traceback.format_exception(error)[-3:])[-2000:])
     return Outcome("good")
+
+
+def _entries(source: Source, target: str, info: KernelInfo, dims: Mapping[str, int]) -> None:
+    """Compile a program for few and for many rows, and compare what each entry computes."""
+    free = [name for name, value in info.dims.items() if value is None]
+    if free:
+        sizes = tuple(Size(dict.fromkeys(free, count)) for count in (2, 64, 20_000))
+        compilation = compile_text(source, Options(target, sizes=sizes, tuned=False))
+        compilation.emit("cu")
+        same_in_each_entry(compilation, dims, source.text)
 
 
 def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:

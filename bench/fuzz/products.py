@@ -104,6 +104,39 @@ def attended(c: Chain, v: Value) -> Value:
     return Value(f"attention({v.text}, {k.text}, {w.text}{more})", (*v.dims[:-1], wide), v.dtype, True)
 
 
+def written_out(c: Chain, v: Value) -> Value:
+    """Attend as programs write it out: products with a softmax or another function between them."""
+    floats(v)
+    needs((v.rank >= 2 and v.dtype != "f32") or v.rank >= 3)
+    keys = c.pick((1, 3, 5, 8, "K"))
+    lead = v.dims[:-2]
+    k, w = c.other((*lead, keys, v.dims[-1]), v.dtype), c.other((*lead, keys, v.dims[-1]), v.dtype)
+    needs(prod(map(extent, v.dims[:-1])) * extent(keys) <= LARGEST)
+    scores = f"({v.text} @ {k.text}.T)"
+    shape = tupled((v.dims[-2], keys))
+    seen = f"iota({shape}, axis=1) <= iota({shape}, axis=0) + {c.pick((0, 1))}"
+    scores = c.pick(
+        ("{}", "{} * 0.5", "tanh({}) * 4", "where({seen}, {}, -inf)", "where({seen}, {}, -9)")
+    ).format(scores, seen=seen)
+    weights = c.pick(("softmax({})", "softmax({})", "sigmoid({})", "relu({})")).format(scores)
+    return Value(f"(cast({weights}, {v.dtype}) @ {w.text})", v.dims, v.dtype, True)
+
+
+def shared(c: Chain, v: Value) -> Value:
+    """Attend with heads that share keys, which are repeated for each."""
+    floats(v)
+    needs(v.rank >= 3)
+    heads = number(v.dims[-3])
+    each = c.pick([n for n in range(1, heads + 1) if heads % n == 0])
+    keys = c.pick((1, 3, 5, 8))
+    dims = (*v.dims[:-3], heads // each, keys, v.dims[-1])
+    k, w = c.other(dims, v.dtype), c.other(dims, v.dtype)
+    repeated = [f"repeat({x.text}, {each}, axis={v.rank - 3})" for x in (k, w)]
+    needs(prod(map(extent, v.dims[:-1])) * keys <= LARGEST)
+    more = c.pick(("", ", causal=on"))
+    return Value(f"attention({v.text}, {repeated[0]}, {repeated[1]}{more})", v.dims, v.dtype, True)
+
+
 # Windows
 
 

@@ -12,8 +12,11 @@ STDIN = "-"
 
 
 def decode(data: bytes, path: str) -> Source:
-    """Decode a file's bytes. Raises MU5020 for bytes that are not UTF-8, MU5021 for an empty file."""
-    name = "<stdin>" if path == STDIN else path
+    """Decode a file's bytes. Raises MU5020 for bytes that are not UTF-8, MU5021 for an empty file.
+
+    What is not UTF-8 in the path is replaced in the source's name, which becomes part of C++ and JSON.
+    """
+    name = "<stdin>" if path == STDIN else path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

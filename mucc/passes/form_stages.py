@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.attention import ScoresOp
 from mucc.dialects.mu.ops.elementwise import CastOp, RetypeOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
@@ -37,6 +37,8 @@ class _StageBuilder:
         self.typed: dict[tuple[SSAValue, Attribute], SSAValue] = {}
         self.is_narrow = False
         """Whether what is read is read at its own dtype."""
+        self.narrowed = {} if partition.forms.wide else self.inner
+        """The values in the region for old ones, as far as those are read at their own dtype."""
 
     def value(self, old: SSAValue) -> SSAValue:
         """Return the new value for an old one, computed in the region or captured."""
@@ -76,7 +78,8 @@ class _StageBuilder:
 
     def copy(self, op: Operation) -> SSAValue:
         """Copy an operation into the region, where its operands are."""
-        new = op.clone({operand: self.operand(op, operand) for operand in op.operands})
+        narrow = self.in_memory(op)
+        new = op.clone({v: self.narrow(v) if v in narrow else self.operand(op, v) for v in op.operands})
         self.block.add_op(new)
         result = new.results[0]
         if isinstance(op, VIEWS) and _element(new.operands[0]) != _element(result):
@@ -101,22 +104,32 @@ class _StageBuilder:
 
     def whole(self, op: Operation) -> SSAValue:
         """Copy an operation into the region with all that it needs."""
+        narrow = self.in_memory(op)
         for operand in op.operands:
-            self.value(operand)
+            if operand in narrow:
+                self.narrow(operand)
+            else:
+                self.value(operand)
         return self.copy(op)
 
-    def anchor(self, op: AnchorOp) -> None:
-        self.is_narrow = len(self.stage.kind.memory_operands(op)) == len(op.operands)
-        result = self.whole(op)
-        if self.is_narrow and self.partition.forms.wide:
-            # The views that the anchor reads look at narrow forms.
-            self.inner = {op.results[0]: result}
-        self.is_narrow = False
+    def in_memory(self, op: Operation) -> Sequence[SSAValue]:
+        """Return the operands that the kernel of the stage's anchor reads from memory, at their own dtype."""
+        if isinstance(op, ScoresOp):
+            return op.operands
+        anchor = self.stage.anchor
+        return self.stage.kind.memory_operands(anchor) if anchor is op and anchor is not None else ()
+
+    def narrow(self, old: SSAValue) -> SSAValue:
+        """Return the new value for an operand that a kernel reads from memory, at its own dtype."""
+        kept, self.inner, self.is_narrow = (self.inner, self.is_narrow), self.narrowed, True
+        new = self.value(old)
+        self.inner, self.is_narrow = kept
+        return new
 
     def build(self, name: str, last: ReturnOp) -> StageOp:
         stage = self.stage
         if stage.anchor is not None:
-            self.anchor(stage.anchor)
+            self.whole(stage.anchor)
         for op in stage.members:
             if op.results[0] not in self.inner:
                 self.whole(op)

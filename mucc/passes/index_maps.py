@@ -202,14 +202,17 @@ def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
     inner = expand.operand.owner
     if not isinstance(inner, e.ElementwiseOp) or _is_copy(inner) or not _is_free(expand.operand):
         return None
+    if not dims_of(expand.operand):
+        return None
     b, inserted = Emit(), expand.axes.get_values()
     kept = [i for i in range(len(dims_of(expand.result))) if i not in inserted]
 
     def inserted_into(value: SSAValue) -> SSAValue:
         if not (rank := len(dims_of(value))):
             return value
-        first = kept[-rank]
-        axes = [i - first for i in inserted if i > first]
+        # The operands of as many axes as the result give it the axes that come before all others.
+        first = kept[-rank] if rank < len(kept) else 0
+        axes = [i - first for i in inserted if i >= first]
         return b(ExpandOp(value, axes)) if axes else value
 
     operands = [inserted_into(v) for v in inner.operands]

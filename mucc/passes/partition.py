@@ -17,7 +17,7 @@ from types import MappingProxyType
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.elementwise import ElementwiseOp
+from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp, RetypeOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
@@ -95,6 +95,7 @@ class Partition(Values):
         needs: Needs = {}
         for operand in in_memory:
             self._materialise(operand)
+            self._narrow(operand)
             self._unrepeat(operand, kind.repeats(op, operand))
             needs |= self.needs(operand, is_narrow=True)
         home = self.home.get(op.operands[0]) if op.operands[0] not in in_memory else None
@@ -275,10 +276,20 @@ class Partition(Values):
         if is_computed and all(self.writer(form) is None for form in forms):
             self._map(forms)
 
+    def _narrow(self, value: SSAValue) -> None:
+        """Add a map that stores what is behind views in its own dtype, if it is stored in f32 alone.
+
+        An anchor reads its operands in their own dtype.
+        """
+        root = self.root(value)
+        if isinstance(root.owner, RetypeOp) and root in self.forms.wide and self.writer(root) is None:
+            self._map([root])
+
     def _unrepeat(self, value: SSAValue, repeats: Collection[int] | None) -> None:
         """Store what views make of an operand if they repeat elements along other axes of it than these.
 
-        None stands for an operand that is no broadcast at all.
+        None stands for an operand that is no broadcast at all. A repeated literal is stored in any case: no
+        kernel reads a literal as an operand.
         """
         axes, value = identity(dims_of(value)), self.behind_pins(value)
         while (
@@ -287,6 +298,7 @@ class Partition(Values):
         ):
             inner = axes if isinstance(view, IndexMapOp) else operand_axes(view, view.operand, axes)
             is_repeated = repeats is None or not set(axes) - set(inner) <= {None, *repeats}
+            is_repeated |= isinstance(self.behind_pins(view.operand).owner, ConstantOp | ExtentOp)
             if isinstance(view, BroadcastOp) and is_repeated:
                 self._map([value])
                 return

@@ -8,6 +8,7 @@ from typing import Any
 from xdsl.dialects.builtin import i1
 from xdsl.ir import Operation, SSAValue
 
+from mucc.dialects.mu.ops.attention import ScoresOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import PickOp
@@ -97,6 +98,9 @@ class Values:
             stage = self.writer(root)
             if stage is not None and Shaped.of(root.type).element_type != i1:
                 found[root] = stage
+            elif isinstance(root.owner, ScoresOp):
+                for operand in root.owner.operands:
+                    found |= self.needs(operand, is_narrow=True)
             elif isinstance(root.owner, ElementwiseOp | GeneratedOp):
                 pending += reversed(root.owner.operands)
         return found

@@ -36,6 +36,7 @@ from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 from mucc.library import extents
+from mucc.library.errors import MuccValueError
 
 
 def _run_elementwise(
@@ -275,7 +276,7 @@ def indices(values: Any) -> list[int]:
 def grouped_product(arrays: Arrays, lhs: Any, rhs: Any, offsets: Any) -> Any:
     """Multiply each group of rows with the group's matrix.
 
-    Raises ValueError MU6022, MU6023 for bad offsets.
+    Raises MuccValueError MU6022, MU6023 for bad offsets.
     """
     ends = indices(offsets)
     rows = int(lhs.shape[0])
@@ -283,13 +284,13 @@ def grouped_product(arrays: Arrays, lhs: Any, rhs: Any, offsets: Any) -> Any:
     begin = 0
     for group, end in enumerate(ends):
         if end < begin:
-            raise ValueError(f"MU6022: offsets decrease: offsets[{group}] = {end} after {begin}")
+            raise MuccValueError("MU6022", f"offsets decrease: offsets[{group}] = {end} after {begin}")
         if end > rows:
-            raise ValueError(f"MU6023: offsets[{group}] = {end} exceeds the {rows} rows")
+            raise MuccValueError("MU6023", f"offsets[{group}] = {end} exceeds the {rows} rows")
         result[begin:end] = lhs[begin:end] @ rhs[group]
         begin = end
     if begin != rows:
-        raise ValueError(f"MU6023: the last group ends at {begin}, but there are {rows} rows")
+        raise MuccValueError("MU6023", f"the last group ends at {begin}, but there are {rows} rows")
     return result
 
 
@@ -300,14 +301,14 @@ def by_group(value: Any, offsets: Any) -> Any:
 
 
 def gathered(value: Any, rows: Any) -> Any:
-    """Gather entries along the first axis by index. Raises ValueError MU6024 for an index out of range."""
+    """Gather entries along the first axis. Raises MuccValueError MU6024 for an index out of range."""
     numbers = indices(rows)
     _check_rows(numbers, int(value.shape[0]))
     return value[numbers].reshape((*rows.shape, *value.shape[1:]))
 
 
 def taken_along(arrays: Arrays, value: Any, rows: Any, axis: int) -> Any:
-    """Take elements along an axis by index. Raises ValueError MU6024 for an index out of range."""
+    """Take elements along an axis by index. Raises MuccValueError MU6024 for an index out of range."""
     _check_rows(indices(rows), int(value.shape[axis]))
     return arrays.take_along(value, rows, axis)
 
@@ -315,12 +316,12 @@ def taken_along(arrays: Arrays, value: Any, rows: Any, axis: int) -> Any:
 def scattered(result: Any, value: Any, rows: Any) -> Any:
     """Scatter the rows of `value` into `result`, and return it.
 
-    Raises ValueError MU6024 for an index out of range, MU6025 for a repeated index.
+    Raises MuccValueError MU6024 for an index out of range, MU6025 for a repeated index.
     """
     numbers = indices(rows)
     _check_rows(numbers, int(result.shape[0]))
     if len(set(numbers)) != len(numbers):
-        raise ValueError("MU6025: scatter names a row twice")
+        raise MuccValueError("MU6025", "scatter names a row twice")
     result[numbers] = value
     return result
 
@@ -328,7 +329,7 @@ def scattered(result: Any, value: Any, rows: Any) -> Any:
 def _check_rows(numbers: Sequence[int], count: int) -> None:
     for i, number in enumerate(numbers):
         if not 0 <= number < count:
-            raise ValueError(f"MU6024: rows[{i}] = {number} is none of the {count} rows")
+            raise MuccValueError("MU6024", f"rows[{i}] = {number} is none of the {count} rows")
 
 
 def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, PartialMomentsOp
-from mucc.dialects.mu.ops.conversions import CastOp, RetypeOp
+from mucc.dialects.mu.ops.conversions import CastOp, RetypeOp, StoredOp
 from mucc.dialects.mu.ops.elementwise import AddOp, ConstantOp, ElementwiseOp, MulOp, SubOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
@@ -179,7 +179,11 @@ def _pays(anchor: ConvolutionOp, norm: Norm, target: str) -> bool:
 
 
 def _measure(norm: Norm, facts: Facts) -> SSAValue:
-    """Replace the stage of a convolution by one that stores moments as well, and return these."""
+    """Replace the stage of a convolution by one that stores moments as well, and return these.
+
+    They are of the numbers that the stage stores, which the norm reads: a result that is equal everywhere is
+    at no distance from its mean.
+    """
     before = norm.before
     anchor, last = before.anchor, before.body.block.last_op
     assert is_convolution(anchor) and isinstance(last, YieldOp)
@@ -187,13 +191,19 @@ def _measure(norm: Norm, facts: Facts) -> SSAValue:
     layer = layer_of(anchor, geometry_of(anchor))._replace(measured=True)
     cells = multiply([norm.cells, cells_of(layer, batch, facts, across=norm.across)])
     rows = Shaped.of(norm.first.result.type).dims
-    value = last.values[norm.number]
+    value, stored = last.values[norm.number], before.outputs[norm.number].type.element_type
+    if stored != f32 and not isinstance(value.owner, CastOp | StoredOp):
+        rounded = StoredOp(value, stored)
+        rounded.location = norm.first.location
+        before.body.block.insert_op_before(rounded, last)
+        value = rounded.result
     moments = PartialMomentsOp(
         value, channel_axis(anchor), norm.across, TensorType.of((3, *rows, cells), f32)
     )
     moments.location = norm.first.location
     before.body.block.insert_op_before(moments, last)
-    yielded = YieldOp([*last.values, moments.result])
+    values = [value if i == norm.number else other for i, other in enumerate(last.values)]
+    yielded = YieldOp([*values, moments.result])
     yielded.location = last.location
     before.body.block.add_op(yielded)
     last.detach()
@@ -252,6 +262,13 @@ def _of_rows(norm: Norm) -> set[Operation]:
             known.add(op.results[0])
             found.add(op)
     return found
+
+
+def _is_map(norm: Norm) -> bool:
+    """Whether a map can store what a norm stores besides its statistics: values of the same extents."""
+    rows = {*_of_rows(norm), norm.first, norm.second}
+    dims = Shaped.of(norm.first.operand.type).dims
+    return all(Shaped.of(v.type).dims == dims for v in norm.stage.stored if v.owner not in rows)
 
 
 def _divide(norm: Norm, moments: SSAValue, name: str) -> tuple[StageOp, Sequence[SSAValue]] | None:
@@ -333,7 +350,9 @@ def share(kernel: KernelOp, target: str) -> None:
         before, anchor = norm.before, norm.before.anchor
         assert is_convolution(anchor)
         has_moments = any(isinstance(op, PartialMomentsOp) for op in before.body.block.ops)
-        if has_moments or is_reduced(before) or pooled_sizes(before) or not _pays(anchor, norm, target):
+        if has_moments or is_reduced(before) or pooled_sizes(before) or not _is_map(norm):
+            continue
+        if not _pays(anchor, norm, target):
             continue
         last = before.body.block.last_op
         assert isinstance(last, YieldOp)

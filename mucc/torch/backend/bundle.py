@@ -54,11 +54,15 @@ def bundle(request: Request, folder: str | None, *, jobs: int | None = None, tim
     """
     assert request.tracing is not None
     card = get_card(request.tracing.card)
-    if folder is not None:
-        # Before anything is built: not even the name may be fit for a folder.
-        with _writing(folder):
-            os.makedirs(folder, exist_ok=True)
-    kernels = sandbox.run(request, time_limit).kernels
+    with contextlib.ExitStack() as undo:
+        if folder is not None:
+            # Before anything is built: not even the name may be fit for a folder.
+            if not os.path.exists(folder):
+                undo.callback(_remove_empty, folder)
+            with _writing(folder):
+                os.makedirs(folder, exist_ok=True)
+        kernels = sandbox.run(request, time_limit).kernels
+        undo.pop_all()
     built, problems = 0, list[Diagnostic]()
     with Pool(jobs) as pool:
 
@@ -77,6 +81,12 @@ def bundle(request: Request, folder: str | None, *, jobs: int | None = None, tim
         with _writing(folder):
             _contents(folder, request.tracing, kernels)
     return Bundle(tuple(kernels), built, tuple(problems), tuned)
+
+
+def _remove_empty(folder: str) -> None:
+    """Remove a folder in which there is nothing."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
 from collections.abc import Sequence
 
@@ -18,6 +19,7 @@ from mucc.codegen.names import KEYWORDS, Namer, float_literal, raw_string_litera
 from mucc.compiler.driver import Options, compile_text
 from mucc.compiler.emit import emit
 from mucc.compiler.host import argument_alignments
+from mucc.compiler.source import decode
 from mucc.diagnostics import Source
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.mu.dialect import Mu
@@ -203,3 +205,9 @@ def test_a_map_that_packs_refuses_rows_that_are_not_contiguous():
         with pytest.raises(EmissionError, match="is not contiguous along"):
             check_move(move, turned, lines)
     check_move(move, False, [[0, 1], []])
+
+
+def test_a_path_that_is_not_utf8():
+    path = os.fsdecode(b"k\xff.mcu")
+    source = decode(b"kernel f[M](x: f32[M]) -> f32[M] { return x + 1 }\n", path)
+    assert "k\N{REPLACEMENT CHARACTER}.mcu" in compile_text(source).emit("cu").encode().decode()

@@ -64,6 +64,32 @@ PROGRAMS = {
         kernel f(x: f32[4, 5, 5], w: f32[1, 4, 1, 3]) -> f32[2, 8, 3, 3] {
             return conv(broadcast(x, (2, 4, 5, 5)), broadcast(w, (8, 4, 3, 3)))
         }""",
+    "products of numbers repeated": """
+        kernel f[M](x: f32[M, 6]) -> (y: f32[M, 4], z: f32[6], n: f32[M, 8]) {
+            return x @ full((6, 4), 1), (full((1, M), 0.5) @ x)[0], x @ broadcast(M / 2, (6, 8))
+        }""",
+    "attention to equal keys by equal queries": """
+        kernel f[M](v: f32[M, 8], k: f32[M, 8]) -> (y: f32[3, 8], l: f32[M]) {
+            return attention(full((3, 8), 1), k, v), attention_logsumexp(v, full((5, 8), 0.5))
+        }""",
+    "scattered rows of 16 bits, returned in f32 and multiplied": """
+        kernel f(x: f16[5, 8], r: s32[5], w: f16[8, 4]) -> (y: f32[6, 8], z: f16[6, 4], a: f16[6, 8]) {
+            v = scatter(x, r, 6)
+            return v, v @ w, attention(v, v, v)
+        }""",
+    "computed vectors stacked, and a number before one": """
+        kernel f(x: f32[8], y: bf16[8], s: f32[]) -> (a: f32[3, 8], b: f32[9], c: f32[2]) {
+            v = max(y, s)[None]
+            return concat((x + 1)[None], v, v, axis=0), concat((s + 1)[None], x, axis=0),
+                concat((s * x[0])[None], max(x)[None] + 1, axis=0)
+        }""",
+    "queries of 16 bits that are returned in f32, before attention with a mask and written out": """
+        kernel f[N](x: bf16[N, 2, 8], k: bf16[N, 3, 8], m: f32[N, 2, 3]) -> (
+            y: f32[N, 2, 8], a: bf16[N, 2, 8], b: bf16[N, 2, 8]
+        ) {
+            v = tanh(x)
+            return v, attention(v, k, k, mask=m + v[..., :3]), cast(softmax(v @ k.T), bf16) @ k
+        }""",
     "attention with one key for all": """
         kernel f(q: bf16[2, 4, 16], k: bf16[1, 16], v: bf16[2, 6, 8]) -> bf16[2, 4, 8] {
             return attention(q, broadcast(k, (2, 6, 16)), v)

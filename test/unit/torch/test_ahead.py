@@ -135,6 +135,19 @@ def test_a_folder_that_cannot_be_written(traced: Path, capsys: pytest.CaptureFix
     assert f"MU5203]: '{traced}' cannot be written" in said and "kernel" not in said
 
 
+def test_a_model_that_cannot_be_traced_leaves_no_folder(
+    traced: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*_: object) -> Answer:
+        raise DiagnosticError(Diagnostic("MU7012", "the problem file raised SystemExit: 3"))
+
+    monkeypatch.setattr(sandbox, "run", fails)
+    (kept := tmp_path / "kept").mkdir()
+    for folder in (tmp_path / "packed", kept):
+        assert main(["bundle", str(traced), "-o", str(folder)]) == 1
+    assert kept.exists() and not (tmp_path / "packed").exists()
+
+
 def test_wrong_use(traced: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["bundle"]) == 2
     assert main(["bundle", str(traced), "--jobs", "0"]) == 2

@@ -35,6 +35,7 @@ from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.scan import Scan, ScanOp
 from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.types import Shaped, dtype_name
+from mucc.library.errors import MuccValueError
 
 
 def kept(machine: Machine, kind: str, x: Any, axes: Sequence[int]) -> Any:
@@ -80,10 +81,10 @@ def sorted_along(
 
 
 def _sort(machine: Machine, op: SortOp, x: Any) -> Any:
-    """Interpret `mu.sort`. Raises ValueError MU6011 where there are fewer elements than it is to take."""
+    """Interpret `mu.sort`. Raises MuccValueError MU6011 where there are fewer elements than it is to take."""
     count, axis = op.taken, op.axis.value.data
     if count is not None and count > int(x.shape[axis]):
-        raise ValueError(f"MU6011: topk is to take {count} of {int(x.shape[axis])} elements")
+        raise MuccValueError("MU6011", f"topk is to take {count} of {int(x.shape[axis])} elements")
     values, positions = sorted_along(
         machine.arrays, x, axis, descending=op.descending is not None, count=count
     )
@@ -234,7 +235,7 @@ def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
     table: list[list[float]] = pages.reshape((pages.shape[0], pages.shape[-1])).tolist()
     numbers = [[int(n) * page + i for n in row for i in range(page)] for row in table]
     if any(not 0 <= i < int(rows.shape[-2]) for row in numbers for i in row):
-        raise ValueError(f"MU6024: a table names a page that is none of {int(rows.shape[-2]) // page}")
+        raise MuccValueError("MU6024", f"a table names a page that is none of {int(rows.shape[-2]) // page}")
     return xp.stack([rows[..., row, :] for row in numbers])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from convolutions import convolutions, forced
 from on_host import Program, run
@@ -110,3 +111,25 @@ def test_a_norm_of_shared_moments_is_judged(monkeypatch: pytest.MonkeyPatch) -> 
     report = run_on_cpu(compilation, info, {}, 1, lambda _: None)
     assert "partial_moments" in compilation.emit("stages")
     assert all(verdict.good and verdict.beyond == 0 for verdict in report.verdicts)
+
+
+def test_a_result_that_is_equal_everywhere_is_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "kernel f(x: bf16[1, 4, 5, 8], w: bf16[8, 4, 2, 2], b: f32) -> f32[] "
+        "{ return min(cast(layer_norm(max(conv(x, w), b), axis=(1, 2, 3)), bf16)) }"
+    )
+    compilation = compiled(text, monkeypatch)
+    assert "partial_moments" in compilation.emit("stages")
+    # 0.6574 is no number of bf16: its distance from what is stored is a third of sqrt(eps).
+    (found,) = compilation.interpret_lowered("f", [np.zeros((1, 4, 5, 8)), np.zeros((8, 4, 2, 2)), 0.6574])
+    assert abs(found) < 1e-6
+
+
+def test_a_norm_that_is_stored_without_an_axis_keeps_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "kernel f(x: f32[3, 4, 2, 8], w: f32[8, 4, 2, 2]) -> (y: f32[3, 8, 1, 7], z: f32[3, 8, 7]) "
+        "{ v = layer_norm(conv(x, w), axis=(2, 3))\n return v, v[:, :, 0] * 2 }"
+    )
+    compilation = compiled(text, monkeypatch)
+    assert "partial_moments" not in compilation.emit("stages")
+    assert compilation.emit("cu")
