@@ -28,7 +28,12 @@ the positions of a step."""
 ROW = 128
 """Bytes of a chunk for one position."""
 
-ROWS, COLUMNS, SHARES = (64, 128, 256), (64, 128, 192, 256), (1, 2, 3, 4, 6, 8)
+ROWS, COLUMNS = (64, 128, 256), (64, 128, 192, 256)
+
+SHARES = (1, 2, 4, 8)
+"""Cluster sizes that may divide K. With clusters of 6 tiles of 128x256 took 62 and 437 us on an H100, with
+clusters of 4 they took 41 and 318.
+"""
 
 FORMATS = ("bf16", "f16")
 """The formats whose rows and columns wgmma takes innermost."""
