@@ -11,6 +11,9 @@ DECODE_ROWS = 16
 WARPGROUP_BYTES = 225 << 10
 """Shared memory of kernels on wgmma for queries, keys and values: 2 KB are for barriers and alignment."""
 
+WARPGROUP_KEYS = 1024
+"""The fewest keys of f32 that kernels on wgmma take by default: values are transposed first (decision 83)."""
+
 
 class Tile(NamedTuple):
     """Queries of a block, keys of one of its steps, the warps that multiply, and steps in shared memory."""
