@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import CpuClock, CudaClock
+from mucc.agent.audit.described import descriptions
 from mucc.agent.audit.gate import ARMED_S, AWAKE, BYTES, COPIED, DONE, HANDED, READY, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import drift
@@ -24,7 +25,7 @@ from mucc.agent.audit.lending import Lender
 from mucc.agent.audit.masking import WORD, Masking
 from mucc.agent.audit.noise import waited_ns
 from mucc.agent.audit.referee import Given
-from mucc.agent.audit.results import descriptions, room_for
+from mucc.agent.audit.results import room_for
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
 from mucc.agent.isolation.line import Line

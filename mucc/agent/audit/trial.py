@@ -25,6 +25,7 @@ from mucc.agent.audit.cases import (
     timed_cases,
     watched_ones,
 )
+from mucc.agent.audit.described import descriptions
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.looking import Looker
@@ -32,7 +33,6 @@ from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from, operations_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.places import Look
-from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.priority import AHEAD, first
 from mucc.agent.isolation.problems import problem_error
