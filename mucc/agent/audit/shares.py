@@ -134,11 +134,6 @@ def own_share(seen: Observations) -> float | None:
     return min(found, default=None)
 
 
-def has_own_kernels(seen: Observations) -> bool:
-    """Whether an observed call ran a kernel of the solution's own on a GPU."""
-    return any(w.kind == "kernel" and is_own(w) for call in seen.observed for w in call.work)
-
-
 SIMPLE = re.compile(
     r"aten::_*(add|sub|rsub|mul|div|neg|abs|exp|exp2|expm1|log|log1p|log2|sqrt|rsqrt|reciprocal|pow|square|sin|cos"
     r"|tanh|sigmoid|relu|gelu|silu|elu|leaky_relu|clamp|clamp_min|clamp_max|threshold|hardtanh|maximum|minimum"

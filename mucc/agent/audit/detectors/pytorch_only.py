@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, Label, minor, reject, unless_crowded
 from mucc.agent.audit.observations import Observations
-from mucc.agent.audit.shares import compute_ops, has_own_kernels, kinds, own_share, runs_reference
+from mucc.agent.audit.shares import compute_ops, kinds, own_share, runs_reference
 
 LITTLE, MUCH = 0.1, 0.5
 """Of the time: less than the first of its own makes a solution PyTorch's. Less than the second does on a GPU
@@ -30,8 +30,8 @@ class PyTorchOnly:
             found = reject(
                 self.name, f"{share:.0%} of the time is not PyTorch's", Label.PYTORCH_ONLY, own_share=share
             )
-            # Without kernels of its own no time decides.
-            yield unless_crowded(found, seen.timing.crowded if has_own_kernels(seen) else "")
+            # Calls without any kernel of the solution's own have a share of nought, whatever times are.
+            yield unless_crowded(found, seen.timing.crowded if share else "")
         elif seen.device == "cpu" and kinds(theirs) and kinds(theirs) <= kinds(ours):
             names = ", ".join(sorted(theirs)[:6])
             yield reject(self.name, f"calls all operations of the reference: {names}", Label.PYTORCH_ONLY)
