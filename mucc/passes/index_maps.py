@@ -123,7 +123,10 @@ def _can_move(op: IndexMapOp, inside: InsideOp) -> bool:
 
 
 def _insides(value: SSAValue, axis: int) -> list[InsideOp]:
-    """Return the conditions on the index along an axis that a pointwise value depends on."""
+    """Return the conditions on the index along an axis that a pointwise value depends on.
+
+    They may be repeated or placed along other axes on the way.
+    """
     rank = len(dims_of(value))
     owners = [found.owner for found in postorder(value, _pointwise_operands)]
     found = [owner for owner in owners if isinstance(owner, InsideOp)]
@@ -131,7 +134,7 @@ def _insides(value: SSAValue, axis: int) -> list[InsideOp]:
 
 
 def _pointwise_operands(value: SSAValue) -> Sequence[SSAValue]:
-    return value.owner.operands if isinstance(value.owner, e.ElementwiseOp) else ()
+    return value.owner.operands if isinstance(value.owner, (e.ElementwiseOp, BroadcastOp, IndexMapOp)) else ()
 
 
 def _operands(value: SSAValue) -> Sequence[SSAValue]:

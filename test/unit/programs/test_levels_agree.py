@@ -140,6 +140,10 @@ PROGRAMS = {
         }""",
     "rows of one element scattered and reduced": """
         kernel f(x: f32[4, 1], r: s32[4]) -> f32[4] { return sum(scatter(x, r, 4), axis=-1) }""",
+    "the edges of a frame of open extents repeated along both axes": """
+        kernel f[M, N](x: f32[M, N]) -> f32[M+4, N+3] {
+            return pad(pad(x, (1, 0), (0, 0), value=5), (1, 1), (2, 2), mode=replicate)
+        }""",
     "numbers of rows and ends of groups that nothing reads": """
         kernel f(x: f32[6, 4], w: f32[3, 4, 8], r: s32[6], o: s32[3]) -> f32[6, 4] {
             _a = scatter(x, r, 9)
