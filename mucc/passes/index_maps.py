@@ -324,6 +324,29 @@ class OfGenerated(RewritePattern):
         rewriter.replace(op, b.ops, [value])
 
 
+class InsideOfView(RewritePattern):
+    """`inside(axis 0).T` -> `inside(axis 1)`, and so for other views, since no kernel stores bools."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ExpandOp | PermuteOp | TransposeOp | SqueezeOp):
+            return
+        if not isinstance(inside := op.operand.owner, InsideOp):
+            return
+        along, dims = inside.axis.value.data, dims_of(op.result)
+        match op:
+            case ExpandOp():
+                axis = [i for i in range(len(dims)) if i not in op.axes.get_values()][along]
+            case SqueezeOp():
+                if along in (dropped := op.axes.get_values()):
+                    return
+                axis = along - sum(i < along for i in dropped)
+            case PermuteOp():
+                axis = op.order.get_values().index(along)
+            case TransposeOp():
+                axis = {len(dims) - 1: len(dims) - 2, len(dims) - 2: len(dims) - 1}.get(along, along)
+        rewriter.replace(op, [InsideOp(len(dims), axis, dims[axis], *inside.range)])
+
+
 def _inside_of(op: IndexMapOp, moved: int, low: int, end: int) -> tuple[int, int]:
     """Return the first index whose element lies from `low` to `end`, and the one behind the last."""
     extent, outer = (int(dims_of(v)[_axis(op)]) for v in (op.operand, op.result))
@@ -395,5 +418,5 @@ def index_maps(target: str) -> tuple[RewritePattern, ...]:
     return (
         *CHOICES,
         *(OneAxis(), WholeSlice(), ThroughPointwise(target), ThroughView(), Combined(), OfGenerated()),
-        *(KnownChoice(), ThroughProduct(target), MovedPicks()),
+        *(InsideOfView(), KnownChoice(), ThroughProduct(target), MovedPicks()),
     )
