@@ -201,9 +201,14 @@ class ThroughView(RewritePattern):
 
 
 def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
-    """`place((x + v)[:, None])` -> `place(x[:, None] + v[None])`, which then sinks; None for other values."""
+    """`place((x + v)[:, None])` -> `place(x[:, None] + v[None])`, which then sinks; None for other values.
+
+    So it is for repeated elements, such as a constant.
+    """
     inner = expand.operand.owner
-    if not isinstance(inner, e.ElementwiseOp) or _is_copy(inner) or not _is_free(expand.operand):
+    if not isinstance(inner, e.ElementwiseOp | BroadcastOp) or not _is_free(expand.operand):
+        return None
+    if isinstance(inner, e.ElementwiseOp) and _is_copy(inner):
         return None
     if not dims_of(expand.operand):
         return None
@@ -218,9 +223,14 @@ def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
         axes = [i - first for i in inserted if i >= first]
         return b(ExpandOp(value, axes)) if axes else value
 
-    operands = [inserted_into(v) for v in inner.operands]
-    type = TensorType.of(dims_of(expand.result), Shaped.of(inner.result.type).element_type)
-    new = inner.__class__.create(operands=operands, result_types=[type], properties=dict(inner.properties))
+    operands, dims = [inserted_into(v) for v in inner.operands], dims_of(expand.result)
+    if isinstance(inner, BroadcastOp):
+        new = BroadcastOp(operands[0], dims)
+    else:
+        type = TensorType.of(dims, Shaped.of(inner.result.type).element_type)
+        new = inner.__class__.create(
+            operands=operands, result_types=[type], properties=dict(inner.properties)
+        )
     return [*b.ops, new, _again(op, new.results[0], _axis(op))]
 
 
