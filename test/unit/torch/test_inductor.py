@@ -766,23 +766,23 @@ def test_builds_that_fail_in_the_background_leave_inductor(monkeypatch: pytest.M
 @pytest.mark.parametrize("is_good", [True, False])
 def test_kernels_are_built_while_inductor_compiles(is_good: bool, rest: str, monkeypatch: pytest.MonkeyPatch):
     from mucc.torch.backend import backend as module
-    from mucc.torch.backend.later import Later
+    from mucc.torch.backend.pending import PendingBuilds
 
     events: list[str] = []
-    compile_fx, finish = module.Backend.compile_fx, Later.is_good
+    compile_fx, finish = module.Backend.compile_fx, PendingBuilds.succeed
 
     def compiling(*given: Any) -> Any:
         found = compile_fx(*given)
         events.append("compiled")
         return found
 
-    def finishing(later: Later) -> bool:
+    def finishing(pending: PendingBuilds) -> bool:
         events.append("built")
-        return finish(later) and is_good
+        return finish(pending) and is_good
 
-    monkeypatch.setattr(module, "may_wait", lambda options: True)
+    monkeypatch.setattr(module, "can_build", lambda options: True)
     monkeypatch.setattr(module.Backend, "compile_fx", compiling)
-    monkeypatch.setattr(Later, "is_good", finishing)
+    monkeypatch.setattr(PendingBuilds, "succeed", finishing)
     made, model, x = backend(margin=-1.0, rest=rest), Mlp(), torch.rand(64, 64)
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, backend=made)(x), model(x), rtol=1e-4, atol=1e-4)
