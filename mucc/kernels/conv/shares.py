@@ -23,7 +23,7 @@ SHARES = 64
 
 
 def has_another_batch(x: SSAValue) -> bool:
-    """Whether the batch of an operand is another axis of what it is a view of, as for gradients of weights."""
+    """Whether the batch of an operand is another axis of the tensor that it views, as in gradients."""
     while isinstance(op := x.owner, PadOp | ReshapeOp | PermuteOp):
         if isinstance(op, PermuteOp) and op.order.get_values()[0] != 0:
             return True
@@ -33,10 +33,9 @@ def has_another_batch(x: SSAValue) -> bool:
 
 def may_be_gradient(op: ConvOp) -> bool:
     """Whether a convolution may be that of a gradient of weights: of fixed extents, with another batch."""
-    dims = [d for v in (op.operand, op.weight, op.result) for d in Shaped.of(v.type).dims]
-    return (
-        op.channels_last is None and all(isinstance(d, int) for d in dims) and has_another_batch(op.operand)
-    )
+    if op.channels_last is not None or not has_another_batch(op.operand):
+        return False
+    return all(isinstance(d, int) for v in (*op.operands, op.result) for d in Shaped.of(v.type).dims)
 
 
 class KeepOutputsLast(RewritePattern):

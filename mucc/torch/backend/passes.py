@@ -16,7 +16,7 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.background import Background, Known
+from mucc.torch.backend.background import Background, BuildRecord
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import Extents, graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
@@ -113,15 +113,15 @@ class RegionsPass(GraphPass):
                 refused.update(problems)
 
         if self.background is not None:
-            background, known = self.background, Known(graph, self.key())
+            background, record = self.background, BuildRecord(graph, self.key())
 
             def noted(builds: Builds) -> Choice:
                 choice = chosen(builds)
                 background.gains = background.gains or bool(choice.kernels)
-                known.store()
+                record.store()
                 return choice
 
-            choice = background.result(noted, known.is_known())
+            choice = background.result(noted, record.may_be_cached())
         elif self.pending is not None:
             choice = chosen(self.pending)
         else:

@@ -82,7 +82,7 @@ def test_gradients_of_16_bits_are_one_kernel_whose_tile_divides_the_sums() -> No
 def test_other_gradients_are_divided_among_groups_and_added_up(dtype: str) -> None:
     op, kernels = _layer(36, dtype)
     assert op.geometry.groups == 32
-    assert kernels[kernels.index("cutlass.conv") + 1] == "XX"
+    assert kernels[kernels.index("cutlass.conv") + 1] == "cutlass.reduce"
     assert refused(layer_of_kernel(op, {})) is not None
 
 
