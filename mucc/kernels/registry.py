@@ -56,8 +56,8 @@ class Rewrite(NamedTuple):
         return cls(**{name: value for name, value in options.items() if name in taken})
 
 
-class Place(NamedTuple):
-    """Where a kind is, and when it is loaded: most programs have kernels of two or three kinds."""
+class Entry(NamedTuple):
+    """A kind, and what it is loaded for: most programs have kernels of two or three kinds."""
 
     kind: str
     """Its module and class."""
@@ -80,8 +80,8 @@ _PRODUCTS = ("mu.matmul", "mu.grouped_matmul")
 _CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
 _HAS_CONVOLUTION = (one_of(*_CONVOLUTIONS),)
 
-KINDS: dict[str, Place] = {
-    "attention": Place(
+KINDS: dict[str, Entry] = {
+    "attention": Entry(
         "mucc.kernels.attention.kind:AttentionKind",
         ("mu.attention", "mu.scored_attention", "mu.paged_attention", "mu.attention_logsumexp"),
         {
@@ -94,7 +94,7 @@ KINDS: dict[str, Place] = {
             )
         },
     ),
-    "attention_backward": Place(
+    "attention_backward": Entry(
         "mucc.kernels.attention_backward.kind:AttentionBackwardKind",
         ("mu.attention_backward",),
         {
@@ -104,7 +104,7 @@ KINDS: dict[str, Place] = {
             )
         },
     ),
-    "conv": Place(
+    "conv": Entry(
         "mucc.kernels.conv.kind:ConvKind",
         _CONVOLUTIONS,
         {
@@ -119,7 +119,7 @@ KINDS: dict[str, Place] = {
         },
         {"share-moments": Rewrite("mucc.kernels.conv.share_moments:ShareMoments", _HAS_CONVOLUTION)},
     ),
-    "gemm": Place(
+    "gemm": Entry(
         "mucc.kernels.gemm.kind:GemmKind",
         _PRODUCTS,
         {
@@ -143,20 +143,20 @@ KINDS: dict[str, Place] = {
             ),
         },
     ),
-    "map": Place(
+    "map": Entry(
         "mucc.kernels.map.kind:MapKind",
         ("", "mu.scatter"),
         stage_passes={"merge-maps": Rewrite("mucc.kernels.map.merge_maps:MergeMaps", (several("mu.stage"),))},
     ),
-    "normalize": Place("mucc.kernels.normalize.kind:NormalizeKind", ("mu.reduce",)),
-    "pool": Place(
+    "normalize": Entry("mucc.kernels.normalize.kind:NormalizeKind", ("mu.reduce",)),
+    "pool": Entry(
         "mucc.kernels.pool.kind:PoolKind",
         ("mu.pool",),
         {"prepare-pools": Rewrite("mucc.kernels.pool.prepare:PreparePools", (one_of("mu.pool"),))},
     ),
-    "reduce": Place("mucc.kernels.reduce.kind:ReduceKind", ("mu.reduce", "mu.arg_reduce")),
-    "scan": Place("mucc.kernels.scan.kind:ScanKind", ("mu.scan",)),
-    "sort": Place("mucc.kernels.sort.kind:SortKind", ("mu.sort",)),
+    "reduce": Entry("mucc.kernels.reduce.kind:ReduceKind", ("mu.reduce", "mu.arg_reduce")),
+    "scan": Entry("mucc.kernels.scan.kind:ScanKind", ("mu.scan",)),
+    "sort": Entry("mucc.kernels.sort.kind:SortKind", ("mu.sort",)),
 }
 """Kinds by name, in the order in which they are asked what they claim."""
 

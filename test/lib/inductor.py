@@ -13,7 +13,7 @@ F: Any = torch.nn.functional
 
 
 def backend(**options: Any) -> Any:
-    """The default choice of regions, by the interpreter, and the rest by PyTorch: no compiler runs."""
+    """Make a backend that runs regions by the interpreter, and the rest by PyTorch: no compiler runs."""
     import mucc
 
     given = {"interpret": True, "fallback": "error", "rest": "eager", "fallback_random": True}

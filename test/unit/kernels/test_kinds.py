@@ -108,7 +108,7 @@ def staged(text: str, target: str) -> list[StageOp]:
 def test_a_composite_that_a_kind_claims_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "kernel k[M, N](x: bf16[M, N]) -> bf16[M, N] { return relu(2 * softmax(x + 1, axis=1)) }"
     by_name = registry.named
-    monkeypatch.setitem(registry.KINDS, "softmax", registry.Place("", ("mu.softmax",)))
+    monkeypatch.setitem(registry.KINDS, "softmax", registry.Entry("", ("mu.softmax",)))
     monkeypatch.setattr(registry, "computing", registry.computing.__wrapped__)
     monkeypatch.setattr(registry, "named", lambda name: Softmaxes() if name == "softmax" else by_name(name))
     (stage,) = staged(text, "sm_90a")
