@@ -12,16 +12,10 @@ MUCC_BOTH constexpr int turned_place(int key) {
   return key & ~15 | (key & 6) << 1 | (key >> 3 & 1) << 1 | key & 1;
 }
 
-// Transposes the values of `kTurnedKeys` keys of one matrix: for each element of a row, those of `pitch` keys follow each
-// other, zeros for keys that do not exist.
-template <class Work>
-MUCC_DEVICE void turn_values(Work const& work, float* to, int64_t pitch) {
-  constexpr int kElements = Work::kResultWidth, kPitch = kTurnPitch<float>;
-  unsigned const blocks = unsigned(pitch / kTurnedKeys);
-  unsigned index = blockIdx.x / blocks;
-  int64_t const first = int64_t(blockIdx.x % blocks) * kTurnedKeys;
-  to += int64_t(index) * kElements * pitch + first;
-  float const* from = work.value.data;
+// Returns the first value of the matrix of a number, which counts all matrices of the leading axes.
+template <class T, class Work>
+MUCC_DEVICE T const* matrix_of_values(Work const& work, unsigned index) {
+  auto const* from = reinterpret_cast<T const*>(work.value.data);
   if constexpr (Work::kBatch > 0) {
 #pragma unroll
     for (int a = Work::kBatch - 1; a >= 0; --a) {
@@ -30,6 +24,18 @@ MUCC_DEVICE void turn_values(Work const& work, float* to, int64_t pitch) {
       index = rest;
     }
   }
+  return from;
+}
+
+// Transposes the values of `kTurnedKeys` keys of one matrix: for each element of a row, those of `pitch` keys follow each
+// other, zeros for keys that do not exist.
+template <class Work>
+MUCC_DEVICE void turn_values(Work const& work, float* to, int64_t pitch) {
+  constexpr int kElements = Work::kResultWidth, kPitch = kTurnPitch<float>;
+  unsigned const blocks = unsigned(pitch / kTurnedKeys);
+  int64_t const first = int64_t(blockIdx.x % blocks) * kTurnedKeys;
+  to += int64_t(blockIdx.x / blocks) * kElements * pitch + first;
+  float const* const from = matrix_of_values<float>(work, blockIdx.x / blocks);
   float* const turned = reinterpret_cast<float*>(dynamic_shared());
 #pragma unroll 8
   for (int i = threadIdx.x; i < kTurnedKeys * kElements; i += kTurnThreads) {
@@ -45,19 +51,10 @@ MUCC_DEVICE void turn_values(Work const& work, float* to, int64_t pitch) {
 template <class Work>
 MUCC_DEVICE void turn_values(Work const& work, unsigned char* to, int64_t pitch) {
   constexpr int kElements = Work::kResultWidth, kPitch = kTurnPitch<e4m3>;
-  auto const* from = reinterpret_cast<unsigned char const*>(work.value.data);
   unsigned const blocks = unsigned(pitch / kTurnedKeys);
-  unsigned index = blockIdx.x / blocks;
+  auto const* const from = matrix_of_values<unsigned char>(work, blockIdx.x / blocks);
   int64_t const first = int64_t(blockIdx.x % blocks) * kTurnedKeys;
-  to += int64_t(index) * kElements * pitch + first;
-  if constexpr (Work::kBatch > 0) {
-#pragma unroll
-    for (int a = Work::kBatch - 1; a >= 0; --a) {
-      unsigned const extent = unsigned(work.value.leading[a].extent), rest = index / extent;
-      from += (index - rest * extent) * work.value.leading[a].stride;
-      index = rest;
-    }
-  }
+  to += int64_t(blockIdx.x / blocks) * kElements * pitch + first;
   auto* const turned = reinterpret_cast<unsigned char*>(dynamic_shared());
   bool words = kElements % 4 == 0 && work.value.step == 1 && work.value.row % 4 == 0 && reinterpret_cast<uint64_t>(from) % 4 == 0;
   if (words) {
