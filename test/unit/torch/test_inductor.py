@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -132,6 +133,23 @@ def test_a_graph_that_gains_little_is_left_alone(monkeypatch: pytest.MonkeyPatch
     assert counts[0] > 0 and counts[1] == 0
     reasons = [d.reason for d in made.divided[0].choice.decisions]
     assert any("less than 1000% of the graph" in r for r in reasons)
+
+
+def test_what_surrounds_a_pool_is_fused_with_it_by_inductor(monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import expected
+
+    pool = nn.Sequential(nn.MaxPool2d(2), nn.GELU(), nn.Flatten(), nn.Linear(400, 120)).to(torch.bfloat16)
+    x = torch.rand(64, 16, 10, 10).to(torch.bfloat16)
+    seconds: list[float] = []
+    for name in (expected.POOLING, "no such pool"):
+        monkeypatch.setattr(expected, "POOLING", name)
+        torch._dynamo.reset()
+        made = backend(margin=0.0)
+        with torch.no_grad():
+            torch.compile(pool, backend=made)(x)
+        seconds.append(made.divided[0].choice.alone)
+    fused, apart = seconds
+    assert fused < apart - expected.LAUNCH
 
 
 def test_two_products_of_one_operand_are_one_region():
@@ -673,6 +691,52 @@ def test_kernels_that_were_built_before_are_used_at_once(
         slow.may_end.set()
         assert made.wait(30)
     assert used == [is_shared, True]
+
+
+def test_all_compilations_of_a_graph_have_one_key_of_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    caches = importlib.import_module("torch._functorch._aot_autograd.autograd_cache")
+    functorch = importlib.import_module("torch._functorch.config")
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    slow, keys, x = _Slow(monkeypatch), list[str](), torch.rand(64, 64)
+    key_of = caches.autograd_cache_key
+
+    def noted(*given: Any, **options: Any) -> Any:
+        found = key_of(*given, **options)
+        keys.append(found[0])
+        return found
+
+    monkeypatch.setattr(caches, "autograd_cache_key", noted)
+    counts: list[int] = []
+    with functorch.patch(enable_autograd_cache=True), torch.no_grad():
+        for _ in range(2):
+            torch._dynamo.reset()
+            made = backend(margin=-1.0, background=True)
+            compiled = torch.compile(Mlp(), backend=made)
+            compiled(x)
+            slow.may_end.set()
+            assert made.wait(30)
+            compiled(x)
+            counts.append(len(keys))
+    assert counts[0] == 2 and len(set(keys)) == 1
+
+
+def test_copies_of_graphs_keep_what_dynamo_notes():
+    from mucc.torch.backend.copies import SOURCE, copied
+
+    seen: list[Any] = []
+
+    def look(module: Any, inputs: Any) -> Any:
+        seen.extend((module, copied(module)))
+        return module
+
+    with torch.no_grad():
+        torch.compile(Mlp(), backend=look)(torch.rand(64, 64))
+    module, made = seen
+    assert made.graph is not module.graph and made._param_name_to_source == module._param_name_to_source
+    sources = [[getattr(n, SOURCE) for n in m.graph.find_nodes(op="placeholder")] for m in seen]
+    assert sources[0] == sources[1] and all(sources[0])
 
 
 def test_a_graph_without_kernels_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
