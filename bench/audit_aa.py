@@ -1,11 +1,11 @@
-"""How often two series of times of one and the same kernel are told apart (A/A): what the audit's test risks.
+"""Measure how often the audit's test finds two series of times of the same kernel different (A/A).
 
     python -m bench.audit_aa --device cpu [--series 400] [--runs 30] [--seconds 60]
 
 Series of calls are timed as the audit times its reference, caches cleared before each call. Each has the
-interval for its median (`agent/audit/noise.py`); two that follow one another are told apart where their
-intervals are disjoint, which the test states to happen in at most 2 of 100 pairs. Series that are not steady
-do not count, as no verdict rests on them.
+interval for its median (`agent/audit/noise.py`); two that follow one another are different where their
+intervals are disjoint, which by the test's confidence happens in at most 2 of 100 pairs. Series that are not
+steady do not count, as no verdict rests on them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ SURE = 0.95
 
 
 def series_of(device: str, numbers: int, count: int, runs: int, seconds: float) -> list[list[float]]:
-    """Time additions of so many numbers; return series of times in ms, until the time is over."""
+    """Time additions of a number to a vector; return at most `count` series of `runs` times in ms.
+
+    The vector has `numbers` elements of f32. No series begins after `seconds`.
+    """
     torch: Any = importlib.import_module("torch")
     from mucc.agent.audit.clocks import clock
 
@@ -56,8 +59,11 @@ def series_of(device: str, numbers: int, count: int, runs: int, seconds: float) 
     return found
 
 
-def most(count: int, of: int) -> float:
-    """Return the largest rate at which so few of `of` or fewer happen in 1 of 20 cases (Clopper-Pearson)."""
+def upper_bound(count: int, of: int) -> float:
+    """Return the upper bound of a rate, with confidence `SURE`, of which `count` of `of` cases were seen.
+
+    That of Clopper and Pearson: at a higher rate `count` or fewer are seen in less than 1 of 20 samples.
+    """
     if count >= of:
         return 1.0
     low, high = 0.0, 1.0
@@ -69,7 +75,7 @@ def most(count: int, of: int) -> float:
 
 
 def summary(name: str, series: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Return the rates of one kernel."""
+    """Return how often series of one kernel differ, and how often an interval misses the median of all."""
     steady = [interval(times) for times in series if is_steady(times)]
     middle = statistics.median(ms for times in series for ms in times)
     pairs = list(pairwise(steady))
@@ -81,14 +87,14 @@ def summary(name: str, series: Sequence[Sequence[float]]) -> dict[str, float]:
         "steady": len(steady),
         "pairs": len(pairs),
         "apart": apart,
-        "apart_at_most": round(most(apart, len(pairs)), 5) if pairs else math.nan,
+        "apart_at_most": round(upper_bound(apart, len(pairs)), 5) if pairs else math.nan,
         "missed": missed,
     }
     return {f"audit_aa.{name}.{key}": value for key, value in found.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Time some kernels, and write the rates."""
+    """Time additions of each size, and write how often their series differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--series", type=at_least_one, default=400, help="for each kernel, at the most")

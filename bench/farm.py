@@ -177,7 +177,7 @@ def build_all(budget: int, kernels: int) -> int:
 
 
 def program(kernels: int) -> Program:
-    """Return `kernels` kernels with as many sizes as make `PROBLEMS`."""
+    """Return a program of `kernels` kernels, with sizes such that there are `PROBLEMS` problems in all."""
     text = "\n".join(
         f"""kernel linear_{f}[M, N, K](x: bf16[M, K], w: bf16[N, K], b: bf16[N]) -> bf16[M, N] {{
     return {f}(x @ w.T + b)

@@ -10,15 +10,14 @@ warm first call finds those of the process full. Errors are from float64.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import importlib
 import json
 import re
-import signal
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from bench.models.measuring import COMPILERS, MODES, Setting, begin, measure
 from bench.models.summary import HEAD, figures, is_wrong, lines, merged
 from bench.models.together import measured_together
 from bench.timing import card, gpu_versions
+from mucc.process.alarm import limited
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,26 +96,7 @@ def main() -> int:
     if args.together:
         return _together(args.together, [m.key for m in models])
     torch: Any = importlib.import_module("torch")
-    options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
-    if args.measure:
-        options["measure"] = True
-    if args.verify:
-        options["verify"] = True
-    if args.background:
-        options["background"] = True
-    setting = Setting(
-        modes,
-        compilers,
-        args.rounds,
-        args.warm,
-        options,
-        args.profiles,
-        args.cache,
-        args.gate,
-        args.first_calls,
-        args.limit_seconds,
-        args.skeletons,
-    )
+    setting = _setting(args, modes, compilers)
     if args.ahead:
         return _ahead(torch, models, setting, args.ahead)
     begin(torch, setting)
@@ -149,6 +130,30 @@ def main() -> int:
             write_result(card(torch), suite, rows, summary, extra_versions=_versions(torch), module="models")
         )
     return int(any("gpu_ms" not in r or is_wrong(r) for r in rows))
+
+
+def _setting(args: argparse.Namespace, modes: Sequence[str], compilers: Sequence[str]) -> Setting:
+    """Return how models are measured, from the options of the command."""
+    options: dict[str, Any] = {} if args.margin is None else {"margin": args.margin}
+    if args.measure:
+        options["measure"] = True
+    if args.verify:
+        options["verify"] = True
+    if args.background:
+        options["background"] = True
+    return Setting(
+        modes,
+        compilers,
+        args.rounds,
+        args.warm,
+        options,
+        args.profiles,
+        args.cache,
+        args.gate,
+        args.first_calls,
+        args.limit_seconds,
+        args.skeletons,
+    )
 
 
 def _together(seconds: float, keys: Sequence[str]) -> int:
@@ -196,18 +201,18 @@ def _versions(torch: Any) -> dict[str, str]:
 
 
 def _record(path: Path, suite: str, keeps: bool) -> int:
-    """Write the result file of the suite's rows measured on a card; later rows add their modes to earlier
-    ones.
+    """Write the result file of the rows of a suite, measured on one card; later rows add modes.
 
     With `keeps`, the earliest are those of the result file; `measured_at` says at which commit.
     """
     known = {"level3": LEVEL3, "models": MODELS, "first_calls": (*MODELS, *LEVEL3)}[suite]
     names = {m.key for m in known}
-    found = [json.loads(line) for line in path.read_text().splitlines()]
+    given = [json.loads(line) for line in path.read_text().splitlines()]
+    wants_first_calls = suite == "first_calls"
     found = [
-        f
-        for f in found
-        if f[2]["name"].split(",")[0] in names and ("how" in f[2]) == (suite == "first_calls")
+        (card, versions, row)
+        for card, versions, row in given
+        if row["name"].split(",")[0] in names and ("how" in row) == wants_first_calls
     ]
     if not found:
         raise SystemExit(f"no row of {path} is of {suite}")
@@ -231,20 +236,9 @@ def _record(path: Path, suite: str, keeps: bool) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _limit(seconds: int) -> Generator[None]:
+def _limit(seconds: int) -> AbstractContextManager[None]:
     """Raise TimeoutError in what takes longer; 0 is no limit."""
-
-    def late(*_: Any) -> None:
-        raise TimeoutError(f"not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+    return limited(seconds, TimeoutError(f"not done after {seconds} s"))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mucc.measure.run import no_gpu
     from mucc.process.gpu_lock import exclusive_gpu, shared_gpu
     from mucc.process.gpu_memory import Room, out_of_memory, wanted_by
+    from mucc.process.gpu_processes import bus_of, compute_processes
     from mucc.process.machine import cores
     from mucc.target.devices import Card, get_card
 
@@ -18,6 +19,8 @@ __all__ = [
     "Card",
     "Finding",
     "Room",
+    "bus_of",
+    "compute_processes",
     "cores",
     "examine",
     "exclusive_gpu",
@@ -37,6 +40,7 @@ __getattr__ = names_from(
         "mucc.build.toolchain.doctor": ("Finding", "examine", "gpu", "gpu_memory", "installed"),
         "mucc.process.gpu_lock": ("exclusive_gpu", "shared_gpu"),
         "mucc.process.gpu_memory": ("Room", "out_of_memory", "wanted_by"),
+        "mucc.process.gpu_processes": ("bus_of", "compute_processes"),
         "mucc.process.machine": ("cores",),
         "mucc.measure.run": ("no_gpu",),
         "mucc.target.devices": ("Card", "get_card"),

@@ -31,7 +31,7 @@ contenders of --against:
   inductor   the same through torch.compile with max-autotune
   NAME       KERNEL in the file STEM.NAME.py beside the program, such as linear.helion.py, linear.cutedsl.py;
              STEM.torch.py replaces what is written for torch and inductor
-What is not installed or computes something else is named, and has no time."""
+Contenders that are not installed, or compute something else, are named without a time."""
 
 WRITTEN = ("torch", "inductor")
 
@@ -49,7 +49,7 @@ class Arguments:
         None,
         type=float,
         metavar="SECONDS",
-        help="a contender that compiles and tunes itself longer has no time",
+        help="leave out contenders whose first call, which compiles and tunes them, takes longer",
     )
     seed: int | None = option(None, type=int, metavar="N", help="seed of the inputs (default: a new one)")
     plot: str | None = option(

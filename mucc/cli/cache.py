@@ -48,7 +48,7 @@ class Arguments:
         complete=candidates.words(candidates.target_names),
     )
     purpose: str | None = option(
-        None, "--for", choices=("torch",), help="with warm: layers that torch.compile asks for"
+        None, "--for", choices=("torch",), help="with warm: what torch.compile asks for in transformers"
     )
     jobs: int | None = options.jobs("with warm: how much runs at a time")
 

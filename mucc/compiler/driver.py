@@ -284,8 +284,7 @@ class _Compiler:
         select = self.select(module)
         if select:
             self.measured = select.used
-        listed = self.options.print_ir_after_all is not None  # which lists all passes
-        given = None if listed else module
+        given = None if self.options.print_ir_after_all else module  # which lists passes that change nothing
         for step, level in pipeline(self.options.target, self.options.dims, select, given):
             self.step(step, module)
             for finding in step.notes(module):

@@ -43,7 +43,7 @@ schedule mlp.h for sm_90a {
   Layouts of parameters: col_major (last axes swapped), strides(_, 1) (elements, _ = run-time);
   sparse (2:4 along K, `mucc.sparsify(w)`; only `x @ w.T`, sm_90a).
 
-* `kernel each NAME`: callers give lists, an item per problem.
+* `kernel each NAME`: callers give lists of problems.
 * Results have the declared shape; dtypes convert.
 * `fn f(x, a) { return x * sigmoid(a * x) }` beside kernels: no types, inlined.
 * `stage h = expr` stores h between two device kernels.
@@ -67,13 +67,13 @@ schedule mlp.h for sm_90a {
   max(x, 1) compares; lists are (M, N), without -1; one value a line: v = topk(x, 4), i = argtopk(x, 4); //
   comments; pow(x, 2); `layer_norm(x) * g + b`; reductions give f32: `cast(mean(x, axis=1), bf16) @ w`.
 
-## Functions (keywords show defaults; names in a row share parameters)
+## Functions (names in a row share parameters)
 {functions}
 
 Reductions drop `axis`, 1 or (0, 1). conv, pools: x [N, C, ...], w [O, C/groups,
-...]. No kernel yet: error MU2010.
+...]; conv: e4m3, s8 give f32. MU2010: no kernel.
 
-## Schedules (optional; defaults are good)
+## Schedules (optional)
 `schedule KERNEL for sm_90a { ... }` for all contractions, KERNEL.STAGE for one. {schedules}
 
 ## Command line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from inspect import signature
@@ -18,61 +18,46 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.interface import Kind
 
-Names = Counter[str]
-"""How often a kernel or a program has each operation, by name."""
+Need = dict[str, int]
+"""Operations by name, each with a number: a kernel has to have one of them that often, or more."""
 
 
-Condition = Callable[[Names], bool]
+def one_of(*names: str) -> Need:
+    """Return the need of at least one of some operations."""
+    return dict.fromkeys(names, 1)
 
 
-def has(*any_of: str) -> Condition:
-    """Say whether there is one of some operations."""
-
-    def found(names: Names) -> bool:
-        return any(names[name] for name in any_of)
-
-    return found
-
-
-def has_several(name: str) -> Condition:
-    """Say whether there is more than one of an operation."""
-
-    def found(names: Names) -> bool:
-        return names[name] > 1
-
-    return found
-
-
-def both(one: Condition, other: Condition) -> Condition:
-    """Say whether two conditions hold of a kernel."""
-    return lambda names: one(names) and other(names)
-
-
-def either(one: Condition, other: Condition) -> Condition:
-    """Say whether one of two conditions holds of a kernel."""
-    return lambda names: one(names) or other(names)
+def several(name: str) -> Need:
+    """Return the need of more than one of an operation."""
+    return {name: 2}
 
 
 class Rewrite(NamedTuple):
-    """A pass: its module and class, and which kernels it may change. It is loaded for programs with such."""
+    """A pass that few programs need. It is loaded for those with a kernel that meets all of its needs."""
 
     place: str
-    concerns: Condition
+    """Its module and class."""
+    needs: tuple[Need, ...]
+    """What a `mu.kernel`, or a `cutlass.program`, has if the pass may change it."""
 
     def is_for(self, module: ModuleOp) -> bool:
         """Whether the module has a kernel that the pass may change."""
         kernels = (op for op in module.body.block.ops if op.regions)
-        return any(self.concerns(Counter(inner.name for inner in kernel.walk())) for kernel in kernels)
+        return any(self._may_change(Counter(inner.name for inner in kernel.walk())) for kernel in kernels)
+
+    def _may_change(self, names: Counter[str]) -> bool:
+        """Whether a kernel with so many of each operation, by name, meets all needs."""
+        return all(any(names[name] >= least for name, least in need.items()) for need in self.needs)
 
     def made(self, **options: object) -> Pass:
-        """Load the pass, and make it with those options that it has."""
-        made: type[Pass] = loaded(self.place)
-        taken = signature(made).parameters
-        return made(**{name: value for name, value in options.items() if name in taken})
+        """Load the pass, and make it with those of the options that it has."""
+        cls: type[Pass] = loaded(self.place)
+        taken = signature(cls).parameters
+        return cls(**{name: value for name, value in options.items() if name in taken})
 
 
-class Place(NamedTuple):
-    """Where a kind is, and when it is loaded: most programs have kernels of two or three kinds."""
+class Entry(NamedTuple):
+    """A kind, and what it is loaded for: most programs have kernels of two or three kinds."""
 
     kind: str
     """Its module and class."""
@@ -91,78 +76,87 @@ class Place(NamedTuple):
         return {**self.operand_passes, **self.stage_passes, **self.kernel_passes}
 
 
-_CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
 _PRODUCTS = ("mu.matmul", "mu.grouped_matmul")
-_ATTENTION = ("mu.attention", "mu.attention_logsumexp", "mu.attention_gradient")
+_CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
+_HAS_CONVOLUTION = (one_of(*_CONVOLUTIONS),)
 
-KINDS: dict[str, Place] = {
-    "attention": Place(
+KINDS: dict[str, Entry] = {
+    "attention": Entry(
         "mucc.kernels.attention.kind:AttentionKind",
         ("mu.attention", "mu.scored_attention", "mu.paged_attention", "mu.attention_logsumexp"),
         {
             "form-attention": Rewrite(
                 "mucc.kernels.attention.form:FormAttention",
-                either(has_several("mu.matmul"), has(*_ATTENTION)),
+                (
+                    several("mu.matmul")
+                    | one_of("mu.attention", "mu.attention_logsumexp", "mu.attention_gradient"),
+                ),
             )
         },
     ),
-    "attention_backward": Place(
+    "attention_backward": Entry(
         "mucc.kernels.attention_backward.kind:AttentionBackwardKind",
         ("mu.attention_backward",),
         {
             "form-attention-backward": Rewrite(
-                "mucc.kernels.attention_backward.form:FormAttentionBackward", has("mu.attention_gradient")
+                "mucc.kernels.attention_backward.form:FormAttentionBackward",
+                (one_of("mu.attention_gradient"),),
             )
         },
     ),
-    "conv": Place(
+    "conv": Entry(
         "mucc.kernels.conv.kind:ConvKind",
         _CONVOLUTIONS,
         {
-            "spread-means": Rewrite("mucc.kernels.conv.spread_means:SpreadMeans", has(*_CONVOLUTIONS)),
-            "fold-averages": Rewrite("mucc.kernels.conv.fold_averages:FoldAverages", has(*_CONVOLUTIONS)),
-            "divide-sums": Rewrite("mucc.kernels.conv.divide_sums:DivideSums", has(*_CONVOLUTIONS)),
+            "spread-means": Rewrite("mucc.kernels.conv.spread_means:SpreadMeans", _HAS_CONVOLUTION),
+            "fold-averages": Rewrite(
+                "mucc.kernels.conv.fold_averages:FoldAverages", (*_HAS_CONVOLUTION, one_of("mu.pool"))
+            ),
+            "divide-sums": Rewrite("mucc.kernels.conv.divide_sums:DivideSums", _HAS_CONVOLUTION),
             "prepare-convolutions": Rewrite(
-                "mucc.kernels.conv.prepare:PrepareConvolutions", has(*_CONVOLUTIONS)
+                "mucc.kernels.conv.prepare:PrepareConvolutions", _HAS_CONVOLUTION
             ),
         },
-        {"share-moments": Rewrite("mucc.kernels.conv.share_moments:ShareMoments", has(*_CONVOLUTIONS))},
+        {"share-moments": Rewrite("mucc.kernels.conv.share_moments:ShareMoments", _HAS_CONVOLUTION)},
     ),
-    "gemm": Place(
+    "gemm": Entry(
         "mucc.kernels.gemm.kind:GemmKind",
         _PRODUCTS,
         {
-            "mix-operands": Rewrite("mucc.kernels.gemm.mix_operands:MixOperands", has(*_PRODUCTS)),
+            "mix-operands": Rewrite("mucc.kernels.gemm.mix_operands:MixOperands", (one_of("mu.matmul"),)),
             "divide-logsumexp": Rewrite(
-                "mucc.kernels.gemm.divide_logsumexp:DivideLogSumExp", has("mu.logsumexp")
+                "mucc.kernels.gemm.divide_logsumexp:DivideLogSumExp", (one_of("mu.logsumexp"),)
             ),
         },
         {
             "pair-contractions": Rewrite(
-                "mucc.kernels.gemm.pair_contractions:PairContractions", has_several("mu.stage")
+                "mucc.kernels.gemm.pair_contractions:PairContractions",
+                (several("mu.stage"), one_of(*_PRODUCTS)),
             )
         },
         {
-            "join-rows": Rewrite("mucc.kernels.gemm.join_rows:JoinRows", has("cutlass.normalize")),
-            "join-parts": Rewrite("mucc.kernels.gemm.join_parts:JoinParts", has("cutlass.reduce")),
+            "join-rows": Rewrite(
+                "mucc.kernels.gemm.join_rows:JoinRows", (one_of("cutlass.gemm"), one_of("cutlass.normalize"))
+            ),
+            "join-parts": Rewrite(
+                "mucc.kernels.gemm.join_parts:JoinParts", (one_of("cutlass.gemm"), one_of("cutlass.reduce"))
+            ),
         },
     ),
-    "map": Place(
+    "map": Entry(
         "mucc.kernels.map.kind:MapKind",
         ("", "mu.scatter"),
-        stage_passes={
-            "merge-maps": Rewrite("mucc.kernels.map.merge_maps:MergeMaps", has_several("mu.stage"))
-        },
+        stage_passes={"merge-maps": Rewrite("mucc.kernels.map.merge_maps:MergeMaps", (several("mu.stage"),))},
     ),
-    "normalize": Place("mucc.kernels.normalize.kind:NormalizeKind", ("mu.reduce",)),
-    "pool": Place(
+    "normalize": Entry("mucc.kernels.normalize.kind:NormalizeKind", ("mu.reduce",)),
+    "pool": Entry(
         "mucc.kernels.pool.kind:PoolKind",
         ("mu.pool",),
-        {"prepare-pools": Rewrite("mucc.kernels.pool.prepare:PreparePools", has("mu.pool"))},
+        {"prepare-pools": Rewrite("mucc.kernels.pool.prepare:PreparePools", (one_of("mu.pool"),))},
     ),
-    "reduce": Place("mucc.kernels.reduce.kind:ReduceKind", ("mu.reduce", "mu.arg_reduce")),
-    "scan": Place("mucc.kernels.scan.kind:ScanKind", ("mu.scan",)),
-    "sort": Place("mucc.kernels.sort.kind:SortKind", ("mu.sort",)),
+    "reduce": Entry("mucc.kernels.reduce.kind:ReduceKind", ("mu.reduce", "mu.arg_reduce")),
+    "scan": Entry("mucc.kernels.scan.kind:ScanKind", ("mu.scan",)),
+    "sort": Entry("mucc.kernels.sort.kind:SortKind", ("mu.sort",)),
 }
 """Kinds by name, in the order in which they are asked what they claim."""
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import signal
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mucc.measure.run_gpu import poison, random_inputs
 from mucc.measure.timing import interleaved_us
 from mucc.measure.verify import Verdict, against, references
+from mucc.process.alarm import limited
 from mucc.runtime.torch_glue import TorchKernel
 
 if TYPE_CHECKING:
@@ -61,23 +60,7 @@ def function_of(path: Path, kernel: str) -> tuple[Function | None, str]:
 
 
 class TooLong(BaseException):
-    """A first call that has no more time; no Exception, since tuners go on after those."""
-
-
-@contextmanager
-def limited(seconds: float | None) -> Generator[None]:
-    """Raise `TooLong` in this thread, the main one, once `seconds` are over; None: no limit."""
-
-    def stop(*_: object) -> None:
-        raise TooLong
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    """The end of a first call that takes too long; no Exception, since tuners go on after those."""
 
 
 def compiled(function: Function) -> Function:
@@ -142,7 +125,7 @@ def _checked(
     """Run a contender once, and compare what it gives with the float64 interpreter."""
     progress(f"{name}: first call")
     try:
-        with limited(first_call_s):
+        with limited(first_call_s, TooLong()):
             given = launch()
             torch.cuda.synchronize()
     except TooLong:

@@ -11,7 +11,6 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Emit, Pass, rewrite
@@ -104,6 +103,4 @@ class AssociateProducts(Pass):
     always: bool = False
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        if any(sum(isinstance(i, MatmulOp) for i in kernel.body.block.ops) > 1 for kernel in kernels):
-            rewrite(op, [_Associate(self.always)])
+        rewrite(op, [_Associate(self.always)])

@@ -123,7 +123,10 @@ def _can_move(op: IndexMapOp, inside: InsideOp) -> bool:
 
 
 def _insides(value: SSAValue, axis: int) -> list[InsideOp]:
-    """Return the conditions on the index along an axis that a pointwise value depends on."""
+    """Return the conditions on the index along an axis that a pointwise value depends on.
+
+    They may be repeated or placed along other axes on the way.
+    """
     rank = len(dims_of(value))
     owners = [found.owner for found in postorder(value, _pointwise_operands)]
     found = [owner for owner in owners if isinstance(owner, InsideOp)]
@@ -131,7 +134,7 @@ def _insides(value: SSAValue, axis: int) -> list[InsideOp]:
 
 
 def _pointwise_operands(value: SSAValue) -> Sequence[SSAValue]:
-    return value.owner.operands if isinstance(value.owner, e.ElementwiseOp) else ()
+    return value.owner.operands if isinstance(value.owner, (e.ElementwiseOp, BroadcastOp, IndexMapOp)) else ()
 
 
 def _operands(value: SSAValue) -> Sequence[SSAValue]:
@@ -198,9 +201,14 @@ class ThroughView(RewritePattern):
 
 
 def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
-    """`place((x + v)[:, None])` -> `place(x[:, None] + v[None])`, which then sinks; None for other values."""
+    """`place((x + v)[:, None])` -> `place(x[:, None] + v[None])`, which then sinks; None for other values.
+
+    So it is for repeated elements, such as a constant.
+    """
     inner = expand.operand.owner
-    if not isinstance(inner, e.ElementwiseOp) or _is_copy(inner) or not _is_free(expand.operand):
+    if not isinstance(inner, e.ElementwiseOp | BroadcastOp) or not _is_free(expand.operand):
+        return None
+    if isinstance(inner, e.ElementwiseOp) and _is_copy(inner):
         return None
     if not dims_of(expand.operand):
         return None
@@ -215,9 +223,14 @@ def _expanded(op: IndexMapOp, expand: ExpandOp) -> list[Operation] | None:
         axes = [i - first for i in inserted if i >= first]
         return b(ExpandOp(value, axes)) if axes else value
 
-    operands = [inserted_into(v) for v in inner.operands]
-    type = TensorType.of(dims_of(expand.result), Shaped.of(inner.result.type).element_type)
-    new = inner.__class__.create(operands=operands, result_types=[type], properties=dict(inner.properties))
+    operands, dims = [inserted_into(v) for v in inner.operands], dims_of(expand.result)
+    if isinstance(inner, BroadcastOp):
+        new = BroadcastOp(operands[0], dims)
+    else:
+        type = TensorType.of(dims, Shaped.of(inner.result.type).element_type)
+        new = inner.__class__.create(
+            operands=operands, result_types=[type], properties=dict(inner.properties)
+        )
     return [*b.ops, new, _again(op, new.results[0], _axis(op))]
 
 
@@ -321,6 +334,29 @@ class OfGenerated(RewritePattern):
         rewriter.replace(op, b.ops, [value])
 
 
+class InsideOfView(RewritePattern):
+    """`inside(axis 0).T` -> `inside(axis 1)`, and so for other views, since no kernel stores bools."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ExpandOp | PermuteOp | TransposeOp | SqueezeOp):
+            return
+        if not isinstance(inside := op.operand.owner, InsideOp):
+            return
+        along, dims = inside.axis.value.data, dims_of(op.result)
+        match op:
+            case ExpandOp():
+                axis = [i for i in range(len(dims)) if i not in op.axes.get_values()][along]
+            case SqueezeOp():
+                if along in (dropped := op.axes.get_values()):
+                    return
+                axis = along - sum(i < along for i in dropped)
+            case PermuteOp():
+                axis = op.order.get_values().index(along)
+            case TransposeOp():
+                axis = {len(dims) - 1: len(dims) - 2, len(dims) - 2: len(dims) - 1}.get(along, along)
+        rewriter.replace(op, [InsideOp(len(dims), axis, dims[axis], *inside.range)])
+
+
 def _inside_of(op: IndexMapOp, moved: int, low: int, end: int) -> tuple[int, int]:
     """Return the first index whose element lies from `low` to `end`, and the one behind the last."""
     extent, outer = (int(dims_of(v)[_axis(op)]) for v in (op.operand, op.result))
@@ -392,5 +428,5 @@ def index_maps(target: str) -> tuple[RewritePattern, ...]:
     return (
         *CHOICES,
         *(OneAxis(), WholeSlice(), ThroughPointwise(target), ThroughView(), Combined(), OfGenerated()),
-        *(KnownChoice(), ThroughProduct(target), MovedPicks()),
+        *(InsideOfView(), KnownChoice(), ThroughProduct(target), MovedPicks()),
     )

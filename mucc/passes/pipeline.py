@@ -8,7 +8,7 @@ from types import MappingProxyType
 from xdsl.dialects.builtin import ModuleOp
 
 from mucc.dialects.rewriting import Pass
-from mucc.kernels.registry import KINDS, Rewrite, both, has, has_several
+from mucc.kernels.registry import KINDS, Rewrite, one_of, several
 from mucc.passes import levels
 from mucc.passes.check_lowering import CheckLowering
 from mucc.passes.contract_sums import ContractSums
@@ -31,9 +31,13 @@ from mucc.target import get_target
 
 Step = tuple[Pass, Level]
 
-_ASSOCIATE = Rewrite("mucc.passes.associate_products:AssociateProducts", has_several("mu.matmul"))
-_SUM = Rewrite("mucc.passes.sum_operands:SumOperands", both(has("mu.matmul"), has("mu.reduce", "mu.pool")))
-_SCALE = Rewrite("mucc.passes.scale_products:ScaleProducts", both(has("mu.matmul"), has("mu.mul", "mu.div")))
+_PRODUCT = one_of("mu.matmul")
+_ASSOCIATE = Rewrite("mucc.passes.associate_products:AssociateProducts", (several("mu.matmul"),))
+_SUM = Rewrite("mucc.passes.sum_operands:SumOperands", (_PRODUCT, one_of("mu.reduce", "mu.pool")))
+_SCALE = Rewrite("mucc.passes.scale_products:ScaleProducts", (_PRODUCT, one_of("mu.mul", "mu.div")))
+
+RARE = (_ASSOCIATE, _SUM, _SCALE)
+"""Passes of no kind that few programs need."""
 
 
 def staging(target: str, module: ModuleOp | None = None) -> Iterator[Step]:

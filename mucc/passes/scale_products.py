@@ -12,7 +12,6 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import ExpandOp, TransposeOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Emit, Pass, rewrite
@@ -200,9 +199,4 @@ class ScaleProducts(Pass):
     name = "scale-products"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        inner = [inner for kernel in kernels for inner in kernel.body.block.ops]
-        if any(isinstance(i, MatmulOp) for i in inner) and any(
-            isinstance(i, e.MulOp | e.DivOp) for i in inner
-        ):
-            rewrite(op, [_Scale()])
+        rewrite(op, [_Scale()])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -11,17 +10,13 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.contraction import MatmulOp
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import Dim, Shaped
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.library.extents import multiply
+from mucc.passes.linear_sums import LinearSum, UnfitError, Windows
 from mucc.passes.values import dims_of
-
-if TYPE_CHECKING:
-    from mucc.passes.linear_sums import LinearSum, Windows
 
 
 class _Sum(RewritePattern):
@@ -33,8 +28,6 @@ class _Sum(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not _adds(op):
             return
-        from mucc.passes.linear_sums import LinearSum, UnfitError
-
         if (found := _windows(op)) is None:
             return
         windows, count = found
@@ -65,8 +58,6 @@ def _adds(op: Operation) -> bool:
 
 def _windows(op: Operation) -> tuple[Windows, Dim | None] | None:
     """Return what a sum or a pool adds up, and the number that sums are divided by; None for other pools."""
-    from mucc.passes.linear_sums import Windows
-
     if isinstance(op, ReduceOp):
         dims, axes = dims_of(op.operand), op.axes.get_values()
         count = multiply([dims[axis] for axis in axes]) if op.kind.data is Reduction.MEAN else None
@@ -78,7 +69,6 @@ def _pooled(op: Operation) -> tuple[Windows, Dim | None] | None:
     """Return the windows of an average pool; None where they overlap, leave elements out, or are padded."""
     from mucc.dialects.mu.ops.pooling import PoolOp
     from mucc.dialects.mu.pooling_kinds import Pooling
-    from mucc.passes.linear_sums import Windows
 
     assert isinstance(op, PoolOp)
     if op.kind.data is not Pooling.AVG or op.channels_last is not None:
@@ -120,7 +110,4 @@ class SumOperands(Pass):
     always: bool = False
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        inner = [inner for kernel in kernels for inner in kernel.body.block.ops]
-        if any(isinstance(i, MatmulOp) for i in inner) and any(_adds(i) for i in inner):
-            rewrite(op, [_Sum(self.always)])
+        rewrite(op, [_Sum(self.always)])

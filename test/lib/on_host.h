@@ -75,6 +75,7 @@ inline uint16_t to_f16(float x) {
 }
 
 inline int sm_count = 0, sm_shared = 0;  // that plans are made for
+inline int launches = 0;                  // so far
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
@@ -637,6 +638,7 @@ inline int map_positions(Call const&, void* to, void const* data, Mapped element
 inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
+  ++on_host::launches;
   gridDim = {g.grid[0], g.grid[1], g.grid[2]};
   unsigned const together = g.together ? g.grid[0] : g.cluster[0] ? g.cluster[0] : 1;
   if (together > on_host::kTogether || together * g.block > on_host::kMost)
@@ -692,5 +694,6 @@ inline int entry_c(const Kernel& k, Entry entry, const MuccTensor* args, int n) 
 }  // namespace mucc
 
 MUCC_DOOR void on_host_sm_count(int count) { on_host::sm_count = count; }
+MUCC_DOOR int on_host_launches() { return on_host::launches; }
 MUCC_DOOR void on_host_sm_shared(int bytes) { on_host::sm_shared = bytes; }
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }

@@ -95,6 +95,15 @@ def unsure(detector: str, message: str, **facts: object) -> Finding:
     return Finding(detector, Severity.UNSURE, Label.INCONCLUSIVE, message, facts)
 
 
+def unless_crowded(finding: Finding, crowded: str) -> Finding:
+    """Return a rejection that rests on a time of the GPU; where other processes used the GPU, as `crowded`
+    says, a finding for which nothing can be said."""
+    if not crowded:
+        return finding
+    said = f"{finding.message}; {crowded}: audit again when the GPU has no other work"
+    return unsure(finding.detector, said, **finding.facts)
+
+
 def minor(detector: str, message: str, **facts: object) -> Finding:
     """Make a finding that is reported, and does not decide."""
     return Finding(detector, Severity.MINOR, Label.MINOR_ISSUES, message, facts)

@@ -63,11 +63,12 @@ class Judge:
 
 def hello() -> Json:
     """Return the devices that can be audited on here."""
-    from mucc.api.machine import no_gpu
+    from mucc.api.machine import bus_of, no_gpu
 
     reason = no_gpu()
     card = "" if reason else torch.cuda.get_device_name()
-    return {"cuda": reason is None, "reason": reason, "card": card}
+    bus = "" if reason else bus_of(torch.cuda.current_device())
+    return {"cuda": reason is None, "reason": reason, "card": card, "bus": bus}
 
 
 def serve(line: Line) -> None:

@@ -16,6 +16,20 @@ LEAST_MS = 0.02
 """An interval up to this width is always accepted: the operating system's scheduler causes it."""
 
 
+MOST_MS = 0.06
+"""What a call of nothing takes at the most, by words or behind the gate: more is other work."""
+
+TIMES, MORE_MS = 2.0, 0.15
+"""Where the GPU has other work, clearing the caches takes longer than so many times as usual and so many ms
+more."""
+
+
+def delayed(ms: float, *usual: float) -> bool:
+    """Whether a kernel of the judge had to wait for others: it took longer than each time that was usual."""
+    most = max(usual)
+    return bool(most) and ms > TIMES * most + MORE_MS
+
+
 def interval(times: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return an interval that holds the median of what times are drawn from, with this probability or more.
 

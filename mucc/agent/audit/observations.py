@@ -100,7 +100,7 @@ class Timing:
     waited to begin, when results had been handed over, and when the candidate's process had ended. `restless`
     are calls before which the process ran while it was stopped for inputs to come, `helped` those in which
     processes worked that it had started, `forged` those on a GPU that were marked as done before they could
-    begin.
+    begin. `crowded` says what shows that other processes used the GPU, empty where nothing does.
     """
 
     calls: tuple[float, ...] = ()
@@ -113,6 +113,7 @@ class Timing:
     restless: tuple[str, ...] = ()
     helped: tuple[str, ...] = ()
     forged: tuple[str, ...] = ()
+    crowded: str = ""
 
     @property
     def is_disturbed(self) -> bool:

@@ -85,14 +85,6 @@ def _copy(target: Any, value: Any) -> None:
         there.copy_(here)
 
 
-def descriptions(said: object) -> list[Json]:
-    """Return what a candidate's process says of its results. Raises ValueError for what is none."""
-    found = cast("list[object]", said) if isinstance(said, list) else [None]
-    if not all(isinstance(one, dict) for one in found):
-        raise ValueError("no description of results")
-    return cast("list[Json]", found)
-
-
 def bytes_of(said: Json) -> int:
     """Return the bytes of a result that a candidate's process describes, -1 for a form that is none."""
     name, shape = said.get("dtype"), said.get("shape")

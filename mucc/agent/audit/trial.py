@@ -25,6 +25,8 @@ from mucc.agent.audit.cases import (
     timed_cases,
     watched_ones,
 )
+from mucc.agent.audit.crowds import crowd
+from mucc.agent.audit.described import descriptions
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.looking import Looker
@@ -32,7 +34,6 @@ from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from, operations_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.places import Look
-from mucc.agent.audit.results import descriptions
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.priority import AHEAD, first
 from mucc.agent.isolation.problems import problem_error
@@ -41,7 +42,7 @@ from mucc.agent.isolation.zygote import Zygote
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import Request, error_from_json
 from mucc.api.json_types import Json
-from mucc.api.machine import exclusive_gpu, shared_gpu
+from mucc.api.machine import compute_processes, exclusive_gpu, shared_gpu
 
 BUDGET = 1.0
 """Seconds that a timed series may take, `FEWEST` calls included in any case."""
@@ -133,6 +134,12 @@ class Trial:
         self._waited = 0.0
         """Seconds that the candidate's threads waited for a processor in timed calls."""
         self._looker: Looker | None = None
+        self._bus = ""
+        """The PCI bus identifier of the GPU."""
+        self._others: set[int] = set()
+        """Processes that used the GPU meanwhile and are not of audits."""
+        self._idle_ms = 0.0
+        """What a call of nothing took on a GPU before the solution was loaded, in ms."""
 
     # Processes
 
@@ -208,10 +215,12 @@ class Trial:
             self.candidate.close()
         if run.timing.calls and self.device == "cuda":
             with self.turn([self.judge], exclusive_gpu):
-                *cleared, _ = run.timing.cleared
-                after = float(self.ask(do="clear")["ms"])
-            before, during, left = cleared
-            run.timing = replace(run.timing, cleared=(before, during, left, after))
+                cleared = self.ask(do="clear")
+                self._look_for_others()
+            before, during, left, _ = run.timing.cleared
+            after, often = float(cleared["ms"]), float(cleared["often"])
+            crowded = crowd(self._others, self._idle_ms, often, after)
+            run.timing = replace(run.timing, cleared=(before, during, left, after), crowded=crowded)
         return run
 
     def _called(self, run: Run, init: Json) -> None:
@@ -254,6 +263,7 @@ class Trial:
 
     def _opening(self, run: Run, hello: Json) -> Json:
         """Find the device, and return what has the problem file loaded there. Raises DiagnosticError."""
+        self._bus = str(hello.get("bus", ""))
         if self.device == "auto":
             self.device = "cuda" if hello["cuda"] else "cpu"
         if self.device == "cuda" and not hello["cuda"]:
@@ -323,10 +333,13 @@ class Trial:
             outputs = [{"dtype": "uint8", "shape": [count]}]
             self._lend(self.ask(do="room", outputs=outputs))
             self._tell(do="stand_in", count=count, recorded=False)
-            if self._calibrated(case, count).get("refused"):
+            found = self._calibrated(case, count)
+            if found.get("refused"):
                 # The GPU waits for no number here: words are told as on a CPU.
                 self._lend(self.ask(do="room", outputs=outputs))
                 self._calibrated(case, count)
+            elif self.device == "cuda":
+                self._idle_ms = float(found.get("measured", 0.0))
         if self.device == "cuda":
             if card not in self.smallest:
                 self.smallest[card] = self._kernel_us(case)
@@ -415,6 +428,7 @@ class Trial:
 
     def _time(self, run: Run) -> None:
         """Time calls, each on inputs of its own; once more where times are not steady."""
+        self._look_for_others()
         first = 0
         for attempt in range(TRIES):
             cases = self._cases(first)
@@ -436,6 +450,13 @@ class Trial:
         while (left := until - time.monotonic()) > 0 and (count := self._missing(run)):
             cases = [replace(c, watched=True) for c in timed_cases(self.rng, first, count, 0)]
             first += len(self._part(run, cases, left, 1)["times"])
+
+    def _look_for_others(self) -> None:
+        """Note which processes use the GPU that are not of audits of the same process. Where the driver does
+        not name the judge's process, its numbers are of another namespace, and tell nothing."""
+        found = compute_processes(self._bus) if self.device == "cuda" and self._bus else frozenset[int]()
+        if self.judge.pid in found:
+            self._others |= found - self.judge.kin()
 
     @property
     def _can_look(self) -> bool:

@@ -103,6 +103,15 @@ class Child:
         self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
         processes.watch(self._pid)
 
+    @property
+    def pid(self) -> int:
+        """Its number for the system, outside of namespaces of its own."""
+        return self._pid
+
+    def kin(self) -> set[int]:
+        """Return the numbers of all processes that come from the one that has forked it."""
+        return {self._server.pid, *processes.descendants(self._server.pid)}
+
     def detach_folder(self) -> int | None:
         """Return a descriptor of the folder that only this process has, for the caller to close; None where
         it works in `folder` itself."""

@@ -78,6 +78,11 @@ class Server:
             raise
         processes.watch(self._process.pid)
 
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
     def layers(self) -> tuple[Layer, ...]:
         """Return the layers that confine children, once the process has loaded its modules. Raises
         ZygoteFailed."""

@@ -102,9 +102,9 @@ def compile_ptx(
     """Compile a source to the PTX that nvcc would emit for `target`, an architecture such as `sm_90a`.
 
     `include` are directories of headers, and `name` is the name of the source in messages. With `has_kernels`
-    several threads optimise kernels of the source at the same time. CUDA's device
-    functions need no header; functions for textures and the run-time library are missing. Thread-safe; the
-    GIL is released during compilation.
+    several threads optimise kernels of the source at the same time. CUDA's device functions need no header;
+    functions for textures and the run-time library are missing. Thread-safe; the GIL is released during
+    compilation.
 
     Raises DiagnosticError: MU5110 where NVRTC rejects the source; MU5104 where it lacks a part of its own, or
     does not know the target; MU5106 out of memory; MU5111 for other failures; MU5207 without NVRTC.

@@ -57,10 +57,10 @@ class BoundedArrays:
 
     def full(self, shape: Sequence[int], value: float) -> Bounded:
         """Return a constant, which kernels hold in f32."""
-        made = self.plain.full(shape, value)
-        if abs(value) > LARGEST or value == ctypes.c_float(value).value:
-            return Bounded(self, made, is_zero=value == 0)
-        return Bounded(self, made, self.distance(self.plain.round_to(made, "f32"), made))
+        made, held = self.plain.full(shape, value), ctypes.c_float(value).value
+        if abs(value) > LARGEST or value == held:
+            return Bounded(self, made, is_zero=value == 0, least=value)
+        return Bounded(self, made, self.distance(self.plain.round_to(made, "f32"), made), least=held)
 
     def float64(self, value: Any) -> Bounded:
         return self._converted(self.plain.float64, value)
@@ -121,10 +121,9 @@ class BoundedArrays:
         if a.is_zero or b.is_zero:
             kept = b if a.is_zero else a
             nothing = self.plain.xp.zeros_like(value)
-            return Bounded(
-                self, value, None if kept.error is None else kept.error + nothing, is_zero=kept.is_zero
-            )
-        return self.rounded_once(value, (a.error, b.error))
+            error = None if kept.error is None else kept.error + nothing
+            return Bounded(self, value, error, is_zero=kept.is_zero, least=kept.least)
+        return self.rounded_once(value, (a.error, b.error)).at_least(ctypes.c_float(a.least + b.least).value)
 
     def product_of(self, a: Any, b: Any) -> Bounded:
         a, b = self.of(a), self.of(b)
@@ -133,7 +132,8 @@ class BoundedArrays:
             errors.append(a.error * (size(b.value) if b.error is None else size(b.value) + b.error))
         if b.error is not None:
             errors.append(b.error * size(a.value))
-        return self.rounded_once(a.value * b.value, errors)
+        found = self.rounded_once(a.value * b.value, errors)
+        return found.at_least(0.0) if a is b or (a.least >= 0 and b.least >= 0) else found
 
     def quotient_of(self, a: Any, b: Any) -> Bounded:
         a, b = self.of(a), self.of(b)
@@ -141,13 +141,14 @@ class BoundedArrays:
         errors: list[Any] = [] if a.error is None else [a.error / size]
         if b.error is None:
             return self.with_error(value, errors, 2 * ROUNDING, TINY)
-        apart = sum(errors, xp.abs(value)) * b.error / (size - b.error)
+        nearest = size - b.error if b.least <= 0 else self._not_below(b.least, size - b.error, size)
+        apart = sum(errors, xp.abs(value)) * b.error / nearest
         errors.append(xp.where(b.error > 0, apart, self.number(0.0)))
-        return self.with_error(value, errors, 2 * ROUNDING, TINY, (size <= b.error) & (b.error > 0))
+        return self.with_error(value, errors, 2 * ROUNDING, TINY, (nearest <= 0) & (b.error > 0))
 
     def moved(self, move: Callable[[Any], Any], x: Bounded) -> Bounded:
         """Move elements, and errors with them."""
-        return Bounded(self, move(x.value), None if x.error is None else move(x.error))
+        return Bounded(self, move(x.value), None if x.error is None else move(x.error), least=x.least)
 
     def moved_together(self, move: Callable[[list[Any]], Any], xs: Sequence[Bounded]) -> Bounded:
         """Move elements of several values into one."""
@@ -181,7 +182,15 @@ class BoundedArrays:
 
     def ends(self, x: Bounded) -> tuple[Any, ...]:
         """Return what a kernel's values lie between; of bools what they are if not these."""
-        return (x.value ^ x.error,) if self.is_bool(x.value) else (x.value + x.error, x.value - x.error)
+        if self.is_bool(x.value):
+            return (x.value ^ x.error,)
+        low = x.value - x.error
+        return x.value + x.error, self._not_below(x.least, low, x.value) if x.least > -math.inf else low
+
+    def _not_below(self, least: float, low: Any, value: Any) -> Any:
+        """Raise the lower ends of intervals to `least`, but not above the values themselves."""
+        xp = self.plain.xp
+        return xp.minimum(xp.maximum(low, self.number(least)), value)
 
     def compared(self, relation: Callable[[Any, Any], Any], a: Any, b: Any) -> Bounded:
         """Compare: values whose intervals meet may give either answer."""
@@ -258,7 +267,8 @@ class BoundedArrays:
             return self.with_error(found, [xp.abs(found) * total(relative)], count * ROUNDING, TINY)
         own = sum_roundoff(count) * total(xp.abs(value.value))
         error = own if value.error is None else own + self.summed(value.error, total)
-        return self.with_error(found, [error / count if kind == "mean" else error], ROUNDING)
+        made = self.with_error(found, [error / count if kind == "mean" else error], ROUNDING)
+        return made.at_least(0.0) if value.least >= 0 else made
 
     def _extreme(self, kind: str, value: Bounded, axes: tuple[int, ...]) -> Bounded:
         """Reduce by a function that keeps order: intervals become intervals."""

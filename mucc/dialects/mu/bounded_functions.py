@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mucc.dialects.mu.bounded_values import FUNCTION, ROUNDING, SMALLEST, TINY, Bounded, sum_roundoff
+from mucc.dialects.mu.bounded_values import (
+    FUNCTION,
+    ROUNDING,
+    SMALLEST,
+    TINY,
+    Bounded,
+    root_of_least,
+    sum_roundoff,
+)
 
 if TYPE_CHECKING:
     from mucc.dialects.mu.bounded import BoundedArrays
@@ -39,7 +47,8 @@ class Functions:
         return self._arrays.applied(self._xp.log, (x,), FUNCTION, ROUNDING)
 
     def sqrt(self, x: Bounded) -> Bounded:
-        return self._arrays.applied(self._xp.sqrt, (x,), 2 * ROUNDING, TINY)
+        found = self._arrays.applied(self._xp.sqrt, (x,), 2 * ROUNDING, TINY)
+        return found.at_least(root_of_least(x))
 
     def abs(self, x: Bounded) -> Bounded:
         return self._arrays.applied(self._xp.abs, (x,))

@@ -58,14 +58,24 @@ class Bounded:
     """Float64 or bool values, and how far a kernel's may be from each.
 
     `error` is None where nothing was rounded, infinite where any value can come out, and for bools says which
-    may be either. `is_zero` values are constants that sums leave out.
+    may be either. `is_zero` values are constants that sums leave out. No kernel's value is below `least`, as
+    for squares and their sums, which are 0 or more: a variance is so, even where its error exceeds its size.
     """
 
-    __slots__ = ("arrays", "error", "is_zero", "value")
+    __slots__ = ("arrays", "error", "is_zero", "least", "value")
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # comparisons give arrays
 
-    def __init__(self, arrays: BoundedArrays, value: Any, error: Any = None, *, is_zero: bool = False):
-        self.arrays, self.value, self.error, self.is_zero = arrays, value, error, is_zero
+    def __init__(
+        self,
+        arrays: BoundedArrays,
+        value: Any,
+        error: Any = None,
+        *,
+        is_zero: bool = False,
+        least: float = -math.inf,
+    ):
+        self.arrays, self.value, self.error = arrays, value, error
+        self.is_zero, self.least = is_zero, least
 
     @property
     def shape(self) -> Any:
@@ -75,6 +85,10 @@ class Bounded:
     def bound(self) -> Any:
         """The error as an array of the values' shape."""
         return self.arrays.plain.xp.zeros_like(self.value) if self.error is None else self.error
+
+    def at_least(self, least: float) -> Bounded:
+        """Return the same values, none of which a kernel computes as less than `least`."""
+        return Bounded(self.arrays, self.value, self.error, is_zero=self.is_zero, least=least)
 
     def tolist(self) -> Any:
         return self.value.tolist()
@@ -86,7 +100,7 @@ class Bounded:
         return self.arrays.moved(lambda t: t[index], self)
 
     def __setitem__(self, index: Any, given: Bounded) -> None:
-        self.is_zero = False
+        self.is_zero, self.least = False, min(self.least, given.least)
         if self.error is not None or given.error is not None:
             self.error = self.bound
             self.error[index] = given.bound
@@ -146,6 +160,11 @@ class Bounded:
 
 def _both(a: Any, b: Any) -> Any:
     return a & b
+
+
+def root_of_least(x: Bounded) -> float:
+    """Return what no kernel's square root of a value is below."""
+    return math.sqrt(x.least) * (1 - 2 * FUNCTION) if 0 <= x.least < LARGEST else 0.0
 
 
 def sum_roundoff(count: int) -> float:

@@ -148,7 +148,8 @@ class BoundedFunctions(MuFunctions):
             least = GELU * self.bounded.plain.xp.abs(args[0].value)
         elif isinstance(op, e.TanhOp) and _is_of_scores(op):
             least = FAST_TANH
-        return self.bounded.applied(lambda *xs: self._plain(op, *xs), args, relative, least)
+        found = self.bounded.applied(lambda *xs: self._plain(op, *xs), args, relative, least)
+        return found.at_least(b.root_of_least(args[0])) if isinstance(op, e.SqrtOp) else found
 
     def _plain(self, op: e.ElementwiseOp, *values: Any) -> Any:
         return elementwise(self.bounded.plain, op, values)

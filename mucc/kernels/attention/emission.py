@@ -13,9 +13,10 @@ from mucc.codegen.pointwise import Operand, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.codegen.wgmma import wgmma
 from mucc.dialects.cutlass.nodes import READS, StoreOp
+from mucc.dialects.cutlass.ops import is_reproducible
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
-from mucc.kernels.attention.problem import has_plain_scores, problem_of, schedule_of
+from mucc.kernels.attention.problem import has_plain_scores, problem_of, schedule_of, settings_in
 from mucc.kernels.attention.schedule import WARPGROUP_LOOPS, Schedule, default_tile
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
@@ -25,7 +26,7 @@ from mucc.kernels.attention.score_work import (
     shared_axes,
     width_of,
 )
-from mucc.kernels.attention.tiles import Tile
+from mucc.kernels.attention.tiles import WARPGROUP_KEYS, Tile
 from mucc.target import WARPGROUPS
 
 
@@ -63,7 +64,7 @@ class AttentionWork(ScoreWork):
         """
         pages kPage multiply_keys multiply_values kColumns kWarpgroups kGroups kStages kTileColumns
         store_sum kStoresSum kSoftmax kHasSink sink kNarrowsFirst kNanRows
-        kDecodes kMany kDecodeWarps kDecodeStages kTakesTurns kParts
+        kDecodes kMany kDecodeWarps kDecodeStages kTakesTurns kParts kLeastKeys
         """
     )
 
@@ -182,11 +183,16 @@ class AttentionWork(ScoreWork):
         )
 
     def _narrow_constants(self) -> list[str]:
-        """Return along which leading axes values that are transposed are the same."""
+        """Return what is known of transposed values: the axes that share them, the fewest keys of f32."""
         if not self.attention.transposes:
             return []
+        shared = shared_axes(self.batch, self.attention.attend.value)
+        # A schedule that is given has its kernel at all sizes, and reproducible sums have one kernel.
+        is_open = not settings_in(self.attention) and not is_reproducible(self.attention)
+        by_size = self.attention.is_f32 and self.has_warpgroups and is_open
         return [
-            f"static constexpr int kSharedValues = {shared_axes(self.batch, self.attention.attend.value)};"
+            f"static constexpr int kSharedValues = {shared};",
+            *([f"static constexpr int kLeastKeys = {WARPGROUP_KEYS};"] if by_size else []),
         ]
 
     def _tile(self, *mainloops: str) -> Tile:

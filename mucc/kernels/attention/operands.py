@@ -24,15 +24,12 @@ def is_narrow(operand: SSAValue) -> bool:
 
 
 def is_few(space: Dims) -> bool:
-    """Whether results of these extents are of so few queries that there are no kernels for many."""
+    """Whether results of these extents have at most `DECODE_ROWS` queries, whatever the open dims are."""
     return isinstance(rows := space[-2], int) and rows <= DECODE_ROWS
 
 
 def takes_f32(query: SSAValue, key: SSAValue, value: SSAValue, space: Dims) -> bool:
-    """Whether the kernels compute attention of f32 operands, as tf32.
-
-    They have no tile for few queries of f32.
-    """
+    """Whether the kernels compute attention of f32 operands, as tf32: for more than few queries."""
     types = [Shaped.of(v.type) for v in (query, key, value)]
     widths = (types[0].dims[-1], types[2].dims[-1])
     alike = all(t.element_type == f32 for t in types) and len(space) <= LEADING + 2

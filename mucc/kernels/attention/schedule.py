@@ -15,8 +15,8 @@ from mucc.kernels.attention.tiles import (
     WARPGROUP_BYTES,
     Tile,
     decode_tile_of,
+    f32_tile_of,
     narrow_tile_of,
-    single_tile_of,
     tile_of,
     warpgroup_tile_of,
 )
@@ -155,7 +155,7 @@ def default_tile(problem: Problem, mainloop: str) -> Tile:
             *widths, few_bytes(problem), bytewise=problem.is_narrow and problem.has_warpgroups
         )
     if problem.item == 4:
-        return single_tile_of(*widths)
+        return f32_tile_of(*widths)
     if problem.is_narrow:
         return narrow_tile_of(*widths, plain=problem.plain)
     # Pages have a power of two of keys more often than a multiple of 11.
@@ -191,9 +191,8 @@ def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     row, result_row = (item * w + 16 for w in (problem.depth, problem.result_depth))
     if schedule.mainloop in WARPGROUP_LOOPS and problem.item != 2:
         # Values are transposed: a row for each element of a result, in chunks of 128 bytes.
-        return rows * chunks, columns * chunks + -(
-            -columns * problem.item // 128
-        ) * 128 * problem.result_depth
+        keys = 128 * -(-columns * problem.item // 128)
+        return rows * chunks, columns * chunks + keys * problem.result_depth
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
     if schedule.mainloop == "skinny":

@@ -11,6 +11,9 @@ DECODE_ROWS = 16
 WARPGROUP_BYTES = 225 << 10
 """Shared memory of kernels on wgmma for queries, keys and values: 2 KB are for barriers and alignment."""
 
+WARPGROUP_KEYS = 1024
+"""The fewest keys of f32 that kernels on wgmma take by default: values are transposed first (decision 83)."""
+
 
 class Tile(NamedTuple):
     """Queries of a block, keys of one of its steps, the warps that multiply, and steps in shared memory."""
@@ -58,7 +61,7 @@ def narrow_tile_of(width: int, result_width: int, *, plain: bool) -> Tile:
     return Tile(rows, columns, rows // 16, min(stages, 4))
 
 
-def single_tile_of(width: int, result_width: int) -> Tile:
+def f32_tile_of(width: int, result_width: int) -> Tile:
     """Return the tile of kernels on wgmma of f32, whose values are transposed: chunks of 32 keys."""
     rows, columns = 128, 128 if max(width, result_width) <= 64 else 64
     row, depth = 128 * -(-width // 32), -(-result_width // 16) * 16
@@ -70,8 +73,8 @@ def decode_tile_of(width: int, result_width: int, shared: int, *, bytewise: bool
     """Return the tile of kernels for few queries that fits `shared` bytes: with fewer warps if need be.
 
     Each warp has steps of its own. One step is multiplied while the others are loaded. With `bytewise` the
-    copy engine loads e4m3, whose rows take half of the bytes; what threads copy takes as much as 16 bits, and
-    more than `shared`.
+    copy engine loads rows of e4m3, of half the bytes of 16 bits, and only these fit `shared`: what threads
+    copy is converted to 16 bits, and takes more.
     """
     row, result_row = (
         128 * -(-w // 128) if bytewise else max(2 * (-(-w // 16) * 16 + 8), 128 * -(-w // 64))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.kernels.attention_backward.gradients import Gradients
 from mucc.target import DEFAULT_TARGET
 
 
@@ -28,9 +28,4 @@ class FormAttentionBackward(Pass):
     target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        names = (inner.name for kernel in kernels for inner in kernel.body.block.ops)
-        if "mu.attention_gradient" in names:
-            from mucc.kernels.attention_backward.gradients import Gradients
-
-            rewrite(op, [Gradients(self.target)])
+        rewrite(op, [Gradients(self.target)])

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops.base import is_convolution
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.kernels.conv.parted import PartFactors
+from mucc.kernels.conv.shares import Divide, KeepOutputsLast
 from mucc.target import DEFAULT_TARGET, get_target
 
 
@@ -32,11 +32,5 @@ class DivideSums(Pass):
     target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        # Few programs have convolutions, so what rewrites them is loaded where there is one.
-        if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
-            from mucc.kernels.conv.parted import PartFactors
-            from mucc.kernels.conv.shares import Divide, KeepOutputsLast
-
-            facts = get_target(self.target).facts
-            rewrite(op, [PartFactors(facts), Divide(facts), KeepOutputsLast(facts)])
+        facts = get_target(self.target).facts
+        rewrite(op, [PartFactors(facts), Divide(facts), KeepOutputsLast(facts)])

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops.base import is_convolution, is_pool
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.kernels.conv.averaged import Averages
 from mucc.target import DEFAULT_TARGET, get_target
 
 
@@ -32,10 +31,4 @@ class FoldAverages(Pass):
     target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
-        inner = [o for kernel in kernels for o in kernel.body.block.ops]
-        # Few programs have both, so what rewrites them is loaded where they are.
-        if any(map(is_convolution, inner)) and any(map(is_pool, inner)):
-            from mucc.kernels.conv.averaged import Averages
-
-            rewrite(op, [Averages(get_target(self.target).facts)])
+        rewrite(op, [Averages(get_target(self.target).facts)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from xdsl.dialects.builtin import UnitAttr, bf16, f32
@@ -16,6 +17,7 @@ from mucc.dialects.mu.ops.pointwise import ConstantOp
 from mucc.dialects.mu.ops.shape import ConcatOp, Padding, PadOp, PermuteOp
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.conv.layer import Layer, geometry_of, layer_of
+from mucc.kernels.conv.shares import may_be_gradient
 from mucc.kernels.conv.strategies import Positions
 from mucc.target.facts import Facts
 
@@ -23,12 +25,14 @@ HIGH, LOW = "high", "low"
 Part = Literal["high", "low"]
 
 PARTS: tuple[tuple[Part, ...], tuple[Part, ...]] = ((HIGH, LOW, HIGH), (HIGH, HIGH, LOW))
-"""The parts of x and of weights that are multiplied with each other. That of both low ones is left out: it is
-2^-16 of the whole, where tf32 rounds factors to 2^-11."""
+"""The parts of x and of weights that are multiplied with each other.
+
+The product of both low parts is left out: it is 2^-16 of the whole, where tf32 rounds factors to 2^-11.
+"""
 
 
-def halved(layer: Layer, compute: Compute) -> Layer | None:
-    """Return a layer of f32 as one of three times the channels in bf16; None if it computes otherwise."""
+def in_parts(layer: Layer, compute: Compute) -> Layer | None:
+    """Return a layer of tf32 as one of bf16 with three times the channels; None for other formats."""
     if compute is not Compute.TF32:
         return None
     return layer._replace(compute="bf16", element_bytes=2, channels=3 * layer.channels)
@@ -37,21 +41,16 @@ def halved(layer: Layer, compute: Compute) -> Layer | None:
 class PartFactors(RewritePattern):
     """`conv(x, w)` -> `cast(conv(concat(x1, x2, x1), concat(w1, w1, w2)), f32)` with x = x1 + x2 in bf16.
 
-    Channels, which the parts follow each other along, are the batch of the training step.
+    Parts are joined along the channels, which are the batch of the training step.
     """
 
     def __init__(self, facts: Facts):
         self._facts = facts
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        from mucc.kernels.conv.shares import has_another_batch
-
-        if not isinstance(op, ConvOp) or op.channels_last is not None:
+        if not isinstance(op, ConvOp) or not may_be_gradient(op):
             return
-        x, w = Shaped.of(op.operand.type), Shaped.of(op.weight.type)
-        if not all(isinstance(d, int) for d in (*x.dims, *w.dims)) or not has_another_batch(op.operand):
-            return
-        layer = halved(layer_of(op, geometry_of(op)), op.compute.data)
+        layer = in_parts(layer_of(op, geometry_of(op)), op.compute.data)
         if layer is None or Positions().refused(layer, self._facts) is not None:
             return
 
@@ -60,29 +59,11 @@ class PartFactors(RewritePattern):
             rewriter.insert(new)
             return new.results[0]
 
-        def parts(value: SSAValue, order: tuple[Part, ...], pad: PadOp | None = None) -> SSAValue:
-            """Return `[C, N, ...]` as parts `[C, 3*N, ...]`, which lie in memory as `[3*N, ..., C]`."""
-            rank = len(Shaped.of(value.type).dims)
-            whole = add(PermuteOp(value, (*range(1, rank), 0)))
-            high = add(CastOp(whole, bf16))
-            rest = add(SubOp(whole, add(CastOp(high, f32))))
-            # Of what is infinite, or rounded to that, nothing is left.
-            is_less = add(CmpOp("le", add(AbsOp(rest)), add(AbsOp(whole))))
-            low = add(CastOp(add(SelectOp(is_less, rest, add(ConstantOp(0.0)))), bf16))
-            both = {HIGH: high, LOW: low}
-            stored = add(RetypeOp(add(ConcatOp([both[p] for p in order], 0)), bf16))
-            if pad is not None:
-                before, wide = pad.low.get_values(), Shaped.of(pad.result.type).dims
-                for axis in range(2, rank):
-                    if wide[axis] != Shaped.of(value.type).dims[axis]:
-                        stored = add(PlaceOp(stored, axis - 1, before[axis], wide[axis]))
-            return add(PermuteOp(stored, (rank - 1, *range(rank - 1))))
-
         pad = op.operand.owner if isinstance(op.operand.owner, PadOp) else None
         if pad is not None and (pad.mode.data is not Padding.CONSTANT or pad.value.value.data != 0):
             pad = None
-        left = parts(op.operand if pad is None else pad.operand, PARTS[0], pad)
-        right = parts(op.weight, PARTS[1])
+        left = _parts(add, op.operand if pad is None else pad.operand, PARTS[0], pad)
+        right = _parts(add, op.weight, PARTS[1])
         batch, outputs, *places = (int(d) for d in op.result_dims)
         conv = ConvOp.create(
             operands=[left, right],
@@ -92,3 +73,27 @@ class PartFactors(RewritePattern):
         sums = add(CastOp(add(conv), f32))
         rank = len(places) + 2
         rewriter.replace(op, [], [add(PermuteOp(sums, (0, rank - 1, *range(1, rank - 1))))])
+
+
+def _parts(
+    add: Callable[[Operation], SSAValue], value: SSAValue, order: tuple[Part, ...], pad: PadOp | None = None
+) -> SSAValue:
+    """Return `[C, N, ...]` as parts `[C, 3*N, ...]` of bf16, which lie in memory as `[3*N, ..., C]`.
+
+    `add` inserts an operation. `pad` puts zeros around the spatial axes of the value.
+    """
+    rank = len(Shaped.of(value.type).dims)
+    whole = add(PermuteOp(value, (*range(1, rank), 0)))
+    high = add(CastOp(whole, bf16))
+    rest = add(SubOp(whole, add(CastOp(high, f32))))
+    # An infinite element, or one whose high part is infinite, has no finite rest: its low part is 0.
+    is_less = add(CmpOp("le", add(AbsOp(rest)), add(AbsOp(whole))))
+    low = add(CastOp(add(SelectOp(is_less, rest, add(ConstantOp(0.0)))), bf16))
+    both = {HIGH: high, LOW: low}
+    stored = add(RetypeOp(add(ConcatOp([both[p] for p in order], 0)), bf16))
+    if pad is not None:
+        before, wide = pad.low.get_values(), Shaped.of(pad.result.type).dims
+        for axis in range(2, rank):
+            if wide[axis] != Shaped.of(value.type).dims[axis]:
+                stored = add(PlaceOp(stored, axis - 1, before[axis], wide[axis]))
+    return add(PermuteOp(stored, (rank - 1, *range(rank - 1))))

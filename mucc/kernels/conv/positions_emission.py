@@ -9,8 +9,9 @@ from mucc.codegen.texts import Entry
 from mucc.codegen.wgmma import wgmma
 from mucc.kernels.conv.emission import flag
 from mucc.kernels.conv.layer import layer_of_kernel
-from mucc.kernels.conv.positions import PositionTile, best_positions
+from mucc.kernels.conv.positions import best_positions
 from mucc.kernels.conv.tiles_emission import TilesWork
+from mucc.kernels.conv.wide import WideTile
 from mucc.target import get_target
 
 
@@ -21,7 +22,7 @@ class PositionsWork(TilesWork):
     LAUNCHER: ClassVar[str] = "conv::launch_positions"
 
     @cached_property
-    def tile(self) -> PositionTile:
+    def tile(self) -> WideTile:
         """The tile of the kernel."""
         facts = get_target(self.places.program.target.data).facts
         return best_positions(layer_of_kernel(self.conv, {}), facts)

@@ -11,12 +11,12 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.elementwise import RetypeOp
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, IndexMapOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.channel_moves import MoveChannels
 from mucc.kernels.channels import ChannelsLast
+from mucc.kernels.conv.merge import Merge
 from mucc.target import DEFAULT_TARGET, get_target
 
 
@@ -89,9 +89,5 @@ class PrepareConvolutions(Pass):
     target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
-            from mucc.kernels.conv.merge import Merge
-
-            patterns = [_Place(), MoveChannels(is_convolution), _Keep(), Merge(get_target(self.target).facts)]
-            rewrite(op, patterns)
+        patterns = [_Place(), MoveChannels(is_convolution), _Keep(), Merge(get_target(self.target).facts)]
+        rewrite(op, patterns)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.kernel import KernelOp
-from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import Pass
+from mucc.kernels.conv.moments import share
 from mucc.target import DEFAULT_TARGET
 
 
@@ -34,10 +33,5 @@ class ShareMoments(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         for kernel in op.body.block.ops:
-            if not isinstance(kernel, KernelOp):
-                continue
-            stages = (stage for stage in kernel.body.block.ops if isinstance(stage, StageOp))
-            if any(is_convolution(stage.anchor) for stage in stages):
-                from mucc.kernels.conv.moments import share
-
+            if isinstance(kernel, KernelOp):
                 share(kernel, self.target)

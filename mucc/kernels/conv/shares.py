@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import UnitAttr, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu.ops.base import is_convolution
 from mucc.dialects.mu.ops.conv import ConvOp
 from mucc.dialects.mu.ops.elementwise import CastOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
@@ -24,12 +23,19 @@ SHARES = 64
 
 
 def has_another_batch(x: SSAValue) -> bool:
-    """Whether the batch of an operand is an axis of channels elsewhere, as for gradients of weights."""
+    """Whether the batch of an operand is another axis of the tensor that it views, as in gradients."""
     while isinstance(op := x.owner, PadOp | ReshapeOp | PermuteOp):
         if isinstance(op, PermuteOp) and op.order.get_values()[0] != 0:
             return True
         x = op.operand
     return False
+
+
+def may_be_gradient(op: ConvOp) -> bool:
+    """Whether a convolution may be that of a gradient of weights: of fixed extents, with another batch."""
+    if op.channels_last is not None or not has_another_batch(op.operand):
+        return False
+    return all(isinstance(d, int) for v in (*op.operands, op.result) for d in Shaped.of(v.type).dims)
 
 
 class KeepOutputsLast(RewritePattern):
@@ -76,14 +82,9 @@ class Divide(RewritePattern):
         self._facts = facts
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not is_convolution(op) or not isinstance(op, ConvOp) or op.channels_last is not None:
+        if not isinstance(op, ConvOp) or not may_be_gradient(op):
             return
-        if not has_another_batch(op.operand):
-            return
-        x, w = Shaped.of(op.operand.type), Shaped.of(op.weight.type)
-        result = Shaped.of(op.result.type)
-        if not all(isinstance(d, int) for d in (*x.dims, *w.dims, *result.dims)):
-            return
+        x, w, result = (Shaped.of(v.type) for v in (op.operand, op.weight, op.result))
         layer = layer_of(op, geometry_of(op))
         channels = layer.channels
         if channels == 1 or not is_gradient(layer) or Positions().refused(layer, self._facts) is None:

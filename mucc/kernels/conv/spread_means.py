@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.dialects.mu.ops.base import is_convolution
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
+from mucc.kernels.conv.transposed_means import SpreadMean
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,4 @@ class SpreadMeans(Pass):
     name = "spread-means"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        # Few programs have convolutions, so what rewrites them is loaded where there is one.
-        if any(is_convolution(inner) for kernel in kernels for inner in kernel.body.block.ops):
-            from mucc.kernels.conv.transposed_means import SpreadMean
-
-            rewrite(op, [SpreadMean()])
+        rewrite(op, [SpreadMean()])

@@ -64,6 +64,16 @@ class Way(ABC):
         """Say what the strategy chooses besides, as words in brackets; none by default."""
         return ""
 
+    def copying(self, layer: Layer, bandwidth: float) -> float:
+        """Estimate the seconds of copies of operands, and of memory that nothing overlaps with for them.
+
+        `bandwidth` is that of memory, in bytes per second.
+        """
+        if not self.by_vectors or not layer.whole or not layer.copied:
+            return 0.0
+        stored = (SCATTERED if layer.classes == 1 else BETWEEN) * layer.moved / bandwidth
+        return layer.copied / (COPY_SHARE * bandwidth) + stored
+
     @abstractmethod
     def cycles(self, layer: Layer, facts: Facts) -> float:
         """Estimate the cycles that one multiprocessor would take alone."""
@@ -175,6 +185,9 @@ class Positions(Way):
     def manner(self, layer: Layer, facts: Facts) -> str:
         return best_positions(layer, facts).text
 
+    def copying(self, layer: Layer, bandwidth: float) -> float:
+        return layer.turned / (COPY_SHARE * bandwidth)
+
     def cycles(self, layer: Layer, facts: Facts) -> float:
         return position_cycles(best_positions(layer, facts), layer, facts)
 
@@ -230,12 +243,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
     card = facts.devices[0]
     computing = way.cycles(layer, facts) / card.multiprocessors / card.clock(facts.multiprocessor)
     bandwidth = card.datasheet["dram_bandwidth"]
-    if way.strategy is Strategy.POSITIONS:
-        return max(computing, layer.moved / bandwidth) + layer.turned / (COPY_SHARE * bandwidth)
-    if not (copied := layer.copied if way.by_vectors and layer.whole else 0):
-        return max(computing, layer.moved / bandwidth)
-    stored = (SCATTERED if layer.classes == 1 else BETWEEN) * layer.moved / bandwidth
-    return max(computing, layer.moved / bandwidth) + copied / (COPY_SHARE * bandwidth) + stored
+    return max(computing, layer.moved / bandwidth) + way.copying(layer, bandwidth)
 
 
 def fastest(ways: Sequence[Way], layer: Layer, facts: Facts) -> tuple[Way, float]:

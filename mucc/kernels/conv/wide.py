@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mucc.kernels.conv.layer import Layer
@@ -68,13 +68,20 @@ def wide_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideT
     by_step = compute in BY_STEP
     sums = rows * columns // GROUPS + (64 * columns if by_step else 0)
     alone, shared = BY_STEP_SUMS if by_step else (SUMS, SHARED_SUMS)
-    most = 0 if sums > alone else 2 if sums <= shared else 1
+    return staged_tile(rows, columns, 0 if sums > alone else 2 if sums <= shared else 1, facts)
+
+
+def staged_tile(rows: int, columns: int, most: int, facts: Facts, fewest: int = STAGES) -> WideTile | None:
+    """Return the tile of this size with the most blocks to a multiprocessor that fit, and the most stages.
+
+    Registers have room for `most` blocks, and `fewest` stages are worth having. None if no block fits.
+    """
     for resident in range(most, 0, -1):
         room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + rows * ROW_BYTES
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
         spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
-        if stages >= STAGES and spread <= room - stages * STAGE_BARRIERS:
+        if stages >= fewest and spread <= room - stages * STAGE_BARRIERS:
             return WideTile(rows, columns, stages, resident)
     return None
 
@@ -111,15 +118,20 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
     one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
-    around = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
-    around += tile.rows * tile.columns / tile.shares * layer.element_bytes / cost["epilogue_bytes_per_cycle"]
-    if tile.shares > 1:
-        around += MEETING + tile.rows * tile.columns * 4 / SHARED_BYTES
+    around = cycles_around(tile, layer.element_bytes, cost)
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
     if tile.resident > 1:
         one *= tile.resident
         around = max(0.0, around - one * (1 - 1 / tile.resident))
     return waves * (one + around) * card.multiprocessors
+
+
+def cycles_around(tile: WideTile, element_bytes: int, cost: Mapping[str, float]) -> float:
+    """Estimate the cycles of a block before its first step and behind its last one, with such results."""
+    results = tile.rows * tile.columns
+    cycles = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
+    cycles += results / tile.shares * element_bytes / cost["epilogue_bytes_per_cycle"]
+    return cycles + (MEETING + results * 4 / SHARED_BYTES if tile.shares > 1 else 0.0)
 
 
 def best_tile(layer: Layer, facts: Facts) -> WideTile:

@@ -8,7 +8,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.kernels.channels import ChannelsLast
 
@@ -33,6 +32,4 @@ class PreparePools(Pass):
     name = "prepare-pools"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        kernels = (kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp))
-        if any(inner.name == "mu.pool" for kernel in kernels for inner in kernel.body.block.ops):
-            rewrite(op, [_Keep()])
+        rewrite(op, [_Keep()])

@@ -6,7 +6,7 @@ import os
 import pwd
 import site
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -53,11 +53,12 @@ def places(folder: str, quota: int, extra: Sequence[str] = (), writable: Sequenc
     in the folders of `writable`."""
     homes = _homes()
     hidden = {os.path.realpath(path) for path in (*PRIVATE, *homes) if os.path.isdir(path)}
-    hidden = {path for path in hidden if path != "/" and not _beneath(path, hidden - {path})}
+    hidden = {path for path in hidden if path != "/" and hidden.isdisjoint(_above(path))}
     kept = {path for path in map(os.path.realpath, (*_programs(), *DRIVERS, *extra)) if os.path.exists(path)}
     # Where a hidden folder as a whole would be kept, the programs that were named lie beside private files.
-    needed = {path for path in kept if _beneath(path, hidden) and not any(_within(h, path) for h in homes)}
-    needed = {path for path in needed if not _beneath(path, needed - {path})}
+    needed = {path for path in kept if not hidden.isdisjoint((path, *_above(path)))}
+    needed = {path for path in needed if not any(_within(home, path) for home in homes)}
+    needed = {path for path in needed if needed.isdisjoint(_above(path))}
     shared = tuple(os.path.realpath(path) for path in writable if os.path.isdir(path))
     return Places(os.path.realpath(folder), tuple(sorted(hidden)), tuple(sorted(needed)), quota, shared)
 
@@ -92,8 +93,11 @@ def _outside(root: str, hidden: Iterable[str]) -> list[str]:
     return found
 
 
-def _beneath(path: str, folders: Iterable[str]) -> bool:
-    return any(_within(path, folder) for folder in folders)
+def _above(path: str) -> Iterator[str]:
+    """Yield the folders that an absolute path lies in, the innermost first."""
+    while (folder := os.path.dirname(path)) != path:
+        yield folder
+        path = folder
 
 
 def _within(path: str, folder: str) -> bool:

@@ -16,11 +16,11 @@ from mucc.torch.backend.background import Background, WithoutKernels, compiled_a
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
 from mucc.torch.backend.copies import copied
-from mucc.torch.backend.later import Later, may_wait
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.passes import Divided, RegionsPass, card_of, failed, say_once
+from mucc.torch.backend.pending import PendingBuilds, can_build
 from mucc.torch.backend.verified import INDUCTOR, MUCC, REST, FirstCall, Run, Trial, Verdict, may_be_timed
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.program import Program
@@ -216,13 +216,13 @@ class Backend:
     ) -> Any:
         settings = dict(options.config)
         compile = _inner(options)
-        builds_later = (
+        overlaps = (
             target is not None
             and background is None
             and has_kernels
             and not waits
             and self.runs_graphs
-            and may_wait(options)
+            and can_build(options)
         )
         if target is not None:
             made = self.graph_pass(options, target, not _needs_gradient(module, inputs))
@@ -235,15 +235,15 @@ class Backend:
             if background is not None:
                 compile = compiled_anyhow(compile, PASS, made.first, background)
             compile = self._concatenated(compile, made)
-            if builds_later:
-                found = self._built_later(compile, made, module, inputs, settings)
+            if overlaps:
+                found = self._overlapped(compile, made, module, inputs, settings)
                 if found is not None:
                     return found
                 with _without_cached_graphs():
                     return self._compiled(options, target, None, module, inputs, waits=True)
         return self.compile_fx(compile, module, inputs, settings)
 
-    def _built_later(
+    def _overlapped(
         self,
         compile: Callable[..., Any],
         made: RegionsPass,
@@ -257,11 +257,11 @@ class Backend:
         """
         before = len(self.divided), self.masks, self.joined
         again = copied(module)
-        with Later() as later:
-            made.later = later
+        with PendingBuilds() as pending:
+            made.pending = pending
             found = self.compile_fx(compile, again, inputs, settings)
-            made.later = None
-            if later.is_good():
+            made.pending = None
+            if pending.succeed():
                 return found
         del self.divided[before[0] :]
         _, self.masks, self.joined = before

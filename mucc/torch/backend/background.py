@@ -102,10 +102,10 @@ class Background:
         return not self.is_pending
 
 
-class Known:
-    """Whether the kernels of a graph were built before, by this process or another one (`key`: of the pass).
+class BuildRecord:
+    """A note in the cache that the kernels of a graph were built, by this process or another one.
 
-    Those of a graph that is new are not waited for, unless there are caches that others have filled.
+    `key` is that of the pass which chose them.
     """
 
     def __init__(self, graph: Any, key: str):
@@ -113,8 +113,8 @@ class Known:
         self.cache = Cache()
         self.key = content_key("graphs", package_fingerprint(), key, str(graph), repr(arguments))
 
-    def is_known(self) -> bool:
-        """Whether it is worth waiting for the kernels."""
+    def may_be_cached(self) -> bool:
+        """Whether the kernels may be in a cache: the note exists, or there are caches that others fill."""
         return bool(self.cache.shared) or self.cache.find("graphs", self.key) is not None
 
     def store(self) -> None:

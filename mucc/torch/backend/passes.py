@@ -16,14 +16,14 @@ from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
-from mucc.torch.backend.background import Background, Known
+from mucc.torch.backend.background import Background, BuildRecord
 from mucc.torch.backend.expected import costs_of
 from mucc.torch.backend.graphs import Extents, graph_of, lies_in
 from mucc.torch.backend.joined import GraphPass
-from mucc.torch.backend.later import Later
 from mucc.torch.backend.measured import Regions, Timed, Wanted
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import Options
+from mucc.torch.backend.pending import PendingBuilds
 from mucc.torch.backend.regions import Choice, Chooser
 from mucc.torch.backend.rewrite import Copy, Region
 from mucc.torch.importer.capture import torch
@@ -58,10 +58,10 @@ class RegionsPass(GraphPass):
     """A pass behind AOTAutograd (`post_grad_custom_pre_pass`) for graphs on one card.
 
     `report` is called with each graph that was divided. With `background`, graphs whose kernels are not built
-    soon are left as they are. With `later`, chosen kernels are built there, and the pass does not wait.
+    soon are left as they are. With `pending`, chosen kernels are built there, and the pass does not wait.
     """
 
-    later: Later | None = None
+    pending: PendingBuilds | None = None
 
     def __init__(
         self,
@@ -113,17 +113,17 @@ class RegionsPass(GraphPass):
                 refused.update(problems)
 
         if self.background is not None:
-            background, known = self.background, Known(graph, self.key())
+            background, record = self.background, BuildRecord(graph, self.key())
 
             def noted(builds: Builds) -> Choice:
                 choice = chosen(builds)
                 background.gains = background.gains or bool(choice.kernels)
-                known.store()
+                record.store()
                 return choice
 
-            choice = background.result(noted, known.is_known())
-        elif self.later is not None:
-            choice = chosen(self.later.builds)
+            choice = background.result(noted, record.may_be_cached())
+        elif self.pending is not None:
+            choice = chosen(self.pending)
         else:
             with Builds() as builds:
                 choice = chosen(builds)
@@ -206,8 +206,8 @@ class RegionsPass(GraphPass):
     def built(self, choice: Choice, dims: Extents, builds: Builds) -> dict[str, str]:
         """Build the kernels of a choice; returns why programs could not be built."""
         requests = [self.request(k, dims) for k in choice.kernels]
-        if self.later is not None:
-            self.later.begin(requests)
+        if self.pending is not None:
+            self.pending.require(requests)
             return {}
         return self._build(requests, builds)
 

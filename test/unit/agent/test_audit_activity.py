@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -201,6 +202,20 @@ def test_work_is_pytorchs_where_it_runs_the_reference_for_most_of_the_time(
 def test_every_call_has_to_run_the_reference():
     calls = [[*LAYER, kernel(20, 27)]] * 3 + [[PRODUCT, kernel(20, 27)]]
     assert [str(f.severity) for f in PyTorchOnly().check(observed(calls, LAYER))] == ["minor"]
+
+
+@pytest.mark.parametrize(
+    ("call", "severity"),
+    [
+        ([*LAYER, kernel(20, 27)], "unsure"),
+        ([*LAYER, kernel(20, 21)], "unsure"),
+        (LAYER, "reject"),  # whatever kernels take, none is its own
+    ],
+)
+def test_shares_of_times_on_a_gpu_that_others_use_reject_nothing(call: list[Activity], severity: str):
+    crowded = Timing(crowded="1 other process uses the GPU (7)")
+    (found,) = PyTorchOnly().check(replace(observed([call] * 4, LAYER), timing=crowded))
+    assert found.severity == severity
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 3), st.integers(1, 3))

@@ -137,7 +137,11 @@ def test_on_a_gpu_libraries_start_only_products_that_are_told(
 
 
 def on_a_gpu(
-    operations: dict[str, frozenset[str]], us: float = 5.0, timed_ms: float = 0.005, amid: int = 3
+    operations: dict[str, frozenset[str]],
+    us: float = 5.0,
+    timed_ms: float = 0.005,
+    amid: int = 3,
+    crowded: str = "",
 ) -> list[Finding]:
     work = (
         Work("kernel", "own", "", 7, 1, us),
@@ -148,7 +152,7 @@ def on_a_gpu(
         Call(Case(f"amid {n}", 1, observe=True), Comparison(True), work=work, seconds=1.0)
         for n in range(amid)
     ]
-    timing = Timing((timed_ms,) * 30)
+    timing = Timing((timed_ms,) * 30, crowded=crowded)
     saw = dataclasses.replace(
         seen(0, 0, []), device="cuda", calls=calls, timing=timing, operations=operations
     )
@@ -180,6 +184,11 @@ def test_kernels_of_observed_calls_take_no_longer_than_timed_calls(
     found = on_a_gpu({}, us, timed_ms, amid)
     assert [f.severity for f in found] == verdicts
     assert not any(f.is_repeated for f in found), "another audit has to see it too"
+
+
+def test_kernels_that_other_processes_may_have_delayed_reject_nothing():
+    (found,) = on_a_gpu({}, 60.0, 0.020, 3, crowded="1 other process uses the GPU (7)")
+    assert found.severity == "unsure" and "audit again" in found.message
 
 
 def test_who_forbids_to_look_is_noticed():

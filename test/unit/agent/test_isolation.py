@@ -101,6 +101,7 @@ def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
     values: set[float] = set()
     for _ in range(2):
         with Child(zygote, "servant", str(tmp_path), HANG, MEMORY, {"MUCC_TEST_MORE": "1"}) as child:
+            assert child.pid in child.kin() and os.getpid() not in child.kin()
             values.add(child.ask(do="random")["value"])
             found = child.ask(do="environment")
             assert "MUCC_TEST_MORE" in found["names"] and "MUCC_TEST_API_KEY" not in found["names"]

@@ -193,5 +193,5 @@ def test_series_of_one_kernel_are_told_apart_as_rarely_as_is_stated():
 
 
 def test_a_rate_is_bounded_by_what_was_seen():
-    assert audit_aa.most(0, 299) == pytest.approx(1 - 0.05 ** (1 / 299), rel=1e-6)
-    assert audit_aa.most(5, 5) == 1.0 and audit_aa.most(1, 300) > audit_aa.most(0, 300)
+    assert audit_aa.upper_bound(0, 299) == pytest.approx(1 - 0.05 ** (1 / 299), rel=1e-6)
+    assert audit_aa.upper_bound(5, 5) == 1.0 and audit_aa.upper_bound(1, 300) > audit_aa.upper_bound(0, 300)

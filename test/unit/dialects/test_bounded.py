@@ -99,6 +99,23 @@ def test_a_quotient_by_what_may_be_0_can_be_anything() -> None:
     assert np.isinf(bound[:2]).all() and bound[2] < 1e-6 and bound[3] == 0
 
 
+def test_squares_and_their_sums_are_not_negative() -> None:
+    x = Bounded(ARRAYS, np.array([[0.0, 1e-6], [3.0, 4.0]]), np.full((2, 2), 1e-2))
+    variance = ARRAYS.reduce("mean", x * x, (1,))
+    assert variance.least == 0 and (variance.value < variance.bound)[0]
+
+    def rsqrt(v: Any) -> Any:
+        return 1 / np.sqrt(v)
+
+    root = ARRAYS.applied(rsqrt, (variance + ARRAYS.full((), 1e-5),))
+    assert np.isfinite(root.bound).all() and root.bound[0] <= 1e-5**-0.5
+    assert np.isfinite((x / ARRAYS.xp.sqrt(variance + ARRAYS.full((), 1e-5))).bound).all()
+    signed = ARRAYS.reduce("mean", x * (x + ARRAYS.full((), 0.0) + ARRAYS.full((), 1e-3)), (1,))
+    assert signed.least == -np.inf
+    with np.errstate(all="ignore"):
+        assert np.isinf((ARRAYS.of(np.ones(2)) / signed).bound[0])
+
+
 def test_any_of_several_may_be_the_largest() -> None:
     x = Bounded(ARRAYS, np.array([[1.0, 5.0, 5.1, 2.0, 4.95]]), np.full((1, 5), 0.1))
     place = ARRAYS.xp.argmax(x, 1)

@@ -12,6 +12,7 @@ from builders import lowered, tensor, value
 from xdsl.universe import Universe
 
 from mucc.dialects.cutlass.ops import DeviceKernelOp
+from mucc.dialects.mu.dialect import Mu
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.indexed import ScatterOp
@@ -26,7 +27,7 @@ from mucc.kernels.dialect import Cutlass
 from mucc.kernels.interface import Kind
 from mucc.kernels.map.kind import MapKind
 from mucc.passes import get_all_passes
-from mucc.passes.pipeline import staging
+from mucc.passes.pipeline import RARE, staging
 
 FOLDER = Path(registry.__file__).parent
 SHARED = ("lowering",)
@@ -58,6 +59,32 @@ def test_an_anchor_is_claimed_by_one_kind_at_most(anchor: AnchorOp | None, name:
     assert (claimant and claimant.name) == name
 
 
+OPERATIONS = {op.name for op in (*Mu.operations, *Cutlass.operations)}
+REWRITES = [*RARE, *(rewrite for place in registry.KINDS.values() for rewrite in place.passes.values())]
+
+
+@pytest.mark.parametrize("name", registry.KINDS)
+def test_what_a_kind_is_loaded_for_are_operations(name: str) -> None:
+    computes = registry.KINDS[name].computes
+    assert computes and set(computes) - {""} <= {op.name for op in Mu.operations if issubclass(op, AnchorOp)}
+
+
+@pytest.mark.parametrize("rewrite", REWRITES, ids=lambda r: r.place.partition(":")[2])
+def test_what_a_pass_is_loaded_for_are_operations(rewrite: registry.Rewrite) -> None:
+    assert rewrite.needs and all(rewrite.needs)
+    assert {name for need in rewrite.needs for name in need} <= OPERATIONS
+
+
+def test_a_pass_is_for_modules_with_a_kernel_that_meets_all_of_its_needs() -> None:
+    one = "kernel f[M](x: bf16[M, M]) -> bf16[M, M] { return x @ x }\n"
+    summed = "kernel g[M](x: bf16[M, M]) -> bf16[M] { return sum(x, axis=1) }\n"
+    both = "kernel h[M](x: bf16[M, M]) -> bf16[M] { return sum(x @ x @ x, axis=1) }"
+    several = registry.Rewrite("", (registry.several("mu.matmul"),))
+    products = registry.Rewrite("", (registry.one_of("mu.matmul"), registry.one_of("mu.scan", "mu.reduce")))
+    for text, expected in ((one, False), (one + summed, False), (one + summed + both, True)):
+        assert several.is_for(lowered(text)) == products.is_for(lowered(text)) == expected
+
+
 class Softmaxes(MapKind):
     """A kind that computes a softmax whole on one target, with pointwise work before and behind."""
 
@@ -81,7 +108,7 @@ def staged(text: str, target: str) -> list[StageOp]:
 def test_a_composite_that_a_kind_claims_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "kernel k[M, N](x: bf16[M, N]) -> bf16[M, N] { return relu(2 * softmax(x + 1, axis=1)) }"
     by_name = registry.named
-    monkeypatch.setitem(registry.KINDS, "softmax", registry.Place("", ("mu.softmax",)))
+    monkeypatch.setitem(registry.KINDS, "softmax", registry.Entry("", ("mu.softmax",)))
     monkeypatch.setattr(registry, "computing", registry.computing.__wrapped__)
     monkeypatch.setattr(registry, "named", lambda name: Softmaxes() if name == "softmax" else by_name(name))
     (stage,) = staged(text, "sm_90a")

@@ -49,14 +49,15 @@ def test_files_import_what_lies_beside_them(tmp_path: Path) -> None:
 
 
 def test_a_first_call_ends_with_its_time_though_tuners_go_on_after_exceptions() -> None:
-    from mucc.measure.against import TooLong, limited
+    from mucc.measure.against import TooLong
+    from mucc.process.alarm import limited
 
     before = signal.getsignal(signal.SIGALRM)
-    with pytest.raises(TooLong), limited(0.05):
+    with pytest.raises(TooLong), limited(0.05, TooLong()):
         while True:
             with contextlib.suppress(Exception):
                 time.sleep(5)
-    with limited(None):
+    with limited(None, TooLong()):
         pass
     assert signal.getsignal(signal.SIGALRM) is before
 

@@ -240,7 +240,7 @@ def test_every_pass_is_in_the_pipeline_and_can_be_loaded_by_name() -> None:
 
 
 def test_passes_that_are_left_out_would_change_nothing() -> None:
-    """Which find something to do is told by names of operations: see `Rewrite.concerns`."""
+    """Passes that may change a program are chosen by names of its operations: see `Rewrite.needs`."""
     for text in SOUGHT:
         modules, taken = (lowered(text), lowered(text)), list[list[str]]()
         for module, given in zip(modules, (None, modules[1]), strict=True):

@@ -140,6 +140,24 @@ PROGRAMS = {
         }""",
     "rows of one element scattered and reduced": """
         kernel f(x: f32[4, 1], r: s32[4]) -> f32[4] { return sum(scatter(x, r, 4), axis=-1) }""",
+    "the edges of a frame of open extents repeated along both axes": """
+        kernel f[M, N](x: f32[M, N]) -> f32[M+4, N+3] {
+            return pad(pad(x, (1, 0), (0, 0), value=5), (1, 1), (2, 2), mode=replicate)
+        }""",
+    "a concatenation with an axis more, concatenated along it": """
+        kernel f[M, N](a: f32[M, 5], b: f32[M, 1], c: f32[M, N, 6]) -> f32[M, N+1, 6] {
+            return concat(concat(a, b, axis=1)[:, None], c, axis=1)
+        }""",
+    "a turned concatenation with an axis more, concatenated along it": """
+        kernel f[M, N](a: f32[M, 5], b: f32[M, 1], c: f32[N, 6, 1, M]) -> f32[N+1, 6, 1, M] {
+            return concat(permute(concat(a, b, axis=1)[None, None], (1, 3, 0, 2)), c, axis=0)
+        }""",
+    "zeros of a concatenation with an axis more, concatenated along it": """
+        kernel f[M, N](a: e4m3[M, 5], b: e4m3[M, 1], c: e4m3[M, N, 3])
+                -> (y: e4m3[M, N+1, 3], z: f32[M, 1, 3]) {
+            v = concat(triu(a), b, axis=1)[::-1, None, ::2]
+            return concat(v, c, axis=1), v
+        }""",
     "numbers of rows and ends of groups that nothing reads": """
         kernel f(x: f32[6, 4], w: f32[3, 4, 8], r: s32[6], o: s32[3]) -> f32[6, 4] {
             _a = scatter(x, r, 9)

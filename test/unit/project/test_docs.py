@@ -174,6 +174,16 @@ def test_figures_name_their_command(page: Path) -> None:
     assert missing == []
 
 
+NOT_NESTED = re.compile(r"(?m)^ {1,3}(?:[*-]|\d+\.) .*")
+"""An item of a list that Markdown of the site shows beside the one around it."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_lists_nest_by_four_spaces(page: Path) -> None:
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    assert NOT_NESTED.findall(text) == []
+
+
 def test_commands_of_figures_exist() -> None:
     """Benchmarks that pages and results name are there."""
     results = (ROOT / "bench" / "results").glob("*/*.json")

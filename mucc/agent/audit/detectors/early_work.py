@@ -5,22 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.audit.findings import Finding, reject
+from mucc.agent.audit.findings import Finding, reject, unless_crowded
+from mucc.agent.audit.noise import delayed
 from mucc.agent.audit.observations import Observations
-
-TIMES, MORE_MS = 2.0, 0.15
-"""Where the GPU has other work, clearing the caches takes longer than so many times as usual and so many ms
-more."""
 
 RESTLESS, FEWEST = 0.1, 3
 """The share of timed calls, and their number, before which a process runs that is stopped; fewer are what the
 system counts late."""
-
-
-def delayed(ms: float, *usual: float) -> bool:
-    """Whether a kernel of the judge had to wait for others: it took longer than each time that was usual."""
-    most = max(usual)
-    return bool(most) and ms > TIMES * most + MORE_MS
 
 
 class EarlyWork:
@@ -39,10 +30,11 @@ class EarlyWork:
             )
         before, during, _, after = seen.timing.cleared
         if delayed(during, before, after):
-            yield reject(
+            found = reject(
                 self.name,
                 f"the GPU was at work before a call could begin: clearing its caches took {during:.3g} ms,"
                 f" {before:.3g} ms before the solution was loaded and {after:.3g} ms after its end",
                 during_ms=during,
                 usual_ms=max(before, after),
             )
+            yield unless_crowded(found, seen.timing.crowded)

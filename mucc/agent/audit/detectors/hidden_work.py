@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mucc.agent.audit.findings import Finding, Label, reject, unsure
+from mucc.agent.audit.findings import Finding, Label, reject, unless_crowded, unsure
 from mucc.agent.audit.hidden import RISK, UNSURE, surprise
 from mucc.agent.audit.observations import Observations
 from mucc.agent.audit.places import Look
@@ -67,13 +67,14 @@ def _other_work(seen: Observations) -> Iterator[Finding]:
         return
     least, most = min(busy), interval[1] * 1e3
     if least > FASTER * most + MORE_US:
-        yield reject(
+        found = reject(
             NAME,
             f"kernels run for {least:.4g} us or more in calls that the profiler looks at, and timed calls"
             f" between these take {most:.4g} us: they do other work",
             observed_us=least,
             timed_us=most,
         )
+        yield unless_crowded(found, seen.timing.crowded)
 
 
 def _most(looks: Sequence[Look]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.audit.detectors.early_work import delayed
-from mucc.agent.audit.findings import Finding, minor, note, reject
+from mucc.agent.audit.findings import Finding, minor, note, reject, unless_crowded
+from mucc.agent.audit.noise import delayed
 from mucc.agent.audit.observations import Observations, Work
 
 LATE_US = 5.0
@@ -38,8 +38,8 @@ class LateWork:
             )
         deferred, calls = seen.timing.deferred, len(seen.timing.calls)
         if calls and deferred > calls / 2:
-            # A thread that waits for a processor between the two looks the same.
-            yield (note if seen.timing.is_disturbed else minor)(
+            # A thread that waits for a processor, or a copy that waits for the GPU, looks the same.
+            yield (note if seen.timing.is_disturbed or seen.timing.crowded else minor)(
                 self.name,
                 f"in {deferred} of {calls} calls fetching the results took longer than to copy them: counted",
                 deferred=deferred,
@@ -56,13 +56,14 @@ class LateWork:
     def _device(self, seen: Observations) -> Iterator[Finding]:
         before, during, left, after = seen.timing.cleared
         if delayed(left, before, after) and not delayed(during, before, after):
-            yield reject(
+            found = reject(
                 self.name,
                 "the GPU was at work when results had been handed over: clearing its caches took"
                 f" {left:.3g} ms, {during:.3g} ms before calls",
                 left_ms=left,
                 usual_ms=max(before, after),
             )
+            yield unless_crowded(found, seen.timing.crowded)
             return
         if left := _left_behind(seen):
             cases = {name: sorted({w.name for w in work}) for name, work in left.items()}

@@ -31,7 +31,7 @@ class Noise:
             yield unsure(
                 self.name,
                 f"times vary: the median is between {low:.4g} and {high:.4g} ms ({CONFIDENCE:.0%});"
-                " other work disturbs: audit again when the machine does less",
+                f" {timing.crowded or 'other work disturbs'}: audit again when the machine does less",
                 low_ms=low,
                 high_ms=high,
             )

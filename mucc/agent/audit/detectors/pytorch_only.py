@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.audit.findings import Finding, Label, minor, reject
+from mucc.agent.audit.findings import Finding, Label, minor, reject, unless_crowded
 from mucc.agent.audit.observations import Observations
 from mucc.agent.audit.shares import compute_ops, kinds, own_share, runs_reference
 
@@ -27,18 +27,21 @@ class PyTorchOnly:
             return
         theirs, ours = compute_ops(seen.reference.work), compute_ops(w for c in seen.calls for w in c.work)
         if share < LITTLE:
-            yield reject(
+            found = reject(
                 self.name, f"{share:.0%} of the time is not PyTorch's", Label.PYTORCH_ONLY, own_share=share
             )
+            # Calls without any kernel of the solution's own have a share of nought, whatever times are.
+            yield unless_crowded(found, seen.timing.crowded if share else "")
         elif seen.device == "cpu" and kinds(theirs) and kinds(theirs) <= kinds(ours):
             names = ", ".join(sorted(theirs)[:6])
             yield reject(self.name, f"calls all operations of the reference: {names}", Label.PYTORCH_ONLY)
         elif share < MUCH and seen.device == "cuda" and runs_reference(seen):
-            yield reject(
+            found = reject(
                 self.name,
                 f"PyTorch runs all kernels of the reference, which take {1 - share:.0%} of the time",
                 Label.PYTORCH_ONLY,
                 own_share=share,
             )
+            yield unless_crowded(found, seen.timing.crowded)
         elif share < MUCH:
             yield minor(self.name, f"{1 - share:.0%} of the time is PyTorch's", own_share=share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.audit.findings import Finding, Label, reject
+from mucc.agent.audit.findings import Finding, Label, reject, unless_crowded
 from mucc.agent.audit.observations import Observations
 
 FASTER = 0.9
@@ -22,10 +22,11 @@ class SolCeiling:
         if seen.bound is None or ms is None:
             return
         if ms < FASTER * seen.bound.ms:
-            yield reject(
+            found = reject(
                 self.name,
                 f"{ms:.4g} ms is {ms / seen.bound.ms:.0%} of what the card needs, {seen.bound.ms:.4g} ms",
                 Label.SOL_CEILING,
                 bound_ms=seen.bound.ms,
                 assumption=seen.bound.note,
             )
+            yield unless_crowded(found, seen.timing.crowded)

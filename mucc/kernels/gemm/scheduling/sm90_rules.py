@@ -170,29 +170,17 @@ def _operands(limits: Limits, config: GemmConfig) -> Broken | None:
     if problem.compute in SPLIT and (problem.is_grouped or problem.rights == 2 or problem.is_sparse):
         return _only_plain(config)
     if problem.b.is_sparse:
-        return Broken(
-            "MU3140",
-            "exchange",
-            "the sparse operand must be the first one of the kernel",
-            (f"wgmma takes A sparse: the product is computed with exchange = {_other_way(config)}",),
-            _exchanges,
-        )
+        note = f"wgmma takes A sparse: the product is computed with exchange = {_other_way(config)}"
+        message = "the sparse operand must be the first one of the kernel"
+        return Broken("MU3140", "exchange", message, (note,), _exchanges)
     if problem.rights == 2 and schedule.exchanged:
-        return Broken(
-            "MU3060",
-            "exchange",
-            "a kernel with two right operands cannot exchange them with the left one",
-            ("a thread gets both accumulators of an element only where the two share its row of A",),
-            _exchanges,
-        )
+        note = "a thread gets both accumulators of an element only where the two share its row of A"
+        message = "a kernel with two right operands cannot exchange them with the left one"
+        return Broken("MU3060", "exchange", message, (note,), _exchanges)
     if problem.epilogue.ranges and schedule.exchanged:
-        return Broken(
-            "MU3061",
-            "exchange",
-            "a kernel that stores ranges of columns cannot exchange its operands",
-            ("each range is a row-major matrix, which TMA stores from tiles that lie like it",),
-            _exchanges,
-        )
+        note = "each range is a row-major matrix, which TMA stores from tiles that lie like it"
+        message = "a kernel that stores ranges of columns cannot exchange its operands"
+        return Broken("MU3061", "exchange", message, (note,), _exchanges)
     if problem.epilogue.group and (broken := _groups(limits, config)) is not None:
         return broken
     if memory.uses_register_operand(config) and problem.a.k_major:

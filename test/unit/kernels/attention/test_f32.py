@@ -26,6 +26,11 @@ kernel sums[S, T](q: f32[S, 32], k: f32[T, 32], v: f32[T, 32]) -> (y: f32[S, 32]
 }
 """
 
+PINNED = "".join(
+    f"schedule {name} for sm_90a {{ mainloop = pingpong }}\n" for name in ("plain", "causal", "rectified")
+)
+"""Kernels that are on wgmma for few keys, too."""
+
 LEFT = """
 kernel exact[B, S](q: f32[B, S, 64], k: f32[B, S, 64], v: f32[B, S, 64]) -> f32[B, S, 64] {
     return matmul(softmax(matmul(q, permute(k, (0, 2, 1)), compute=f32)), v, compute=f32)
@@ -56,7 +61,7 @@ def test_exact_products_and_wide_or_few_rows_are_decomposed() -> None:
 @pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
     """The kernels on wgmma, or those on mma.sync, which read rows by elements or in pieces."""
-    compilation = compile_text(Source("k.mcu", FOUND), Options(target=request.param))
+    compilation = compile_text(Source("k.mcu", FOUND + PINNED), Options(target=request.param))
     made = Program.of(compilation, tmp_path_factory.mktemp("f32"))
     made.library.on_host_sm_count(2)  # blocks of kernels on wgmma take several tiles
     return made
@@ -73,3 +78,15 @@ def test_kernels_agree_with_the_interpreter(
     dims = {d: sizes[d] for d in info.dims}
     within = 2**-9 if name != "rectified" else 2**-7  # weights have no common scale there
     run(program, info, dims, seed=3, floats=(-2.0, -0.75, 0.0, 0.5, 1.0), within=within, align=align)
+
+
+@pytest.mark.parametrize(("keys", "processors"), [(1024, 1), (1023, 1), (1024, 2)], ids=str)
+def test_many_keys_and_tiles_are_transposed(program: Program, keys: int, processors: int) -> None:
+    info = next(k for k in program.kernels if k.name == "sums")
+    has_wgmma = program.compilation.options.target == "sm_90a"
+    before = program.library.on_host_launches()
+    program.library.on_host_sm_count(processors)
+    floats = (-2.0, -0.75, 0.0, 0.5, 1.0)
+    run(program, info, {"S": 17, "T": keys}, seed=4, floats=floats, within=2**-9, align=16)
+    is_transposed = has_wgmma and keys == 1024 and processors == 1
+    assert program.library.on_host_launches() - before == (2 if is_transposed else 1)

@@ -183,6 +183,17 @@ int turn_values(Call const& c, char const* stage, Code& code, Op& op, Extents<Op
   return make_map(c, map, values, int(pitch), rounded(Op::kResultWidth, 16));
 }
 
+// From how many keys on kernels on wgmma are worth the kernel that transposes values before them; 0 where the schedule names
+// its mainloop, or nothing is transposed. With fewer keys, or fewer tiles than processors, those on mma.sync are faster.
+template <class Op, class = void>
+inline constexpr int kLeastKeys = 0;
+template <class Op>
+inline constexpr int kLeastKeys<Op, decltype(void(Op::kLeastKeys))> = Op::kLeastKeys;
+template <class Op>
+bool repays_turning(Call const& c, int64_t tiles, int64_t keys) {
+  return kLeastKeys<Op> == 0 || (keys >= kLeastKeys<Op> && tiles >= c.sm_count);
+}
+
 // Runs `op`; its kernels are in the order of `Form`, and those for few queries, by elements and by pieces, come behind.
 // `extents` are those of the results.
 template <class Op>
@@ -235,7 +246,7 @@ int launch(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRa
       // Values are read element by element when they are transposed.
       bool const rows_fit = pieces || (kTransposes<Op> && in_pieces(op.query, Op::kWidth) && in_pieces(op.key, Op::kWidth));
       bool const maps_fit = rows_fit && in_tiles(op.query) && in_tiles(op.key) && (kTransposes<Op> || in_tiles(op.value));
-      if (maps_fit && op.key.count > 0) {
+      if (maps_fit && op.key.count > 0 && (!pieces || repays_turning<Op>(c, tiles, keys))) {
         Maps maps;
         if (make_map(c, maps.query, op.query, Op::kWidth, 64) || make_map(c, maps.key, op.key, Op::kWidth, step_rows<Op>()))
           return 1;

@@ -278,6 +278,8 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
     if constexpr (kDescribesTiles<Work>) {
       await(at.query_full(group), count & 1);
       TakenTile const taken = *at.taken(group);
+      // All lanes have read it when the first one says that the place is free, which speaks for that one alone.
+      __syncwarp();
       if (taken.tile == kNoTile) break;
       tile = taken.tile, any = taken.any, span = taken.own;
 #pragma unroll

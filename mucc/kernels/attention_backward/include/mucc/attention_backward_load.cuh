@@ -1,5 +1,5 @@
-// Gradients of attention: which tiles of queries a block passes over, and the warps that bring them to shared memory and take
-// parts of the gradients of queries from there.
+// Gradients of attention: the tiles of queries that a block passes over, the warps that load them into shared memory, and the
+// warps that add parts of the gradients of queries from there to global memory.
 #pragma once
 
 #include <mucc/attention_backward.h>
@@ -45,7 +45,7 @@ inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))>
 // Whether the copy engine adds to the gradients of queries; otherwise threads do.
 inline constexpr bool kAddsByEngine = on_device();
 
-// Adds so many numbers in shared memory to memory, by one thread: the copy engine does it.
+// Has the copy engine add `kCount` floats of shared memory to global memory; called by one thread.
 template <int kCount>
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
@@ -55,15 +55,15 @@ MUCC_DEVICE void add_part(float* to, uint32_t from) {
                : "memory");
 #endif
 }
-// Waits until the copy engine has read what this thread had it add.
+// Waits until the copy engine has read the floats of this thread's calls of `add_part`.
 MUCC_DEVICE void await_parts() {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #endif
 }
 
-// A warpgroup and the warp that adds its parts of the gradients of queries meet twice a step: the part is in shared memory,
-// and it has been read. Who arrives does not wait.
+// Named barriers between a warpgroup and the warp that adds its parts of the gradients of queries, two a step: the part is in
+// shared memory, and it has been read. The side that announces does not wait (bar.arrive). 160 threads: a warpgroup and a warp.
 enum Part { kPartIsThere = 2, kPartIsRead = kPartIsThere + kGroups };
 MUCC_DEVICE void await_part(Part what, int group) {
 #if defined(__CUDA_ARCH__)
@@ -102,10 +102,10 @@ struct Places {
   MUCC_DEVICE uint32_t gradient(int s) const { return query(kQueryStages) + s * kGradientBytes; }
   MUCC_DEVICE uint32_t changes(int s) const { return gradient(kGradientStages) + s * kChangeBytes; }
   MUCC_DEVICE char* at(uint32_t address) const { return dynamic_shared() + (address - shared_address(dynamic_shared())); }
-  // What a warpgroup adds to the gradients of queries, and where: nowhere behind the last step.
+  // A warpgroup's part of the gradients of queries, and the address that it is added to: null behind the last step.
   MUCC_DEVICE uint32_t part(int group) const { return changes(2) + group * 4 * kPartFloats<Work>; }
   MUCC_DEVICE float** part_place(int group) const { return reinterpret_cast<float**>(at(base + kBarrierBytes / 2)) + group; }
-  // Of each row its log-sum-exp, then of each row the sum of gradients times results with its sign changed.
+  // The log-sum-exp of each row, then the negated sum of gradients times results of each row.
   MUCC_DEVICE float* numbers(int s) const { return reinterpret_cast<float*>(at(part(kGroups))) + s * 2 * kRows; }
 };
 
@@ -287,7 +287,7 @@ MUCC_DEVICE void load_steps(Work const& work, Extents<Work::kRank> const& extent
   }
 }
 
-// Loads what there is of each row: by a warp of its own, as it waits for memory each time.
+// Loads the log-sum-exp and the sum of each row. A warp of its own does it, since each load waits for memory.
 template <class Work>
 MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& extents, Division const& division,
                               Places<Work> const& at) {
@@ -313,7 +313,7 @@ MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& exte
     float* const numbers = at.numbers(s) + lane;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      // Rows that see no key have weights of 0, as do those that there are not.
+      // Rows that see no key, and rows beyond the last, have weights of 0.
       numbers[32 * i] = log[i] == -INFINITY ? INFINITY : Work::kPlain ? log[i] * kLog2E : log[i];
       numbers[At::kRows + 32 * i] = -sum[i];
     }
@@ -322,7 +322,7 @@ MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& exte
   }
 }
 
-// Has the copy engine add a warpgroup's parts of the gradients of queries, by a warp of its own.
+// Has the copy engine add a warpgroup's parts of the gradients of queries; a warp of its own runs this.
 template <class Work>
 MUCC_DEVICE void add_parts(Places<Work> const& at, int group) {
   announce_part(kPartIsRead, group);

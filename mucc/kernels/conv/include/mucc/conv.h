@@ -9,7 +9,8 @@ namespace mucc::conv {
 // Formats in which factors are multiplied; sums are f32, or with kIntegers s32 that become f32 at the end.
 struct Bf16 {
   static constexpr int kParts = 1;
-  // Whether wgmma adds up one step of a tile only: tensor cores add products of 8-bit floats with some 14 bits.
+  // Whether wgmma adds up one step of a tile only, and threads add the steps: wgmma adds products of 8-bit floats with some
+  // 14 bits.
   static constexpr bool kByStep = false;
   static constexpr bool kIntegers = false;
   static constexpr bool kTensor = true, kRounds = false;  // tensor cores multiply, factors are rounded before
@@ -136,7 +137,7 @@ struct WideShape {
   static_assert(kM % (64 * kGroups) == 0 && kN % 8 == 0, "whole instructions and swizzles");
 };
 
-// The same of kernels of conv_positions.cuh, whose tiles of 64 rows have two warpgroups with half of the steps each (kSplits).
+// The same for kernels of conv_positions.cuh. Tiles of 64 rows have two warpgroups with half of the steps each (kSplits).
 template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
 struct PositionShape {
   static constexpr int kShares = kShares_;
@@ -298,7 +299,7 @@ struct PlaneShape {
                 "all that the tile reads");
 };
 
-// How the copy engine sees the operands of a kernel of conv_positions.cuh.
+// Tensor maps of the operands of a kernel of conv_positions.cuh.
 struct PositionMaps {
   TensorMap x, w;
 };

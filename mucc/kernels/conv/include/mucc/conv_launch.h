@@ -211,7 +211,7 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }
 
-// Whether the copy engine takes positions of a window of x and of weights, batch and outputs innermost.
+// Whether tensor maps can describe positions of x and of weights: batch and outputs innermost, aligned, few along each axis.
 template <class W, int kAxes, class T>
 bool positions_fit(Problem<T> const& p) {
   constexpr int kBits = 16 / kAxes, kMost = 1 << (kBits - 1);

@@ -1,9 +1,9 @@
 // Convolutions by windows as large as x, which gradients of weights are: products whose K are the positions of the window.
 //
-// Rows are places of the result and elements of the batch, columns channels of the result. Along K lie the channels of x and
-// the taps of its window, which are positions of a convolution in turn, that of the training step: `wgmma` takes both factors
-// with rows and columns innermost, so x and weights are read where they lie if batch and outputs are innermost there. A step is 64
-// positions: of 64 rows, which have one place, and of 64 columns. One thread has the copy engine fill the steps by positions
+// Rows are places of the result and elements of the batch, columns are channels of the result. K is the channels of x times the
+// taps of its window; the taps are the positions of the convolution whose gradient this is. `wgmma` takes both factors with rows
+// and columns innermost, so x and weights are read without a copy if batch and outputs are innermost in memory. A step has 64
+// positions of K. Each 64 rows of a tile have one place of the result. One thread has the copy engine fill the steps by positions
 // (im2col), which puts zeros where x has no elements, and beyond the last position. The blocks of a cluster have shares of K.
 //
 // Tiles of 64 rows have two warpgroups that multiply every other step each.
@@ -13,7 +13,7 @@
 
 namespace mucc::conv {
 
-// Which rows of a tile are 64 elements of the batch at one place of the result.
+// 64 rows of a tile: elements of the batch from `first` on at one place of the result; not `present` beyond the last place.
 struct Chunk {
   int first;  // element of the batch
   int at[3];
@@ -37,7 +37,7 @@ MUCC_DEVICE Chunk chunk_at(Problem<typename Work::Element> const& problem, int64
   return chunk;
 }
 
-// Copies the steps of a tile, as one thread.
+// Has the copy engine load the steps of a tile; called by one thread.
 template <class Work>
 MUCC_DEVICE void copy_position_steps(Problem<typename Work::Element> const& problem, PositionMaps const& maps, Part const& at,
                                      Span const& span, Steps<Work> const& to) {
@@ -84,7 +84,7 @@ MUCC_DEVICE void copy_position_steps(Problem<typename Work::Element> const& prob
   }
 }
 
-// Multiplies the steps of a tile, as one warpgroup: all of them, or with kSplits every other one.
+// Multiplies the steps of a tile by one warpgroup: all of them, or with kSplits every other one.
 template <class Work>
 MUCC_DEVICE void multiply_position_steps(int steps, Steps<Work> const& from,
                                          float (&sums)[Work::Wide::kBlocks][Work::Wide::kN / 2]) {
