@@ -7,7 +7,6 @@ builds their kernels into the cache. Inductor then goes no further.
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from mucc.runtime.build import CompileError
 from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
+from mucc.torch.backend.copies import copied
 from mucc.torch.backend.measured import Wanted
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import Options
@@ -94,7 +94,7 @@ class Ahead(Backend):
 
     def _traced(self, module: Any, inputs: Sequence[Any], **options: Any) -> Any:
         """Divide a graph of AOTAutograd; returns the graph as it was, for PyTorch to run."""
-        as_it_is = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        as_it_is = copied(module)
         self.graphs.add(module.graph)
         with contextlib.suppress(_Chosen):
             _inductor.compile_fx_inner(module, inputs, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import logging
 import warnings
@@ -16,6 +15,7 @@ from mucc.target import TARGETS
 from mucc.torch.backend.background import Background, WithoutKernels, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
+from mucc.torch.backend.copies import copied
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -88,10 +88,10 @@ class Backend:
             return self._compiled(options, None, None, module, inputs)
         trial = self._trial(options, target, module, inputs)
         known = trial.known() if trial is not None else None
-        if known is not None:
+        if trial is not None and known is not None:
             self._report(known)
             if known.kept == INDUCTOR:
-                return self._plain(options, module, inputs)
+                return self._plain(options, trial.fresh(), inputs)
             trial = None
         self._lay_out(module, options, _needs_gradient(module, inputs))
         if known is not None and known.kept == REST:
@@ -129,8 +129,7 @@ class Backend:
         has_graphs, is_laid_out = options.has_cuda_graphs, trial.is_changed(module)
         timed = options.without_cuda_graphs if has_graphs else options
         divided, before = len(self.divided), (self.masks, self.joined)
-        again = torch.fx.GraphModule(module, copy.deepcopy(module.graph)) if has_graphs else module
-        again.meta.update(module.meta)
+        again = copied(module) if has_graphs else module
         ours = self._compiled(timed, target, None, again, inputs)
 
         def is_inductors() -> bool:
@@ -257,8 +256,7 @@ class Backend:
         A backward graph that is compiled later waits for its kernels.
         """
         before = len(self.divided), self.masks, self.joined
-        again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        again.meta.update(module.meta)
+        again = copied(module)
         with PendingBuilds() as pending:
             made.pending = pending
             found = self.compile_fx(compile, again, inputs, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import logging
 import threading
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 
 from mucc.build.cache import Cache, Entry, content_key
 from mucc.build.cache.keys import package_fingerprint
+from mucc.torch.backend.copies import copied
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.operator import Builds
 from mucc.torch.importer.capture import torch
@@ -148,7 +148,7 @@ def compiled_anyhow(
     """
 
     def inner(module: Any, inputs: Sequence[Any], **options: Any) -> Any:
-        before = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        before = copied(module)
         try:
             return compile(module, inputs, **options)
         except Postponed:
@@ -179,10 +179,9 @@ def served(
     compilation leave it so, once reported. `choose` gets the second, the first and the arguments of that
     call, and returns what runs from then on.
     """
-    again = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    again.meta.update(module.meta)
+    again = copied(module)
     context = torch._guards.TracingContext.try_get()
-    first = make(module, inputs)
+    first = make(copied(module), inputs)  # as later: a graph in AOTAutograd's cache is of a copy
     if not background.was_needed:
         return first
     run: list[Any] = [first]

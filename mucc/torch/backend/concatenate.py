@@ -8,13 +8,13 @@ weights are frozen parameters as the others are, so that a graph from the cache 
 
 from __future__ import annotations
 
-import copy
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
+from mucc.torch.backend.copies import copied
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.work import ALIASES
 
@@ -61,7 +61,7 @@ def concatenate(module: Any, inputs: Sequence[Any], seconds: Seconds) -> int:
     wanted: set[tuple[object, ...]] = set()
     best = seconds(module)
     for form in forms:
-        trial = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        trial = copied(module)
         found = [g for g in groups(trial.graph) if g.form in {*wanted, form}]
         _join(trial, inputs, found, _fakes(inputs))
         if (expected := seconds(trial)) < best:

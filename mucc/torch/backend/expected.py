@@ -57,6 +57,10 @@ of 1; 0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (de
 
 DEEP, FEW = 256, 8
 
+POOLING = "_low_memory_max_pool"
+"""The beginning of the names of Inductor's pools of small windows, computed as pointwise operations are:
+its code fuses them with what comes before and behind."""
+
 OTHERS = 0.85
 """The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
 
@@ -338,7 +342,8 @@ def is_fused(node: Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     name = node.target.overloadpacket.__name__
-    return name in MOVING or name in REDUCING or torch.Tag.pointwise in node.target.tags
+    is_made = name in MOVING or name in REDUCING or name.startswith(POOLING)
+    return is_made or torch.Tag.pointwise in node.target.tags
 
 
 def _is_view(node: Node) -> bool:

@@ -8,7 +8,6 @@ version.
 
 from __future__ import annotations
 
-import copy
 import importlib
 import logging
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 
 from mucc.build.cache.keys import package_fingerprint
 from mucc.database.records import kernel_digest
+from mucc.torch.backend.copies import copied
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.times import store, stored
 from mucc.torch.backend.timing import Call, row_seconds, seconds_of
@@ -88,7 +88,7 @@ class Trial:
     """
 
     def __init__(self, module: Any, inputs: Sequence[Any], options: Options, target: str, card: str):
-        self.module = _copied(module)
+        self.module = copied(module)
         self.inputs, self.options, self.target, self.card = inputs, options, target, card
         self.context = torch._guards.TracingContext.try_get()
 
@@ -126,7 +126,7 @@ class Trial:
 
     def fresh(self) -> Any:
         """Return a copy of the graph, since compiling a graph changes it in place."""
-        return _copied(self.module)
+        return copied(self.module)
 
     def is_changed(self, module: Any) -> bool:
         """Whether a graph differs from the one that dynamo gave."""
@@ -175,13 +175,6 @@ class Trial:
         """Set up what dynamo had set up when it gave the graph."""
         with torch._guards.tracing(self.context):
             yield
-
-
-def _copied(module: Any) -> Any:
-    """Return a module with a copy of its graph; tensors are shared."""
-    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    made.meta.update(module.meta)
-    return made
 
 
 def may_be_timed(inputs: Sequence[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,52 @@ def test_kernels_that_were_built_before_are_used_at_once(
         slow.may_end.set()
         assert made.wait(30)
     assert used == [is_shared, True]
+
+
+def test_all_compilations_of_a_graph_have_one_key_of_the_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    caches = importlib.import_module("torch._functorch._aot_autograd.autograd_cache")
+    functorch = importlib.import_module("torch._functorch.config")
+    monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
+    slow, keys, x = _Slow(monkeypatch), list[str](), torch.rand(64, 64)
+    key_of = caches.autograd_cache_key
+
+    def noted(*given: Any, **options: Any) -> Any:
+        found = key_of(*given, **options)
+        keys.append(found[0])
+        return found
+
+    monkeypatch.setattr(caches, "autograd_cache_key", noted)
+    counts: list[int] = []
+    with functorch.patch(enable_autograd_cache=True), torch.no_grad():
+        for _ in range(2):
+            torch._dynamo.reset()
+            made = backend(margin=-1.0, background=True)
+            compiled = torch.compile(Mlp(), backend=made)
+            compiled(x)
+            slow.may_end.set()
+            assert made.wait(30)
+            compiled(x)
+            counts.append(len(keys))
+    assert counts[0] == 2 and len(set(keys)) == 1
+
+
+def test_copies_of_graphs_keep_what_dynamo_notes():
+    from mucc.torch.backend.copies import SOURCE, copied
+
+    seen: list[Any] = []
+
+    def look(module: Any, inputs: Any) -> Any:
+        seen.extend((module, copied(module)))
+        return module
+
+    with torch.no_grad():
+        torch.compile(Mlp(), backend=look)(torch.rand(64, 64))
+    module, made = seen
+    assert made.graph is not module.graph and made._param_name_to_source == module._param_name_to_source
+    sources = [[getattr(n, SOURCE) for n in m.graph.find_nodes(op="placeholder")] for m in seen]
+    assert sources[0] == sources[1] and all(sources[0])
 
 
 def test_a_graph_without_kernels_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -93,6 +93,23 @@ def test_a_graph_that_gains_little_is_left_alone(monkeypatch: pytest.MonkeyPatch
     assert any("less than 1000% of the graph" in r for r in reasons)
 
 
+def test_what_surrounds_a_pool_is_fused_with_it_by_inductor(monkeypatch: pytest.MonkeyPatch):
+    from mucc.torch.backend import expected
+
+    pool = nn.Sequential(nn.MaxPool2d(2), nn.GELU(), nn.Flatten(), nn.Linear(400, 120)).to(torch.bfloat16)
+    x = torch.rand(64, 16, 10, 10).to(torch.bfloat16)
+    seconds: list[float] = []
+    for name in (expected.POOLING, "no such pool"):
+        monkeypatch.setattr(expected, "POOLING", name)
+        torch._dynamo.reset()
+        made = backend(margin=0.0)
+        with torch.no_grad():
+            torch.compile(pool, backend=made)(x)
+        seconds.append(made.divided[0].choice.alone)
+    fused, apart = seconds
+    assert fused < apart - expected.LAUNCH
+
+
 def test_two_products_of_one_operand_are_one_region():
     class Gated(nn.Module):
         def __init__(self) -> None:
