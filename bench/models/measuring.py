@@ -12,11 +12,12 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
+from unittest.mock import patch
 
 from bench.gemm.measure import captured, timed
 from bench.layers.measuring import error_of
@@ -275,31 +276,18 @@ def fresh_caches(torch: Any, cache: Path | None = None, skeletons: Path | None =
     if cache is None:
         stack.enter_context(utils.fresh_inductor_cache())
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        stack.enter_context(_environment(MUCC_CACHE_DIR=folder))
+        stack.enter_context(patch.dict(os.environ, MUCC_CACHE_DIR=folder))
         if skeletons is not None:
             shutil.copytree(skeletons / "device", Path(folder) / "device")
     else:
         inductor = cache / "inductor"
         inductor.mkdir(parents=True, exist_ok=True)
-        stack.enter_context(_environment(MUCC_CACHE_DIR=str(cache), TORCHINDUCTOR_CACHE_DIR=str(inductor)))
+        stack.enter_context(
+            patch.dict(os.environ, MUCC_CACHE_DIR=str(cache), TORCHINDUCTOR_CACHE_DIR=str(inductor))
+        )
         stack.enter_context(config.patch(fx_graph_cache=False))
         stack.enter_context(functorch.patch(enable_autograd_cache=False))
     return stack
-
-
-@contextlib.contextmanager
-def _environment(**values: str) -> Generator[None]:
-    """Set variables of the environment."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _captured(torch: Any, name: str, call: Call, model: Model, row: Values) -> Call:

@@ -14,21 +14,6 @@ STORE = 80 << 20
 """Bytes of a machine's object store, the least that Ray takes."""
 
 
-@contextlib.contextmanager
-def environment(**values: str) -> Generator[None]:
-    """Set variables for machines that are started within."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 class Machines:
     """A cluster: `add` starts a machine, `lose` ends one without warning."""
 

@@ -106,8 +106,18 @@ def _measurements(folder: str, target: str, card: str) -> bool:
     with Store() as store:
         records = [r for r in store.all() if r.target == target and r.card == card]
     if records:
-        with Store(os.path.join(folder, TUNING)) as store:
-            store.merge(records)
+        path = os.path.join(folder, TUNING)
+        is_new = not os.path.exists(path)
+        try:
+            with Store(path) as store:
+                store.merge(records)
+        except DiagnosticError as error:
+            if is_new:
+                for part in (path, f"{path}-wal", f"{path}-shm"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(part)
+            problem = Diagnostic("MU5203", f"'{folder}' cannot be written: {error.diagnostics[0].message}")
+            raise DiagnosticError(problem) from error
     return bool(records)
 
 

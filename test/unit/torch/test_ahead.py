@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tunelib
 
 from mucc.build.artefact import Artefact
 from mucc.build.artefact import Request as Build
 from mucc.cli.main import main
+from mucc.database.store import Store
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.frontend.source import kernel_text
+from mucc.target.devices import get_card
 from mucc.torch.backend import bundle as module
 from mucc.torch.importer import sandbox
 from mucc.torch.importer.request import Answer, KernelProgram, Request, Tracing
@@ -133,6 +137,26 @@ def test_a_folder_that_cannot_be_written(traced: Path, capsys: pytest.CaptureFix
     assert main(["bundle", str(traced), "-o", str(traced)]) == 3
     said = capsys.readouterr().err
     assert f"MU5203]: '{traced}' cannot be written" in said and "kernel" not in said
+
+
+def test_measurements_that_cannot_be_written_leave_no_database(
+    traced: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("MUCC_TUNING_DB", str(tmp_path / "own.db"))
+    kernel = tunelib.planned(tunelib.TEXT, budget=1).kernels[0]
+    measured = tunelib.record(kernel, kernel.sizes[0], kernel.candidates[0], 5.0)
+    card = get_card("h100_sxm")
+    with Store() as store:
+        store.merge([dataclasses.replace(measured, target=card.target.name, card=card.device.name)])
+
+    def full(store: Store, records: object) -> None:
+        raise DiagnosticError(Diagnostic("MU5308", "database or disk is full"))
+
+    monkeypatch.setattr(Store, "merge", full)
+    folder = tmp_path / "packed"
+    assert main(["bundle", str(traced), "-o", str(folder), "--device", "h100_sxm"]) == 3
+    assert f"error[MU5203]: '{folder}' cannot be written: database or disk is full" in capsys.readouterr().err
+    assert not [path for path in folder.iterdir() if path.name.startswith("tuning.db")]
 
 
 def test_a_model_that_cannot_be_traced_leaves_no_folder(

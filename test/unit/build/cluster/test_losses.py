@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import raylib
@@ -55,7 +57,7 @@ def test_machines_that_differ_are_refused(tmp_path: Path) -> None:
     compiler.write_text("#!/bin/sh\necho 99.9.9\n")
     compiler.chmod(0o755)
     with raylib.machines(num_cpus=0) as made:
-        with raylib.environment(MUCC_CXX=str(compiler)):
+        with patch.dict(os.environ, MUCC_CXX=str(compiler)):
             made.add(num_cpus=1)
         connected = connection.connect(made.address)
         with pytest.raises(DiagnosticError) as caught:
@@ -77,7 +79,7 @@ def test_a_machine_that_joins_later_is_checked_by_its_first_task(tmp_path: Path)
     with raylib.machines(num_cpus=1) as made:
         runner = RayRunner(connection.connect(made.address))
         runner.cluster.probe()
-        with raylib.environment(MUCC_CXX=str(compiler)):
+        with patch.dict(os.environ, MUCC_CXX=str(compiler)):
             made.add(num_cpus=1)
         with Pool(2, 1 << 40, runner=runner) as pool:
             futures = [pool.submit(job("sleep 0.3; cp in out")) for _ in range(6)]

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import raylib
@@ -41,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[raylib.Machine
     """Two GPUs; what measures there writes to a log, and takes a while."""
     log = tmp_path_factory.mktemp("cluster") / "log"
     with (
-        raylib.environment(TUNELIB_LOG=str(log), TUNELIB_SLEEP="0.02"),
+        patch.dict(os.environ, TUNELIB_LOG=str(log), TUNELIB_SLEEP="0.02"),
         raylib.machines(num_cpus=2, num_gpus=2) as made,
     ):
         yield made
