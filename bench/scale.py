@@ -232,12 +232,12 @@ def simulated(farm: Farm) -> dict[str, float | int | str]:
 
 def compile_seconds(count: int = 8) -> float:
     """Processor seconds of the passes and the emission of a candidate."""
-    from bench.farm import program
+    from bench.farm import ACTIVATIONS, program
     from mucc.compiler.program import compile_source
     from mucc.measure.tune.analysis import analyse
     from mucc.measure.tune.choosing import candidates_of, first_choice
 
-    analysis = analyse(program(), "sm_90a", keep_pins=False)[0]
+    analysis = analyse(program(len(ACTIVATIONS)), "sm_90a", keep_pins=False)[0]
     stage = analysis.stages[0]
     found = candidates_of(analysis, stage, first_choice(analysis), count, 1.5)[:count]
     sources = [analysis.kernel.source(candidate.choice) for candidate in found]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.confirming import confirmed, needs_another
+from mucc.agent.audit.described import descriptions
 from mucc.agent.audit.findings import Label, minor, reject
 from mucc.agent.audit.noise import interval, is_steady
 from mucc.agent.audit.observations import Timing
@@ -114,7 +115,7 @@ def test_descriptions_that_are_none_lead_to_no_result(said: dict[str, Any]):
 @pytest.mark.parametrize("said", [3, None, "x", [3], [["x"]]])
 def test_what_describes_no_results_is_refused(said: object):
     with pytest.raises(ValueError):
-        results.descriptions(said)
+        descriptions(said)
 
 
 def test_a_gate_tells_when_numbers_came():

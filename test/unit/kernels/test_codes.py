@@ -32,7 +32,21 @@ constexpr int taken() {
 constexpr int of(int a, int b) { return 1 << a | 1 << b; }
 
 // Single elements, as tensors may lie anywhere, and vectors.
-static_assert(taken<Op<7, 0>>() == 511, "any length");
+static_assert(taken<Op<7, 0>>() == 511 - (1 << 3), "any length, but no vectors for a warp");
+struct FewForWarps : Op<7, 0> {
+  static constexpr int kShort = 4;
+};
+static_assert(taken<FewForWarps>() == 511, "any length");
+template <class Op>
+constexpr bool taken_by_launches() {
+  for (int64_t length = 1; length < 100000; length += 1 + length / 64)
+    for (int v : {1, Op::kVector}) {
+      if (v > 1 && length % v) continue;
+      if (!mucc::may_take<Op>(mucc::row_code<Op>(mucc::steps_of<Op>(length, v), v))) return false;
+    }
+  return true;
+}
+static_assert(taken_by_launches<Op<7, 0>>() && taken_by_launches<FewForWarps>(), "all choices");
 static_assert(taken<Op<7, 64>>() == of(0, 6), "one vector in each lane");
 static_assert(taken<Op<7, 512>>() == of(1, 2));
 static_assert(taken<Op<7, 1024>>() == of(1, 4));
