@@ -11,6 +11,8 @@ import pytest
 from mucc.files.package import INCLUDES
 
 CHECKS = """
+#include <initializer_list>
+
 #include <mucc/rows.h>
 #include <mucc/reduce.h>
 #include <mucc/map.h>
