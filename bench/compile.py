@@ -7,7 +7,8 @@ Cold means an empty cache; a new body is another activation with a constant that
 skeleton that the cache holds; a new skeleton is another tile, where the cache holds all else; plain is
 `--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Of light kernels, which have no
 skeleton, a layer norm with such activations is compiled, for known extents and for open ones; new in all
-respects is one of other extents. Where there is a GPU the linear layer is given to other compilers too.
+respects is one of other extents. The same of attention, whose score functions are new. Where there is a GPU
+the linear layer is given to other compilers too.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ kernel norm{dims}(x: f32[{shape}], g: f32[{columns}], c: f32[{columns}]) -> f32[
     return {value}
 }}
 """
+ATTENTION = """\
+kernel attend{dims}(q: {type}, k: {type}, v: {type}) -> {type} {{
+    y = q @ permute(k, (0, 1, 3, 2)) * 0.088
+    return cast(softmax({value}, axis=-1), bf16) @ v
+}}
+"""
 FUNCTIONS = ("silu", "gelu", "relu", "tanh", "sigmoid", "mish", "softplus", "elu")
 
 SCHEDULE = """
@@ -78,6 +85,14 @@ def new_norm(index: int, columns: int | None = 4096) -> str:
     function = FUNCTIONS[index % len(FUNCTIONS)]
     value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
     return LIGHT.format(dims=dims, shape=shape, columns=shape.rpartition(", ")[2], value=value)
+
+
+def new_score(index: int, rows: int | None = 4096) -> str:
+    """Attention over so many rows, or any number, with a score function that is new."""
+    dims, shape = ("[B, H, S]", "B, H, S, 128") if rows is None else ("", f"4, 16, {rows}, 128")
+    function = FUNCTIONS[index % len(FUNCTIONS)]
+    value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
+    return ATTENTION.format(dims=dims, type=f"bf16[{shape}]", value=value)
 
 
 @dataclass(slots=True)
@@ -202,6 +217,8 @@ class Bench:
         self.in_process("compile.light_body_warm_s", new_norm, runs, "light")
         self.in_process("compile.light_open_body_warm_s", lambda i: new_norm(i, None), runs, "light")
         self.in_process("compile.light_new_warm_s", lambda i: new_norm(i, 1024 + 8 * i), runs, "light")
+        self.in_process("compile.score_warm_s", new_score, runs, "light")
+        self.in_process("compile.score_open_warm_s", lambda i: new_score(i, None), runs, "light")
 
     def in_process(self, name: str, program: Callable[[int], str], runs: int, cache: str) -> None:
         """New bodies one after the other in one process that has compiled before."""
