@@ -42,7 +42,7 @@ def smooth(c: Chain, v: Value) -> Value:
 
 
 def pointwise(c: Chain, v: Value) -> Value:
-    """Join a value with another one, which may be repeated along axes."""
+    """Apply a binary operation to a value and another one, which may be broadcast."""
     floats(v)
     dims = list(v.dims)
     for i in range(len(dims)):
@@ -58,7 +58,7 @@ def pointwise(c: Chain, v: Value) -> Value:
 
 
 def chosen(c: Chain, v: Value) -> Value:
-    """Select by numbers of elements."""
+    """Select between values by a condition on element indices."""
     floats(v)
     i = c.axis(v)
     shape, other = tupled(v.dims), c.other(v.dims)
@@ -77,7 +77,7 @@ def cast(c: Chain, v: Value) -> Value:
 
 
 def counted(c: Chain, v: Value) -> Value:
-    """Join integers, or say whether some or all elements along an axis meet a condition."""
+    """Apply integer arithmetic, or `any` or `all` of a condition along an axis."""
     if v.dtype == "s32":
         other = c.other(v.dims, "s32")
         text = c.pick(
@@ -92,7 +92,7 @@ def counted(c: Chain, v: Value) -> Value:
 
 
 def bounded(c: Chain, v: Value) -> Value:
-    """Clamp between values of which one may be repeated, and the lower one may be above the upper one."""
+    """Clamp between two bounds: one may be broadcast, and the lower may exceed the upper."""
     floats(v)
     low, high = c.other(v.dims[c.rng.randint(0, v.rank) :]), c.other(v.dims)
     return Value(
@@ -101,7 +101,7 @@ def bounded(c: Chain, v: Value) -> Value:
 
 
 def dropped(c: Chain, v: Value) -> Value:
-    """Drop elements by random numbers, or add random numbers."""
+    """Apply dropout, or add random numbers."""
     floats(v)
     needs(v.rank)
     if c.chance(0.5):
@@ -229,7 +229,7 @@ def _grown(v: Value, text: str, axis: int, dim: Dim) -> Value:
 
 
 def broadcast(c: Chain, v: Value) -> Value:
-    """Repeat along axes of extent 1, and along a new first one."""
+    """Broadcast axes of extent 1, at times with a new leading axis."""
     dims = [c.extent() if d == 1 and c.chance(0.7) else d for d in v.dims]
     if c.chance(0.5):
         dims.insert(0, c.extent())
@@ -270,7 +270,7 @@ def summed(c: Chain, v: Value) -> Value:
 
 
 def extreme(c: Chain, v: Value) -> Value:
-    """Return numbers of largest or smallest elements, of values that every order of sums makes equal."""
+    """Take argmax or argmin of values that do not depend on the order of sums."""
     floats(v)
     needs(not v.rough)
     i = c.axis(v)
@@ -356,7 +356,7 @@ def sorted_(c: Chain, v: Value) -> Value:
 
 
 def gathered(c: Chain, v: Value) -> Value:
-    """Pick rows by numbers."""
+    """Gather rows by an index tensor."""
     floats(v)
     needs(v.rank >= 1)
     rows = c.param(c.dims(c.pick((1, 1, 2))), "s32", " ", stem="r")
@@ -366,7 +366,7 @@ def gathered(c: Chain, v: Value) -> Value:
 
 
 def scattered(c: Chain, v: Value) -> Value:
-    """Scatter rows to numbers of rows."""
+    """Scatter rows to the row numbers of an index tensor."""
     floats(v)
     needs(v.rank >= 2)
     rows = c.param(v.dims[:1], "s32", " ", stem="r")
@@ -374,7 +374,7 @@ def scattered(c: Chain, v: Value) -> Value:
 
 
 def taken(c: Chain, v: Value) -> Value:
-    """Pick elements along an axis by a tensor of numbers."""
+    """Take elements along an axis by an index tensor (`take_along`)."""
     floats(v)
     i = c.axis(v)
     count = c.extent()

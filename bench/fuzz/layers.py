@@ -71,7 +71,7 @@ def convolution(c: Chain) -> Value:
 
 
 def affine(c: Chain, v: Value) -> Value:
-    """Join a value with one for columns, channels, rows, or all elements."""
+    """Scale, shift or clamp by a tensor with the extents of some of the axes, or by a scalar."""
     needs(v.rank >= 1)
     dims = [d if c.chance(0.4) else 1 for d in v.dims]
     match c.pick(("last", "channels", "any", "all", "scalar")):
@@ -100,7 +100,7 @@ SINGLE = ("sum", "mean", "max", "min", "prod", "logsumexp", "logsumexp", "var", 
 
 
 def rows(c: Chain, v: Value) -> Value:
-    """Normalise along the last axis, or by hand."""
+    """Normalise along the last axis, by a norm or by one written out."""
     needs(v.rank >= 1)
     if c.chance(0.6):
         return _inner(c, v, NORMS, "-1")
@@ -108,7 +108,7 @@ def rows(c: Chain, v: Value) -> Value:
 
 
 def by_hand(c: Chain, v: Value, axis: str) -> Value:
-    """Reduce axes and join what comes of it with each element."""
+    """Reduce axes and combine the result with each element, as a norm that is written out does."""
     v = c.named(v, 0)
     kind = c.pick(SINGLE)
     inner = f"tanh({v.text})" if kind == "prod" else v.text
@@ -118,7 +118,7 @@ def by_hand(c: Chain, v: Value, axis: str) -> Value:
 
 
 def grouped(c: Chain, v: Value) -> Value:
-    """Normalise groups of neighbours along the last axis, and lay them side by side again."""
+    """Normalise groups of neighbouring elements of the last axis, and restore the shape."""
     needs(v.rank)
     n = number(v.dims[-1])
     width = c.pick([w for w in WIDTHS if n % w == 0])
@@ -135,7 +135,7 @@ def grouped(c: Chain, v: Value) -> Value:
 
 
 def channels(c: Chain, v: Value) -> Value:
-    """Normalise what has channels: batch, group, instance, and layer norms."""
+    """Normalise the result of a convolution: batch, group, instance or layer norm, or a softmax."""
     match c.pick(("batch", "group", "group", "instance", "layer", "softmax", "hand")):
         case "batch" if v.rank >= 2:
             text = f"batch_norm({v.text})"
@@ -156,7 +156,7 @@ def channels(c: Chain, v: Value) -> Value:
 
 
 def reduced(c: Chain, v: Value) -> Value:
-    """Reduce the last axis, or all that are positions."""
+    """Reduce the last axis, or all spatial axes."""
     needs(v.rank >= 1)
     axes = [v.rank - 1]
     if v.rank >= 3 and c.chance(0.5):
@@ -176,7 +176,7 @@ def stored(c: Chain, v: Value) -> Value:
 
 
 def flat(c: Chain, v: Value) -> Value:
-    """Lay two axes side by side."""
+    """Merge two neighbouring axes."""
     needs(v.rank >= 3)
     i = c.rng.randrange(v.rank - 1)
     dims = (*v.dims[:i], times(*v.dims[i : i + 2]), *v.dims[i + 2 :])

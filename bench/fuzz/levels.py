@@ -31,7 +31,7 @@ UNREADABLE = ("convert-to-cutlass",)
 """Passes behind which arithmetic on numbers of elements is no part of a kernel yet."""
 
 SPREAD = {"s4": (-8, 7), "u4": (0, 15), "s8": (-5, 5), "u8": (0, 9), "s32": (-9, 20)}
-"""The least and the largest integer that is drawn, by dtype."""
+"""Ranges of random integer inputs, both ends included, by dtype."""
 
 
 class UndrawableError(Exception):

@@ -29,7 +29,7 @@ def multiplied(c: Chain, v: Value) -> Value:
 
 
 def outer(c: Chain, v: Value) -> Value:
-    """Sum products of repeated matrices, which is a product of matrices."""
+    """Write a product of matrices as a sum of products of broadcast matrices."""
     floats(v)
     needs(v.rank == 2)
     n = c.extent()
@@ -55,7 +55,7 @@ def grouped(c: Chain, v: Value) -> Value:
 
 
 def narrow(c: Chain, v: Value) -> Value:
-    """Multiply by weights of few bits, or with zeros in a pattern."""
+    """Multiply by quantised weights, or by 2:4 sparse ones."""
     needs(v.rank == 2 and v.dtype in ("bf16", "f16"))
     k, n = number(v.dims[1]), c.extent()
     kind = c.pick(("s8", "u8", "s4", "u4", "sparse", "scaled"))
@@ -123,7 +123,7 @@ def written_out(c: Chain, v: Value) -> Value:
 
 
 def shared(c: Chain, v: Value) -> Value:
-    """Attend with heads that share keys, which are repeated for each."""
+    """Attend with key heads that several query heads share, repeated for each (GQA)."""
     floats(v)
     needs(v.rank >= 3)
     heads = number(v.dims[-3])

@@ -21,7 +21,7 @@ Begin a project: a folder with a kernel, tests that compare it with the interpre
 benchmark, and a workflow of continuous integration. Nothing that exists is overwritten."""
 
 LONGEST = 100
-"""The most characters of a name, so that a file system takes the names of all files."""
+"""The most characters of a project's name: names of its files stay within the limit of file systems."""
 
 
 @dataclass

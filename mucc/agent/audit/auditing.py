@@ -24,10 +24,11 @@ from mucc.agent.audit.observations import (
     work_from,
 )
 from mucc.agent.audit.options import Options
+from mucc.agent.audit.runs import Run
 from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.shares import kernels, own_share
 from mucc.agent.audit.solutions import Solution, open_solution
-from mucc.agent.audit.trial import FEWEST, Run, Trial
+from mucc.agent.audit.trial import FEWEST, Trial
 from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import files, processes

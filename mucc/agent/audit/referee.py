@@ -82,7 +82,7 @@ class Referee:
         self.changes: bool | None = None
         self.judged: list[Judged] = []
         self.seconds = 0.0
-        """What the last call in float64 took."""
+        """Seconds that the reference took for the last call in float64."""
 
     def judge(self, given: Given) -> Json:
         """Compare one case. Where a call changes what the next one gives, calls are judged in their order."""
@@ -381,8 +381,9 @@ class Referee:
         return found
 
     def _part(self, judged: Judged, model: Any) -> dict[str, float] | None:
-        """Return how much of the way from exact results to those of a model others went, as shares; None
-        where these differ in last digits only."""
+        """Return how far results moved from the exact ones towards those of a model, as shares of the way:
+        of the candidate, and of PyTorch in f32. None if exact and model's results differ in last digits only.
+        """
         inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, judged.case, self.device))
         others = [v.reshape(-1) for v in leaves(self._run(model, judged.case, inputs))]
         way, gone, own, size = 0.0, 0.0, 0.0, 0.0

@@ -7,13 +7,13 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from mucc.agent.audit.cases import (
     SURELY_WATCHED,
@@ -31,9 +31,9 @@ from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.looking import Looker
 from mucc.agent.audit.noise import is_steady
-from mucc.agent.audit.observations import Comparison, Timing, call_from, operations_from
+from mucc.agent.audit.observations import Comparison, call_from, operations_from
 from mucc.agent.audit.options import Options
-from mucc.agent.audit.places import Look
+from mucc.agent.audit.runs import CandidateFailed, Entry, Run, timing_of
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.isolation.priority import AHEAD, first
 from mucc.agent.isolation.problems import problem_error
@@ -74,39 +74,6 @@ WAKING = 5e-5
 
 KERNEL_US = 1.3
 """What the smallest of kernels takes, where nothing tells it."""
-
-SLACK, SLACK_MS = 1.5, 0.05
-"""Times what handing over takes, and ms beside that, after which it is told that a call still computed."""
-
-
-class Entry(NamedTuple):
-    """A case, what the candidate's process said of it, and what the judge saw."""
-
-    case: Case
-    said: Json | None
-    """None of a timed call."""
-
-
-@dataclass
-class Run:
-    """What came out of a trial, to be compared when the candidate's process has ended."""
-
-    card: str = ""
-    made: list[Entry] = field(default_factory=list["Entry"])
-    """All calls in the order in which they were made."""
-    decisive: frozenset[str] = frozenset()
-    """The names of timed calls that alone make the time what it is."""
-    timing: Timing = field(default_factory=Timing)
-    looks: list[Look] = field(default_factory=list[Look])
-    operations: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """What PyTorch's profiler told of the operations in timed calls on a GPU, by their names."""
-    signs: Mapping[str, Any] = field(default_factory=Json)
-    libraries: tuple[str, ...] = ()
-    failed: Failed | None = None
-
-
-class CandidateFailed(Exception):
-    """The candidate raised: an outcome, not an error."""
 
 
 class Trial:
@@ -248,7 +215,7 @@ class Trial:
 
     @property
     def _may_use_gpu(self) -> bool:
-        """Whether a GPU is looked for."""
+        """Whether the trial may run on a GPU; libraries need one whatever the device."""
         return self.options.device != "cpu" or self.solution.is_library
 
     def _started(self) -> Json:
@@ -435,7 +402,7 @@ class Trial:
             waiting, series = self._series(run, cases)
             times = [t for found in series for t in found["times"]]
             made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
-            timing = _timing([t for _, t in made], series, run.timing)
+            timing = timing_of([t for _, t in made], series, run.timing)
             busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
             run.timing = replace(timing, busy=busy)
             if looker := self._looker:
@@ -533,28 +500,6 @@ class Trial:
         """Return the time of the reference."""
         with self.turn([self.judge], exclusive_gpu):
             return float(self.ask(do="time", runs=self.options.runs)["ms"])
-
-
-def _timing(times: list[list[float]], series: list[Json], before: Timing) -> Timing:
-    """Return the times in ms of the parts of a series: until calls returned, or until their results were
-    handed over, less what that takes at the most, where that is later: then a call still computes while
-    results are fetched."""
-    counted = [max(handed - copied, returned) for returned, handed, copied, _ in times]
-    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied, _ in times)
-    overhead = float(series[0]["overhead"])
-    before_calls, during, left = (
-        min((ms for ms in least if ms), default=0.0)
-        for least in zip(*(found["cleared"] for found in series), strict=True)
-    )
-    return Timing(
-        tuple(max(ms - overhead, 1e-4) for ms in counted),
-        wall_ms=sorted(t[1] for t in times)[len(times) // 2],
-        late=(*before.late, *(str(name) for found in series for name in found["late"])),
-        bands=tuple(sorted({*before.bands, *(n for found in series for n in found["bands_changed"])})),
-        deferred=deferred,
-        forged=(*before.forged, *(str(name) for found in series for name in found["forged"])),
-        cleared=(before_calls, during, left, 0.0),
-    )
 
 
 def _error(code: str, message: str, *helps: str) -> DiagnosticError:

@@ -243,7 +243,7 @@ class AttentionKernelOp(DeviceKernelOp):
 
     @property
     def is_f32(self) -> bool:
-        """Whether operands are f32, which is multiplied as tf32: by kernels for many queries."""
+        """Whether queries, keys and values are f32: multiplied as tf32, by the kernels for many queries."""
         return Shaped.of(self.score.query.type).element_type == f32
 
     @property

@@ -85,7 +85,7 @@ def lower_contraction(builder: ProgramBuilder, stage: StageOp) -> None:
 
 
 def _store(builder: ProgramBuilder, stage: StageOp, body: EpilogueBody) -> None:
-    """Compute in the epilogue what a stage stores, and store it: matrices, ranges of columns, reductions."""
+    """Emit the epilogue that computes and stores a stage's results: matrices, column ranges, reductions."""
     places = [builder.destinations(r) for r in stage.outputs]
     values: list[tuple[SSAValue, SSAValue, bool]] = []
     ranges: list[ColumnRange] = []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mucc.agent.audit.auditing import _Audit  # pyright: ignore[reportPrivateUsage]
 from mucc.agent.audit.cases import AMID, WARM, Case, amid_case, divided, timed_cases
 from mucc.agent.audit.observations import Call, Comparison, Observations, Reference, Timing, Work, call_from
+from mucc.agent.audit.runs import Entry, Run
 from mucc.agent.audit.shares import own_share
-from mucc.agent.audit.trial import Entry, Run
 
 
 @given(st.integers(0, 9999), st.integers(0, 60), st.integers(1, 20))

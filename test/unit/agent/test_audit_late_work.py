@@ -15,6 +15,7 @@ from mucc.agent.audit.crowds import crowd
 from mucc.agent.audit.detectors import early_work, late_work, sol_ceiling, timers
 from mucc.agent.audit.findings import Label
 from mucc.agent.audit.observations import Bound, Observations, Reference, Timing
+from mucc.agent.audit.runs import timing_of
 
 
 def findings(detector: Any, *cleared: float, crowded: str = "") -> list[Any]:
@@ -135,7 +136,7 @@ def test_what_is_handed_over_late_counts():
         part(cleared=[0.2, 0.3, 0.4]),
         part(late=["timed 7"], bands_changed=[1], cleared=[0.2, 0.1, 0.0]),
     ]
-    found = trial._timing(calls, parts, Timing(late=("timed 2",)))  # pyright: ignore[reportPrivateUsage]
+    found = timing_of(calls, parts, Timing(late=("timed 2",)))
     assert found.calls == pytest.approx((0.995, 0.995, 0.015)) and found.deferred == 1
     assert found.late == ("timed 2", "timed 7") and found.bands == (1,)
     assert found.cleared == (0.2, 0.1, 0.4, 0.0)
@@ -163,7 +164,7 @@ def test_marks_that_come_before_a_call_can_begin_are_rejected():
     words[gate.DONE * gate.LINE] = shut.number
     assert shut.is_marked(gate.DONE) and not shut.is_marked(gate.HANDED)
     parts = [part(forged=["timed 1"]), part(forged=["timed 9"])]
-    held = trial._timing([[1.0, 1.1, 0.1, 0]], parts, Timing())  # pyright: ignore[reportPrivateUsage]
+    held = timing_of([[1.0, 1.1, 0.1, 0]], parts, Timing())
     seen = Observations("cuda", "declared", None, [], [], held, Reference(), None, [], [])
     (found,) = timers.Timers().check(seen)
     assert found.severity == "reject" and found.is_repeated and "timed 1, timed 9" in found.message

@@ -85,7 +85,7 @@ class Problem:
         return (*self.batch, *self.m, *self.n)
 
     def extents(self, axis: int | None) -> Dims:
-        """Return the extents of an axis of the kernel; none for None."""
+        """Return the extents of the kernel's rows (axis 0) or columns (axis 1); `()` if the axis is None."""
         if axis is None:
             return ()
         return self.n if (axis == 1) is not self.exchanged else self.m

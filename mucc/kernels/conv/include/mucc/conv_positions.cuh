@@ -91,10 +91,7 @@ MUCC_DEVICE void multiply_position_steps(int steps, Steps<Work> const& from,
   using Of = typename Work::Wide;
   static constexpr int kChunk = 64 * kMappedRow, kEach = Of::kSplits ? 2 : 1;
   int const group = int(threadIdx.x) / 128, lane = int(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < Of::kBlocks; ++m)
-#pragma unroll
-    for (int i = 0; i < Of::kN / 2; ++i) sums[m][i] = 0.0f;
+  clear(sums);
   auto release = [&](int s) {
     if (lane == 0) arrive(from.empty(s));
   };

@@ -116,6 +116,14 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
       }
 }
 
+template <int kBlocks, int kSums>
+MUCC_DEVICE void clear(float (&sums)[kBlocks][kSums]) {
+#pragma unroll
+  for (int m = 0; m < kBlocks; ++m)
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[m][i] = 0.0f;
+}
+
 // Multiplies the steps of a tile, as one warpgroup. Of block m a thread has the sums of wgmma.
 template <class Work>
 MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
@@ -123,10 +131,7 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
   using Of = typename Work::Wide;
   static constexpr int kBlock = 64 * kMappedRow;
   int const group = int(threadIdx.x) / 128, lane = int(threadIdx.x) % 32;
-#pragma unroll
-  for (int m = 0; m < Of::kBlocks; ++m)
-#pragma unroll
-    for (int i = 0; i < Of::kN / 2; ++i) sums[m][i] = 0.0f;
+  clear(sums);
   auto release = [&](int s) {
     if (lane == 0) arrive(from.empty(s));
   };
