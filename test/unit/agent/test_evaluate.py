@@ -113,11 +113,11 @@ FORKS = """
             if os.fork() == 0:
                 os.setsid()
                 {kind}
-                print("lives:", os.getpid(), flush=True)
+                print(f"lives: {os.getpid()}\\n", end="", flush=True)  # one write: others print as well
                 os.write(said, b".")
                 time.sleep(100)
         other = subprocess.Popen(["sleep", "100"], start_new_session=True)
-        print("lives:", other.pid, flush=True)
+        print(f"lives: {other.pid}\\n", end="", flush=True)
         for n in range(3): os.read(heard, 1)
 """
 
