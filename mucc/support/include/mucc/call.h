@@ -1,7 +1,7 @@
 // One call of a kernel, as the parts of a kernel library pass it on. Light on purpose: the code that the compiler writes
 // for a program includes little else, and compiles in a tenth of a second.
 //
-// What is only declared here is defined in check.h, host.h and launch.h. A program that is compiled as one file includes
+// What is only declared here is defined in argument.h, message.h, host.h and launch.h. A program that is compiled as one file includes
 // those; one that is built from parts is linked with them (support/src/runtime.cpp).
 #pragma once
 
@@ -156,6 +156,11 @@ struct Geometry {
 // Loads the kernel, grants it its shared memory and counts its clusters; all once per device. Null and an error where
 // it fails. Threads may do it at the same time.
 Loaded const* load(Code& code, int device, Geometry const& geometry);
+
+// Checks that one launch can have so many blocks. 0 for success, else an error is set.
+inline int check_blocks(Call const& c, char const* stage, int64_t blocks) {
+  return blocks <= INT32_MAX ? 0 : fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+}
 
 // Launches it on the call's stream.
 int start(Call const& c, char const* stage, Code& code, Geometry const& geometry, void** parameters);
