@@ -1,7 +1,7 @@
-"""What the compiler asks of a kind of device kernel.
+"""The interface of a kind of device kernel: stages, lowering, schedules, C++, interpreter, manifest.
 
 A kind is one folder beside this file, with a `Kind`, and one line in `registry`. Nothing outside
-`mucc/kernels` knows a kind by name: passes, emission, manifest and interpreter ask the kind of the op.
+`mucc/kernels` names a kind: passes, emission, manifest and interpreter call the methods of the kind of an op.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How `mucc run` draws inputs and judges outputs. NumPy and torch arrays both will do (`xp`: the library)."""
+"""Draw inputs and judge outputs, in NumPy or torch (`xp` is the library)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles of convolutions by windows as large as x, whose positions warpgroups add up: gradients of weights."""
+"""Tiles of convolutions by windows as large as x, as products over positions by wgmma: weight gradients."""
 
 from __future__ import annotations
 
