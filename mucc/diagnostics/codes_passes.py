@@ -344,15 +344,16 @@ _GRID: dict[str, CodeInfo] = {
     ),
     "MU3010": entry(
         "mainloop does not have this scheduler",
-        "`stream_k` and `split_k` divide K among thread blocks and add up their tiles, which only the "
-        "cooperative mainloop can.",
+        "`stream_k` and `split_k` divide K among thread blocks and add up their tiles. The mainloops "
+        "`pingpong` and `warpspecialized` do not; take `cooperative`.",
         scheduled("tile = 128x128x64", "mainloop = pingpong", "scheduler = stream_k(splits=1)"),
         scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = stream_k(splits=1)"),
     ),
     "MU3011": entry(
         "target does not have this mainloop",
         "The mainloops `cooperative`, `pingpong` and `warpspecialized` load their operands by TMA and "
-        "multiply with wgmma, which only sm_90a has. Other targets have `multistage`.",
+        "multiply with wgmma, which only sm_90a has; `one_sm` and `two_sm` are those of sm_100a. All targets "
+        "have `multistage` and `skinny`, and `mucc targets` lists the mainloops of each.",
         scheduled("mainloop = cooperative", target="sm_80"),
         scheduled("mainloop = multistage", target="sm_80"),
     ),
@@ -385,7 +386,7 @@ _STAGES: dict[str, CodeInfo] = {
 
 _KERNELS: dict[str, CodeInfo] = {
     "MU2011": CodeInfo(
-        "operations that follow on each other without end",
+        "chain of operations is too long",
         "mucc walks from a value to those that it is computed of, and takes a few hundred steps between "
         "values that are stored. Programs that people write are far from that; one that a script wrote may "
         "not be. Store a value on the way with `stage h = ...`, or write two kernels.\n",
