@@ -20,7 +20,7 @@ _CPASYNC: dict[str, CodeInfo] = {
     ),
     "MU3027": entry(
         "tile K does not suit the cpasync mainloop",
-        "Rows of A are copied 128 bytes at a time, to where the copy engine would have put them: 64 elements "
+        "Rows of A are copied 128 bytes at a time, to where TMA would have put them: 64 elements "
         "of 16 bits, 128 of 8 bits. Tile K is a multiple of that.",
         scheduled("mainloop = cpasync", "tile = 128x128x32"),
         scheduled("mainloop = cpasync", "tile = 128x128x64"),

@@ -314,7 +314,7 @@ class Kind(ABC, Generic[Op]):
         return {"name": op.stage.data, "kind": self.name, **self.details(op), **settings, **promised}
 
     def alignments(self, op: Op, granule: int) -> Iterator[tuple[SSAValue, int]]:
-        """Tensors whose data and free strides must be multiples of so many bytes, `granule` of a copy engine.
+        """Tensors whose data and free strides must be multiples of so many bytes, `granule` of TMA.
 
         Other tensors need what their elements need.
         """

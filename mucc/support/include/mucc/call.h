@@ -170,7 +170,7 @@ int fill(Call const& c, float* data, float value, int64_t count, int64_t rows = 
 
 enum class Mapped : int;  // see tensor_map.h
 
-// Describes a tensor to the copy engine: `rank` axes, the contiguous one first, with extents and strides in elements, read
+// Describes a tensor to TMA: `rank` axes, the contiguous one first, with extents and strides in elements, read
 // in boxes of `columns` by `rows` elements of the first two axes, 128 bytes wide and swizzled. `map` is a TensorMap.
 int map_tiles(Call const& c, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
               int64_t const* strides, int columns, int rows);

@@ -102,7 +102,7 @@ int launch_tiles(Call const& c, char const* stage, Code* codes, Op op, Extents<O
   return start(c, stage, codes[code], geometry, parameters);
 }
 
-// Whether the copy engine takes the positions of x of one class of outputs, which has some.
+// Whether TMA takes the positions of x of one class of outputs, which has some.
 template <class W, int kAxes, class T>
 bool course_fits(Problem<T> const& p, Axis const (&axes)[3]) {
   // Corners and taps have so many bits together.
@@ -118,10 +118,10 @@ bool course_fits(Problem<T> const& p, Axis const (&axes)[3]) {
   return true;
 }
 
-// The stride of an axis: where it has one element any will do that the copy engine takes.
+// The stride of an axis: where it has one element any will do that TMA takes.
 constexpr int64_t mapped_stride(int64_t extent, int64_t stride) { return extent == 1 ? kMappedRow : stride; }
 
-// Describes weights `[O, C, ...]`, whose channels are adjacent, to the copy engine. Groups follow each other along O, or
+// Describes weights `[O, C, ...]`, whose channels are adjacent, to TMA. Groups follow each other along O, or
 // along C of a transposed convolution.
 template <class Op, int kColumns>
 int map_weights(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
@@ -147,7 +147,7 @@ bool w_maps(Problem<T> const& p) {
   return fits && (p.groups == 1 || p.w_group == (W::kTransposed ? p.channels : p.outputs * p.w_output));
 }
 
-// Describes x to the copy engine, for one class of outputs.
+// Describes x to TMA, for one class of outputs.
 template <class Op>
 int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p, Axis const (&axes)[3]) {
   using T = typename Op::Element;
@@ -170,7 +170,7 @@ int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p,
                        kMappedRow / int(sizeof(T)), Op::Wide::kM);
 }
 
-// Launches a block for each tile of each group and class of outputs, which warpgroups multiply where the copy engine takes the
+// Launches a block for each tile of each group and class of outputs, which warpgroups multiply where TMA takes the
 // operands. `codes` has the kernels of `launch_tiles`, and two that store single elements and vectors.
 template <class Op>
 int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
@@ -231,7 +231,7 @@ bool positions_fit(Problem<T> const& p) {
   return fits;
 }
 
-// Launches a block for each tile and share of K, which warpgroups multiply where the copy engine takes the operands. `codes` has
+// Launches a block for each tile and share of K, which warpgroups multiply where TMA takes the operands. `codes` has
 // the two kernels of `launch_tiles`, and two that store single elements and vectors.
 template <class Op>
 int launch_positions(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
@@ -277,7 +277,7 @@ int launch_positions(Call const& c, char const* stage, Code* codes, Op op, Exten
   return start(c, stage, codes[kOthers + vector], geometry, parameters);
 }
 
-// Whether the copy engine takes planes of x, whose last axis is contiguous.
+// Whether TMA takes planes of x, whose last axis is contiguous.
 template <class T>
 bool planes_fit(Problem<T> const& p) {
   T const* data = p.x;
@@ -289,7 +289,7 @@ bool planes_fit(Problem<T> const& p) {
   return fits && maps(p.batch, p.x_batch) && maps(p.channels * p.groups, p.x_channel);
 }
 
-// Describes planes of x to the copy engine.
+// Describes planes of x to TMA.
 template <class Op>
 int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
   using T = typename Op::Element;
@@ -308,7 +308,7 @@ int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> cons
   return map_boxes(c, &map, data, mapped<T>, kAxes + 2, extents, strides, box);
 }
 
-// Launches a block for each tile of each group, and each class of outputs along the first two axes, where the copy engine takes
+// Launches a block for each tile of each group, and each class of outputs along the first two axes, where TMA takes
 // the operands. `codes` has a kernel of `launch_tiles` of single elements, and two that store elements and vectors.
 template <class Op>
 int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
