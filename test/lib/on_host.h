@@ -326,7 +326,7 @@ inline void multiply_single(float (&c)[4], uint32_t const (&a)[4], uint32_t b0, 
   }
 }
 
-// ---- warpgroups, and TMA ------------------------------------------------------------------------
+// ---- warpgroups, and the copy engine ------------------------------------------------------------------------
 
 // Shared memory is named by the distance from its start.
 alignas(1024) inline char dynamic[kTogether][1 << 18];
