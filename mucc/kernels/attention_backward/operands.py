@@ -1,4 +1,4 @@
-"""Which operands the kernels of gradients of attention take."""
+"""Decide which operands the kernels of gradients of attention can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a contraction costs, whatever kernel computes it: tiles in waves, and the bytes that they move.
+"""The cost of a contraction by any kernel: tiles in waves, and the bytes that they move.
 
 Pure arithmetic in plain numbers. A family of kernels adds how long a tile takes (`sm90_cost`); the constants
 come from the target's data file.
