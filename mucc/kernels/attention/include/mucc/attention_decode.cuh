@@ -10,7 +10,7 @@
 // shared memory; what TMA loads is converted in registers, so that half the bytes are read.
 #pragma once
 
-#include <mucc/attention.cuh>
+#include <mucc/attention_mma.cuh>
 #include <mucc/tickets.cuh>
 #include <mucc/warpgroup.cuh>
 
