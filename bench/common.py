@@ -135,6 +135,22 @@ def command_line(module: str, words: Sequence[str]) -> str:
     return shlex.join(["python", "-m", module, *named])
 
 
+def layer_line(
+    row: Mapping[str, Any], width: int, columns: Sequence[str], numbers: Callable[[Mapping[str, Any]], str]
+) -> str:
+    """Format a row of a table of layers: its name, `numbers`, ratios in `columns`, and what went wrong.
+
+    Of a layer that has no times, say why.
+    """
+    key = f"{row['group']}/{row['name']}"
+    if "mucc_ms" not in row:
+        return f"{key:{width}} {row.get('error', 'not measured')}"
+    over = "".join(f"{row[c]:9.2f}" if c in row else f"{'-':>9}" for c in columns)
+    failed = "".join(f"  {name}: {why[:60]}" for name, why in row["failed"].items())
+    wrong = "" if row["good"] else f"  WRONG by {row['error']:.1e}, PyTorch by {row['torch_error']:.1e}"
+    return f"{key:{width}} {numbers(row)}{over}{wrong}{failed}"
+
+
 def result(
     card: str,
     name: str,

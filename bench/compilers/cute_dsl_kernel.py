@@ -1,7 +1,7 @@
 """A fused linear layer for Hopper in CuTe DSL: TMA loads, wgmma, bias and activation in registers, TMA store.
 
 One warp loads tiles of x and w into a ring of stages; two warpgroups multiply, add the bias, apply the
-activation, and stage their tile of y in shared memory for the copy engine. Every block computes one tile, and
+activation, and stage their tile of y in shared memory for TMA. Every block computes one tile, and
 N must be a multiple of the tile's. Importing this needs the package nvidia-cutlass-dsl.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.common import layer_line
 from bench.runner import Row
 from mucc.agent.report.figures import geomean
 
@@ -56,12 +57,9 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def line(row: Row) -> str:
-    """A row of the table; of a layer that has no times, why."""
-    key = f"{row['group']}/{row['name']}"
-    if "mucc_ms" not in row:
-        return f"{key:52} {row.get('error', 'not measured')}"
-    over = "".join(f"{row[c]:9.2f}" if c in row else f"{'-':>9}" for c in COLUMNS)
-    numbers = f"{row['mucc_ms']:9.4f} {row['tflops']:8.1f} {row['of_copy']:5.2f}"
-    failed = "".join(f"  {name}: {why[:60]}" for name, why in row["failed"].items())
-    wrong = "" if row["good"] else f"  WRONG by {row['error']:.1e}, PyTorch by {row['torch_error']:.1e}"
-    return f"{key:52} {numbers}{over}{wrong}{failed}"
+    """Format a row of the table; of a layer that has no times, say why."""
+    return layer_line(row, 52, COLUMNS, _numbers)
+
+
+def _numbers(row: Row) -> str:
+    return f"{row['mucc_ms']:9.4f} {row['tflops']:8.1f} {row['of_copy']:5.2f}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.common import layer_line
 from mucc.agent.report.figures import geomean
 
 LARGE = 64 << 20
@@ -53,12 +54,9 @@ HEAD = f"{'layer':48} {'MB':>7} {'ms':>9} {'copy':>5}" + "".join(f"{c[5:]:>9}" f
 
 
 def line(row: Row) -> str:
-    """A row of the table; of a layer that has no times, why."""
-    key = f"{row['group']}/{row['name']}"
-    if "mucc_ms" not in row:
-        return f"{key:48} {row.get('error', 'not measured')}"
-    over = "".join(f"{row[c]:9.2f}" if c in row else f"{'-':>9}" for c in COLUMNS)
-    numbers = f"{row['bytes'] / 1e6:7.0f} {row['mucc_ms']:9.4f} {row['of_copy']:5.2f}"
-    failed = "".join(f"  {name}: {why[:60]}" for name, why in row["failed"].items())
-    wrong = "" if row["good"] else f"  WRONG by {row['error']:.1e}, PyTorch by {row['torch_error']:.1e}"
-    return f"{key:48} {numbers}{over}{wrong}{failed}"
+    """Format a row of the table; of a layer that has no times, say why."""
+    return layer_line(row, 48, COLUMNS, _numbers)
+
+
+def _numbers(row: Row) -> str:
+    return f"{row['bytes'] / 1e6:7.0f} {row['mucc_ms']:9.4f} {row['of_copy']:5.2f}"

@@ -10,12 +10,12 @@
 | `measure` | plan, build and measure schedules; time calls; compare results with a reference |
 | `bounds` | the bounds of programs and PyTorch modules on a card |
 | `importer` | run a PyTorch module in a limited child process, and import it |
-| `machine` | the card, cores and memory at hand; turns on the GPU |
+| `machine` | this machine: its GPU, cores and memory; exclusive use of the GPU |
 | `processes` | child processes that end with all that they started |
 | `files` | read sources; write files whole or not at all |
 | `json_types` | types of the JSON that commands print and libraries carry |
 | `diagnostics` | errors and warnings as values, and their texts |
-| `progress` | show on a terminal how work gets on |
+| `progress` | show progress on a terminal |
 | `commands` | a command line like that of `mucc` |
 
     from mucc.api.compiler import compile_text

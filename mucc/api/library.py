@@ -1,4 +1,4 @@
-"""What a library says of itself: its kernels, their parameters and dims."""
+"""The manifest of a library: its kernels, their parameters and dims."""
 
 from __future__ import annotations
 

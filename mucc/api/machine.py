@@ -1,4 +1,4 @@
-"""The machine at hand: its card, cores and memory, its parts examined, and turns on the GPU."""
+"""This machine: its GPU, cores and memory, the report of `mucc doctor`, and exclusive use of the GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Showing on a terminal how work gets on."""
+"""Show progress on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface between emission and the C++ of one device kernel."""
+"""The interface of the C++ of one device kernel: in one piece, or as a skeleton and bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Line information: how machine code is led back to the lines of a program.
+"""Line information: map machine code back to the lines of a program.
 
 Emitters mark lines of C++ with the line of the program that they come from; `directed` replaces the marks by
 `#line` directives. Without `marking`, nothing is marked, and the C++ is the same but for the directives.

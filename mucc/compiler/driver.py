@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from mucc.compiler.findings import Reporter, span_of
 from mucc.diagnostics import (
-    Applicability,
     Diagnostic,
     DiagnosticError,
     DiagnosticSink,
-    Fix,
     Severity,
     Source,
     Span,
 )
-from mucc.dialects.locations import place_of, places_of
-from mucc.dialects.mu.settings import SCHEDULER, SETTINGS
 from mucc.dialects.rewriting import Finding, PassError
 from mucc.library.dims import Size
-from mucc.library.entries import guards_text
 from mucc.library.manifest_json import ManifestJson
 from mucc.passes.levels import STAGED, LevelError, Verified
 from mucc.passes.pipeline import pipeline
@@ -118,6 +112,8 @@ class Compilation:
 
                 return graph(self)
             case "schedule":
+                from mucc.compiler.schedule_text import schedule_text
+
                 return schedule_text(self.programs, self.measured)
             case "cu":
                 return self.cu()
@@ -218,36 +214,6 @@ def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:
     ]
 
 
-def schedule_text(
-    programs: Sequence[ProgramOp], measured: Mapping[tuple[str, str], str] = MappingProxyType({})
-) -> str:
-    """Print the chosen schedules as source, with a comment on each that was `measured`."""
-    from mucc.kernels.registry import kind_of
-
-    blocks: list[str] = []
-    for program in programs:
-        scheduled = [k for k in program.kernels if kind_of(k).schedule(k)]
-        for kernel in scheduled:
-            name, stage = program.kernel_name, kernel.stage.data
-            origin = measured.get((name, stage)) if not program.boxes else None
-            kind = kind_of(kernel)
-            schedule = kind.schedule(kernel)
-            settings = [s for s in kind.settings if not s.is_unset(s.of(schedule))]
-            width = max(len(SCHEDULER.name), *(len(s.name) for s in settings))
-            lines = [
-                *([f"// measured: {origin}"] if origin else []),
-                f"schedule {name if len(scheduled) == 1 else f'{name}.{stage}'} for {program.target.data} {{",
-                *(f"    {s.name:<{width}} = {s.text(schedule[s.name])}" for s in settings),
-                "}",
-            ]
-            if program.boxes:
-                # A kernel has one schedule in the source, that of its last entry.
-                title = f"{name}, {guards_text(program.boxes)}:"
-                lines = [f"// {line}" for line in (title, *lines)]
-            blocks.append("\n".join(lines) + "\n")
-    return "\n".join(blocks)
-
-
 def entries(module: ModuleOp) -> list[EntryOp]:
     """List the entry points of a module at any level."""
     from mucc.dialects.mu.entry import EntryOp
@@ -327,7 +293,7 @@ class _Compiler:
                 Diagnostic(
                     "MU9002",
                     f"after {after}: {e}",
-                    span=self.span(e.op.location),
+                    span=span_of(self.source, e.op.location),
                     source=self.source,
                     helps=("this is a defect of mucc: please report it with the program",),
                 )
@@ -338,43 +304,9 @@ class _Compiler:
         if stream is not None and (not self.options.print_ir_after or name in self.options.print_ir_after):
             stream.write(f"// -----// IR after {name} //----- //\n{module!s}\n\n")
 
-    def span(self, location: Attribute | None) -> Span | None:
-        """Convert an op's location to a source span: the word that starts there."""
-        if (place := place_of(location)) is None:
-            return None
-        start = self.source.offset(place.line.data, place.column.data)
-        end = start + 1
-        text = self.source.text
-        while end < len(text) and (text[end].isalnum() or text[end] in "_."):
-            end += 1
-        return Span(start, end)
-
     def diagnostic(self, finding: Finding) -> Diagnostic:
-        """Convert a finding to a diagnostic at the schedule setting at fault, or at the expression."""
-        setting = self.setting_span(finding)
-        span = setting or self.span(finding.location)
-        fixes: tuple[Fix, ...] = ()
-        helps = finding.helps
-        if finding.fix is not None and finding.setting is not None:
-            text = f"{finding.setting} = {finding.fix}"
-            if setting is not None:
-                fixes = (Fix(setting, finding.fix, f"write `{text}`", Applicability.MACHINE_APPLICABLE),)
-            else:
-                helps = (*helps, f"write `{text}` in the schedule")
-        message = finding.message
-        if finding.function and span and (called := self.called_at(span)):
-            message = message.replace(f"`{finding.function}`", f"`{called}`")
-        calls = list(map(self.span, places_of(finding.location)))[1:] if setting is None else []
-        return Diagnostic(
-            finding.code,
-            message,
-            span=span,
-            labels=tuple((call, "in this call") for call in calls if call is not None),
-            notes=(*finding.notes, *self.unwritten(finding)),
-            helps=helps,
-            fixes=fixes,
-            source=self.source,
-        )
+        """Convert a finding of a pass to a diagnostic."""
+        return Reporter(self.source, self.program, self.options.target, self.measured).diagnostic(finding)
 
     def deepest(self) -> Span | None:
         """Find the value with the longest chain of operations before it; None if lowering fails."""
@@ -393,45 +325,7 @@ class _Compiler:
                         most = depth, op
         except RecursionError:
             return None
-        return self.span(most[1].location) if most[1] else None
-
-    def called_at(self, span: Span) -> str | None:
-        """Return the name of the function that is called at an expression; None for other expressions."""
-        text = self.source.text
-        name = text[span.start : span.end]
-        return name if name.isidentifier() and text[span.end :].lstrip()[:1] == "(" else None
-
-    def unwritten(self, finding: Finding) -> tuple[str, ...]:
-        """Note the origin of settings that a finding mentions and the program does not set."""
-        text = " ".join((finding.message, *finding.notes))
-        is_measured = (finding.kernel, finding.stage) in self.measured
-        origin = "measured by `mucc tune`" if is_measured else "the compiler's choice"
-        return tuple(
-            f"`{name} = {SETTINGS[name].text(value)}` is {origin}: the program does not set it"
-            for name, value in finding.settings.items()
-            if (name == finding.setting or _mentions(text, SETTINGS[name].mentions(value)))
-            and self.setting_span(finding._replace(setting=name)) is None
-        )
-
-    def setting_span(self, finding: Finding) -> Span | None:
-        """Find the span of the setting at fault: in the stage's schedule first, then in the kernel's."""
-        if finding.setting is None:
-            return None
-        for stage in (finding.stage, None):
-            for schedule in self.program.schedules:
-                pinned = schedule.stage.text if schedule.stage else None
-                place = (schedule.kernel.text, pinned, schedule.target.text)
-                if place != (finding.kernel, stage, self.options.target):
-                    continue
-                for setting in schedule.settings:
-                    if setting.name.text == finding.setting:
-                        return setting.value.span
-        return None
-
-
-def _mentions(text: str, forms: Iterable[str]) -> bool:
-    """Whether a text has a value in one of its forms, such as `pingpong` or `128x64x64`."""
-    return any(re.search(rf"(?<![\w.]){re.escape(form)}(?!\w)", text) for form in forms if len(form) > 2)
+        return span_of(self.source, most[1].location) if most[1] else None
 
 
 def check_language(source: Source) -> tuple[Diagnostic, ...]:

@@ -1,4 +1,4 @@
-"""Where measurements are kept; known without loading what reads them."""
+"""The path of the tuning database, found without loading the database code."""
 
 from __future__ import annotations
 

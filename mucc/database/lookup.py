@@ -1,4 +1,4 @@
-"""The pass that takes schedules from measurements, where there are some, before it asks the model."""
+"""Select measured schedules from the tuning database; the cost model chooses where there are none."""
 
 from __future__ import annotations
 

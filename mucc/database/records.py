@@ -1,4 +1,4 @@
-"""What was measured, as values: a run of a program under one choice of schedules."""
+"""Measurements as values: a run of a program under one choice of schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements in a database of SQLite: each is there for good as soon as it is stored."""
+"""Store measurements in an SQLite database; each is committed at once."""
 
 from __future__ import annotations
 

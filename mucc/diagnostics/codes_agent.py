@@ -134,7 +134,7 @@ Run it where the card is. `mucc doctor` shows what was found; `mucc import` and 
         "no process can be started",
         """
 Problem files and candidates run in processes of their own, which are forked from one that has loaded torch.
-That one has ended, or cannot fork, most often for want of memory; what it printed last is shown.
+That one has ended, or cannot fork, most often for lack of memory; what it printed last is shown.
 
 ```
 $ mucc-agent optimize problems -o runs/all

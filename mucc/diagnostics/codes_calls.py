@@ -257,7 +257,7 @@ it out.
 `scatter` puts each row in a place of its own. To add up rows, gather them by an index of two axes and sum:
 `sum(gather(y, places), axis=1)`.
 
-Checked as MU6022 is. Without the check, one of the rows is stored, no one knows which.
+Checked as MU6022 is. Without the check, one of the rows is stored, and which one is not determined.
 """,
     ),
     "MU6026": CodeInfo(

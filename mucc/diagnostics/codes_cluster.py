@@ -77,7 +77,8 @@ error[MU5505]: no GPU is left to measure on: all processes or machines that meas
     "MU5506": CodeInfo(
         "GPUs of several kinds were named",
         """
-A search compares times, and those of different cards cannot be compared.
+A search compares times, and those of different cards cannot be compared. Name GPUs of one kind, or tune for
+each kind in a command of its own.
 
 ```
 $ mucc tune kernel.mcu --dims M=4096,N=4096,K=4096 --gpus 0,1

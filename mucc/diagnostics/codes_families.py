@@ -12,14 +12,15 @@ from mucc.diagnostics.examples import ATTENTION, PICKED, entry, kernel, schedule
 _CPASYNC: dict[str, CodeInfo] = {
     "MU3026": entry(
         "operands that the cpasync mainloop does not copy",
-        "Its warps copy 128 bytes of a row of A at a time, so A is contiguous along K; B comes by TMA, and "
-        "there is one. The cooperative and pingpong mainloops take 16-bit operands of either order.",
+        "Warps of the cpasync mainloop copy 128 bytes of a row of A at a time, so A is contiguous along K. "
+        "The product has one right operand, which comes by TMA. The cooperative and pingpong mainloops take "
+        "16-bit operands of either order.",
         scheduled("mainloop = cpasync", kernel=kernel(x="K, M", w="K, N", body="x.T @ w")),
         scheduled("mainloop = cooperative", kernel=kernel(x="K, M", w="K, N", body="x.T @ w")),
     ),
     "MU3027": entry(
         "tile K does not suit the cpasync mainloop",
-        "Rows of A are copied 128 bytes at a time, to where the copy engine would have put them: 64 elements "
+        "Rows of A are copied 128 bytes at a time, to where TMA would have put them: 64 elements "
         "of 16 bits, 128 of 8 bits. Tile K is a multiple of that.",
         scheduled("mainloop = cpasync", "tile = 128x128x32"),
         scheduled("mainloop = cpasync", "tile = 128x128x64"),
@@ -60,7 +61,7 @@ _SKINNY: dict[str, CodeInfo] = {
     "MU3053": entry(
         "skinny tile takes too many registers",
         "Each warp holds accumulators for the whole tile, shared out over its 32 lanes; without tensor cores "
-        "four lanes hold the same ones. More than 64 in a thread are not to be had.",
+        "four lanes hold the same ones. A thread has 64 at most: take a smaller tile.",
         scheduled("mainloop = skinny", "tile = 32x128x32"),
         scheduled("mainloop = skinny", "tile = 32x64x32"),
     ),

@@ -182,7 +182,7 @@ _SHAPES: dict[str, CodeInfo] = {
         "    return cast(x, f32) @ cast(w.T, f32)\n}",
     ),
     "MU1061": entry(
-        "sums that cannot be had",
+        "unsupported accumulation format",
         "`acc=fast` leaves the sums of products of e4m3 and e5m2 to the tensor cores, which keep fewer bits "
         "than f32 has. Products of other floats have one way to be added up, in f32, and products of "
         "integers one, in s32.",
@@ -240,7 +240,7 @@ _SHAPES: dict[str, CodeInfo] = {
         "    return grouped_matmul(x, w.T, o)\n}",
     ),
     "MU1072": entry(
-        "index that is no s32",
+        "index is not s32",
         "Offsets and numbers of rows are tensors of s32.",
         "kernel f[T, M, N](x: bf16[T, N], rows: f32[M]) -> bf16[M, N] {\n    return gather(x, rows)\n}",
         "kernel f[T, M, N](x: bf16[T, N], rows: s32[M]) -> bf16[M, N] {\n    return gather(x, rows)\n}",
@@ -290,7 +290,7 @@ _SHAPES: dict[str, CodeInfo] = {
         "kernel f[N, K](w: bf16[N, K]) -> bf16[N, K] {\n    return relu(w)\n}",
     ),
     "MU1081": entry(
-        "product of a sparse matrix that there is not",
+        "unsupported product of a sparse matrix",
         "A sparse matrix is one of the two operands of a product of two matrices of one dtype. The pattern "
         "lies along its rows, and these along K: `x @ w.T` with `w: bf16[N, K] sparse`, or `w @ x` with "
         "`w: bf16[M, K] sparse`.",
@@ -406,14 +406,14 @@ _SHAPES: dict[str, CodeInfo] = {
         "kernel f[M](x: f32[M, 8]) -> f32[M, 8] {\n    return topk(x, 8)\n}",
     ),
     "MU1106": entry(
-        "dropout of a share that there is not",
+        "dropout probability out of range",
         "`dropout(x, p, seed)` drops the share p of the elements, 0 <= p < 1, and divides the others by "
         "1 - p.",
         "kernel f[M](x: f32[M], s: s32[]) -> f32[M] {\n    return dropout(x, 1, s)\n}",
         "kernel f[M](x: f32[M], s: s32[]) -> f32[M] {\n    return dropout(x, 0.1, s)\n}",
     ),
     "MU1107": entry(
-        "a seed that is no integer of 32 bits",
+        "seed is not an integer of 32 bits",
         "Random numbers depend on a seed and a stream, which are words of 32 bits. A seed that callers give "
         "is a tensor on the device, so that a CUDA graph draws new numbers when it changes.",
         "kernel f[M](x: f32[M], s: f32) -> f32[M] {\n    return dropout(x, 0.1, s)\n}",

@@ -22,7 +22,7 @@ The CPU build is enough: `pip install torch --index-url https://download.pytorch
         status=ExitStatus.TOOLCHAIN,
     ),
     "MU7010": CodeInfo(
-        "a problem file is no Python",
+        "a problem file is not valid Python",
         """
 The file could not be parsed; the message has Python's reason and the line.
 
@@ -151,7 +151,7 @@ With axes named one by one (`--dynamic x:0=M,x:1=N`) mucc fixes none: such opera
 """,
     ),
     "MU7023": CodeInfo(
-        "an open extent of an import that cannot be",
+        "open extents of an import cannot be read",
         """
 `--dynamic` takes `auto`, or axes of arguments of the module's `forward`, with the names of their dims.
 
@@ -282,7 +282,7 @@ mucc's interpreter on tensors anywhere, to see whether they compute what they sh
 """,
     ),
     "MU7062": CodeInfo(
-        "an option of the backend that there is not",
+        "unknown option of the backend",
         """
 The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
 `target`, `mode`, `compute`, `round`, `schedules`, `fallback`, `regions`, `margin`, `rest`, `interpret`, and

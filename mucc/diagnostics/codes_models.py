@@ -63,7 +63,7 @@ error[MU7238]: openai:gpt-lunar: the endpoint knows no model 'gpt-lunar', or lie
         status=ExitStatus.TOOLCHAIN,
     ),
     "MU7239": CodeInfo(
-        "a base URL is none, or holds a key",
+        "a base URL is invalid, or holds a key",
         """
 `--base-url` is the address of an endpoint, without a user, a password or parameters: it is stored with the
 run, and keys must not be.

@@ -45,7 +45,7 @@ _TILES: dict[str, CodeInfo] = {
     "MU3003": entry(
         "tile K does not fit the operands",
         "A wgmma instruction takes 32 bytes along K: 16 elements of bf16 or f16, 8 of tf32, 32 of 8 "
-        "bits. Tile K is a multiple of that; 128 bytes suit the copy engine best.",
+        "bits. Tile K is a multiple of that; 128 bytes suit TMA best.",
         scheduled("tile = 128x128x40"),
         scheduled("tile = 128x128x64"),
     ),
@@ -322,7 +322,7 @@ _GRID: dict[str, CodeInfo] = {
     ),
     "MU3022": entry(
         "mainloop has no clusters",
-        "Thread blocks of a cluster share what the copy engine loads. The multistage mainloop does without "
+        "Thread blocks of a cluster share what TMA loads. The multistage mainloop does without "
         "it: its cluster is 1x1.",
         scheduled("mainloop = multistage", "cluster = 2x1"),
         scheduled("mainloop = multistage", "cluster = 1x1"),
@@ -344,15 +344,16 @@ _GRID: dict[str, CodeInfo] = {
     ),
     "MU3010": entry(
         "mainloop does not have this scheduler",
-        "`stream_k` and `split_k` divide K among thread blocks and add up their tiles, which only the "
-        "cooperative mainloop can.",
+        "`stream_k` and `split_k` divide K among thread blocks and add up their tiles. The mainloops "
+        "`pingpong` and `warpspecialized` do not; take `cooperative`.",
         scheduled("tile = 128x128x64", "mainloop = pingpong", "scheduler = stream_k(splits=1)"),
         scheduled("tile = 128x128x64", "mainloop = cooperative", "scheduler = stream_k(splits=1)"),
     ),
     "MU3011": entry(
         "target does not have this mainloop",
         "The mainloops `cooperative`, `pingpong` and `warpspecialized` load their operands by TMA and "
-        "multiply with wgmma, which only sm_90a has. Other targets have `multistage`.",
+        "multiply with wgmma, which only sm_90a has; `one_sm` and `two_sm` are those of sm_100a. All targets "
+        "have `multistage` and `skinny`, and `mucc targets` lists the mainloops of each.",
         scheduled("mainloop = cooperative", target="sm_80"),
         scheduled("mainloop = multistage", target="sm_80"),
     ),
@@ -385,7 +386,7 @@ _STAGES: dict[str, CodeInfo] = {
 
 _KERNELS: dict[str, CodeInfo] = {
     "MU2011": CodeInfo(
-        "operations that follow on each other without end",
+        "chain of operations is too long",
         "mucc walks from a value to those that it is computed of, and takes a few hundred steps between "
         "values that are stored. Programs that people write are far from that; one that a script wrote may "
         "not be. Store a value on the way with `stage h = ...`, or write two kernels.\n",
@@ -402,7 +403,7 @@ _KERNELS: dict[str, CodeInfo] = {
 _SHAPES: dict[str, CodeInfo] = {
     "MU3101": entry(
         "extent is not a multiple of what copies need",
-        "The copy engine moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
+        "TMA moves rows in multiples of 16 bytes: the contiguous extent of every matrix that a "
         "product reads or writes is a multiple of 8 elements of bf16 and f16, and of 4 of f32. A dim that is "
         "known only at run time becomes a promise, which every call is checked against; a number that "
         "breaks the rule is refused here. The multistage mainloop has no such rule, and on sm_90a such "

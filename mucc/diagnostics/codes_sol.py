@@ -34,7 +34,8 @@ calibration. Delete it, or calibrate again.
     "MU5403": CodeInfo(
         "a dim has no value",
         """
-A bound holds for given sizes, so every dim that the program leaves open needs a value.
+A bound holds for given sizes, so every dim that the program leaves open needs a value: add
+it to `--dims`.
 
 ```
 $ mucc sol kernel.mcu --dims M=4096

@@ -72,7 +72,7 @@ MUCC_CXX chooses another host compiler.
         status=ExitStatus.TOOLCHAIN,
     ),
     "MU5105": CodeInfo(
-        "a setting leads to nothing",
+        "a tool that a setting names does not exist",
         """
 `--nvcc`, MUCC_NVCC, MUCC_CUTLASS, MUCC_CXX or NVCC_CCBIN was set, but what it names is not there.
 mucc does not go on to look elsewhere then: you asked for this one.
@@ -301,7 +301,7 @@ clear` starts afresh.
         status=ExitStatus.TOOLCHAIN,
     ),
     "MU5205": CodeInfo(
-        "the size of the cache is no use",
+        "the size of the cache cannot be used",
         """
 MUCC_CACHE_SIZE cannot be understood, and the cache may hold 4 GiB as if it were not set; or it is less
 than one entry, which is not kept then.

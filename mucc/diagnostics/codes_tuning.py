@@ -100,7 +100,8 @@ Update mucc, or keep a database for each version with MUCC_TUNING_DB.
         "the tuning database is locked",
         """
 Another process has been writing to it for longer than mucc waits. Measurements take milliseconds to store, so
-that process hangs, or is no mucc.
+that process hangs, or is another program. End it (`fuser FILE` shows its number), or set MUCC_TUNING_DB to
+another file.
 
 ```
 $ mucc tune --import results.json
@@ -133,7 +134,7 @@ error[MU5309]: no schedule of 'kernel' was measured at M=64,N=64,K=64
   = note: 6 of 6 candidates: MU5106: nvcc ran out of memory and was killed
 ```
 
-Wrong results or faults are defects of mucc: please report them with the program. Build failures for want of
+Wrong results or faults are defects of mucc: please report them with the program. Build failures for lack of
 memory or time are tried again by the next run.
 """,
         status=ExitStatus.TOOLCHAIN,
@@ -169,7 +170,8 @@ Other sizes are measured all the same. Give smaller dims: schedules for large pr
     "MU5312": CodeInfo(
         "the GPU is another than the libraries are for",
         """
-A plan's libraries hold machine code for one kind of GPU.
+A plan's libraries hold machine code for one architecture. Measure the folder on such a GPU, or make another
+folder for this one: `mucc tune FILE --target ARCH --build-only FOLDER`.
 
 ```
 $ mucc tune --measure-only candidates

@@ -1,4 +1,4 @@
-"""Where operations come from in the source: a place, and the calls that led to it where it was inlined."""
+"""Source locations of operations: a place, and the calls that led to it where it was inlined."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What editors show of a program: diagnostics, types, declarations, completions; and a language server."""
+"""Editor features: diagnostics, types, declarations, completions, and a language server."""

@@ -38,7 +38,7 @@ class Inliner:
         self._broken: set[str] = set()  # functions with errors of their own, whose calls say no more
         self._checked: str | None = None
         self.called: set[str] = set()
-        """The functions that a kernel calls; whoever lowers kernels clears it between them."""
+        """The functions that a kernel calls; the lowering clears it before each kernel."""
         self.inlined = 0
         """How many operations and calls the calls of functions have expanded to."""
         kernels = {k.name.text: k.name for k in program.kernels}

@@ -1,4 +1,4 @@
-"""Do pointwise work in the order of axes in which its results are read: channels last."""
+"""Compute pointwise work in the order of axes in which its results are read: channels last."""
 
 from __future__ import annotations
 

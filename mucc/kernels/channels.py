@@ -1,4 +1,4 @@
-"""Let operations that can have their channels last have them where their results are read so."""
+"""Compute operations with channels last where their results are read so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the compiler asks of a kind of device kernel.
+"""The interface of a kind of device kernel: stages, lowering, schedules, C++, interpreter, manifest.
 
 A kind is one folder beside this file, with a `Kind`, and one line in `registry`. Nothing outside
-`mucc/kernels` knows a kind by name: passes, emission, manifest and interpreter ask the kind of the op.
+`mucc/kernels` names a kind: passes, emission, manifest and interpreter call the methods of the kind of an op.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ class Kind(ABC, Generic[Op]):
         return {"name": op.stage.data, "kind": self.name, **self.details(op), **settings, **promised}
 
     def alignments(self, op: Op, granule: int) -> Iterator[tuple[SSAValue, int]]:
-        """Tensors whose data and free strides must be multiples of so many bytes, `granule` of a copy engine.
+        """Tensors whose data and free strides must be multiples of so many bytes, `granule` of TMA.
 
         Other tensors need what their elements need.
         """

@@ -1,1 +1,1 @@
-"""What loading and calling a library needs: signatures, extents, dims, checksum, packed operands."""
+"""Loading and calling a library: signatures, extents, dims, checksum, packed operands."""

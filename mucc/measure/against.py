@@ -1,4 +1,4 @@
-"""Time a kernel beside other implementations of the same: all are checked, then take turns. Imports torch."""
+"""Time a kernel against other implementations: all are checked, then timed in turns. Imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure what the card at hand reaches: a copy, products in every format, a launch. Imports torch."""
+"""Measure the rates that the card at hand reaches: copy, products in every format, launch. Imports torch."""
 
 from __future__ import annotations
 

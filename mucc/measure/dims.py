@@ -1,4 +1,4 @@
-"""`--dims` and `--kernel` of `mucc run`, held against a kernel's signature."""
+"""Check `--dims` and `--kernel` of `mucc run` against a kernel's signature."""
 
 from __future__ import annotations
 

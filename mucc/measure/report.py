@@ -1,4 +1,4 @@
-"""What `mucc run` prints."""
+"""Print the report of `mucc run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether kernels can run here, and what `mucc run` checks where none can."""
+"""Decide whether kernels can run on this machine; without a GPU, interpret the lowered program."""
 
 from __future__ import annotations
 

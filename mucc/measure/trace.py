@@ -1,4 +1,4 @@
-"""A trace of launches in the form of Chrome's trace events, which Perfetto shows: `mucc run --trace FILE`."""
+"""Write a trace of launches as Chrome trace events, which Perfetto shows: `mucc run --trace FILE`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `mucc run` draws inputs and judges outputs. NumPy and torch arrays both will do (`xp`: the library)."""
+"""Draw inputs and judge outputs, in NumPy or torch (`xp` is the library)."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _shape(name: str, out: Any, ref: Any) -> tuple[int, ...]:
 def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verdict:
     """Judge an output by what `references` gives for it.
 
-    Every element must be one that a right kernel may give. What the stages give is held against the program
+    Every element must be one that a right kernel may give. What the stages give is compared with the program
     itself, but for float64's own roundings, so that no bound hides a program that means another thing. An
     element that is NaN or infinite only with, or only without, the roundings of kernels (1/x where x is 0 but
     for roundings) may be either. Where kernels may give anything, roundings of float64 alone may decide what

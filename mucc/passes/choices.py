@@ -1,4 +1,4 @@
-"""Rewrite patterns that make choices of operations that move elements.
+"""Rewrite patterns that turn data movement into selects (`mu.select`) of operands placed in the result.
 
 `concat`, `pad`, `roll`, `tril` and `triu` become choices (`mu.select`) between operands that are placed in
 the result's shape.

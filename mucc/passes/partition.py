@@ -1,4 +1,4 @@
-"""Deciding which operation runs in which device kernel.
+"""Decide which operation runs in which device kernel.
 
 The operations of a kernel are visited in order. An anchor (a contraction, a reduction, a scan, ...) opens a
 stage of the kind of kernel that claims it, unless the kernel of a stage that has its operand in flight takes

@@ -1,4 +1,4 @@
-"""What products of matrices cost, for passes that replace them."""
+"""Estimate the cost of products of matrices, for passes that replace them."""
 
 from __future__ import annotations
 

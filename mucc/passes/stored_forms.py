@@ -1,4 +1,4 @@
-"""In which dtype a value lies in memory where one device kernel writes it and another one reads it.
+"""Choose the dtype in which a value lies in memory between the kernel that writes it and one that reads it.
 
 A value of 16 bits has one form in memory. What the source asks for decides: a pinned stage, an operand of a
 product and a result of the value's dtype store it as such. Where a result stores it in f32, other kernels

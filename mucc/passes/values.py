@@ -1,4 +1,4 @@
-"""Where the values of a kernel live while its stages are formed: in flight in a stage, or in memory."""
+"""Track where values of a kernel live while stages are formed: in flight in a stage, or in memory."""
 
 from __future__ import annotations
 

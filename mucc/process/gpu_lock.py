@@ -1,7 +1,7 @@
 """Locks on the GPUs of this machine among a user's processes: exclusive to measure, shared otherwise.
 
-Who measures comes first: whoever wants to share waits until nobody waits to be alone. Threads of a process
-take turns by `_Turns`, processes by two files: who passes the gate may wait for the room.
+Exclusive requests come first: a shared one waits while an exclusive one is pending. Threads of a process are
+ordered by `_Turns`, processes by two lock files: the gate, then the room.
 """
 
 from __future__ import annotations

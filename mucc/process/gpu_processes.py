@@ -1,4 +1,4 @@
-"""Which processes use a GPU, as its driver's library for management tells."""
+"""List the processes that use a GPU, by NVML."""
 
 from __future__ import annotations
 

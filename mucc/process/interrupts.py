@@ -1,9 +1,9 @@
 """End a command soon after SIGINT, SIGTERM or SIGHUP, even inside C code.
 
-The handler raises in the main thread, so that the command unwinds: builds are called off, terminals restored.
-A thread that hears of signals through the interpreter's wake-up descriptor ends what does not unwind in time,
-such as a long call into C, or a wait for another thread. Either way all processes that were started are
-killed, and files that are not whole are removed, before this process exits.
+The handler raises in the main thread, so that the command unwinds: builds are called off, terminals
+restored. A thread that reads the interpreter's wake-up descriptor for signals ends what does not unwind in
+time, such as a long call into C, or a wait for another thread. Either way all processes that were started
+are killed, and files that are not whole are removed, before this process exits.
 
     interrupts.install()
     ...                                  # raises KeyboardInterrupt or Terminated

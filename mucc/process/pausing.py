@@ -12,7 +12,7 @@ STOPPING = 0.05
 """Seconds to wait until all threads are stopped."""
 
 POLL = 2e-5
-"""Seconds between two looks: a thread stops on a processor, which whoever looks may occupy."""
+"""Seconds between two polls: a thread needs a processor to stop, and polling may occupy that processor."""
 
 AT_REST = (b"T", b"t", b"Z", b"X")
 """States of threads that do not run: stopped, traced, ended."""

@@ -133,8 +133,10 @@ def _lives(group: int) -> bool:
 
 
 def end_strays(mark: str, folder: str | None = None) -> None:
-    """Kill whoever has inherited a variable of the environment (`NAME=value`), or works in the folder, until
-    nobody is left: what has left the group of its family."""
+    """Kill all processes that inherited a variable of the environment (`NAME=value`) or work in the folder.
+
+    These are processes that have left the group of their family; new ones are looked for until none is left.
+    """
     for _ in range(ROUNDS):
         if not (found := _strays(os.fsencode(mark), folder)):
             return

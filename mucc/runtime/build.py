@@ -153,16 +153,6 @@ class Programs:
         return self._built[key]
 
 
-def compile_programs(
-    programs: Sequence[tuple[str, Mapping[str, int | str]]], target: str = DEFAULT_TARGET
-) -> list[Module | CompileError]:
-    """Compile many programs at once, each with typical values of its dims; libraries, or what is wrong."""
-    with Programs() as begun:
-        for text, dims in programs:
-            begun.begin(text, dims, target)
-        return [begun.get(text, dims, target) for text, dims in programs]
-
-
 def _loaded(library: bytes) -> Module:
     # The name goes with the contents, so the same program is one library to the process.
     path = _folder() / f"{hashlib.sha256(library).hexdigest()[:16]}.so"

@@ -1,4 +1,4 @@
-"""Reads a kernel library's manifest, and judges whether it can be loaded, without running any of it."""
+"""Read a kernel library's manifest and check that it can be loaded, without running code of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens at each launch of a loaded library: functions that are called, and ranges for NVTX.
+"""Hooks at each launch of a loaded library: callbacks, and ranges for NVTX.
 
 `MUCC_NVTX=1` has libraries that are loaded from then on mark a range for each call and, in it, one for each
 stage, which Nsight Systems and other tools of NVTX show. Ranges are of the host: where it launches.

@@ -1,4 +1,4 @@
-"""Loading a kernel library."""
+"""Load a kernel library."""
 
 from __future__ import annotations
 

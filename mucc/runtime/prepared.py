@@ -1,4 +1,4 @@
-"""Values that follow from weights alone, kept until the weights change. Importing this imports torch."""
+"""Cache values that depend on weights alone, until the weights change. Importing this imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels called on tensors that lie in memory in any way. Importing this imports torch."""
+"""Call kernels with tensors of any strides: those that a kernel cannot read are copied. Imports torch."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ DEFAULT_TARGET = "sm_90a"
 """The target where none is named."""
 
 WARPGROUPS = ("sm_90a",)
-"""The targets whose warpgroups multiply tiles that the copy engine loads (`wgmma`)."""
+"""The targets whose warpgroups multiply tiles that TMA loads (`wgmma`)."""
 
 
 def target_names() -> tuple[str, ...]:

@@ -25,9 +25,9 @@ class Limits(NamedTuple):
     cluster_blocks: int
     """Thread blocks in a portable cluster."""
     copy_extent: int
-    """Elements along one axis of a box that the copy engine moves; 0 where kernels use none."""
+    """Elements along one axis of a box that TMA moves; 0 where kernels use none."""
     copy_granule: int
-    """Alignment of the contiguous extent of what the copy engine moves."""
+    """Alignment of the contiguous extent of what TMA moves."""
     swizzles: tuple[int, ...]
     """Swizzles of the persistent scheduler."""
     splits: int

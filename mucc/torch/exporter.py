@@ -1,4 +1,4 @@
-"""Write a kernel as a function of PyTorch, as somebody would write it by hand: what mucc is compared with.
+"""Write a kernel as a function of PyTorch, as one would write it by hand, to compare mucc with.
 
     def linear_gelu(x, w, b):
         return F.gelu(F.linear(x, w, b))

@@ -1,6 +1,6 @@
 // RUN: mucc-opt %s -p legalize-target --verify-diagnostics --split-input-file | FileCheck %s
 
-// The copy engine moves whole granules of 16 bytes: run-time extents that are contiguous get a requirement.
+// TMA moves whole granules of 16 bytes: run-time extents that are contiguous get a requirement.
 
 // CHECK-LABEL: cutlass.program @required(
 // CHECK-SAME: num_inputs = 2 : i64, dims = ["M", "N", "K"], requirements = [#cutlass.requirement<K multiple_of 8, "rows of 'x' are copied in multiples of 16 bytes">, #cutlass.requirement<N multiple_of 8, "rows of 'w' are copied in multiples of 16 bytes">]} {
@@ -82,7 +82,7 @@ cutlass.program @fixed(%x: !mu.tensor<[B, 3, 64], bf16>, %w: !mu.tensor<[B, 64, 
 
 // -----
 
-// Vectors, reductions, pointwise and reduction kernels are no matter of the copy engine.
+// Vectors, reductions, pointwise and reduction kernels are no matter of TMA.
 
 // CHECK-LABEL: cutlass.program @vectors(
 // CHECK-SAME: num_inputs = 5 : i64, dims = ["M", "N"]} {

@@ -1,4 +1,4 @@
-"""Settings of property tests: equal examples in every run, and no failure for want of speed.
+"""Settings of property tests: equal examples in every run, and no failure for lack of speed.
 
 `pytest --hypothesis-profile=random` draws other examples.
 """

@@ -1,4 +1,4 @@
-"""The calls that a candidate has to answer, drawn afresh for every audit."""
+"""The calls that a candidate has to answer, drawn anew for every audit."""
 
 from __future__ import annotations
 

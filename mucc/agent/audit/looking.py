@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.places import Look, computing
+from mucc.agent.audit.times import Times
 from mucc.agent.isolation.process import Child
 from mucc.api.processes import Place
 
@@ -103,14 +104,11 @@ class Looker:
             self._seen.append(Seen(case, at_rest, self.child.working()))
             stopped += self.child.resume() - begun
 
-    def taken(self, calls: Sequence[tuple[Case, Sequence[float]]], gpu: bool = False) -> Iterator[Look]:
-        """Take what was seen of calls while these lasted; they come with their times (`timing.Times`), which
-        on a GPU are not those of the host."""
+    def taken(self, calls: Sequence[tuple[Case, Times]], gpu: bool = False) -> Iterator[Look]:
+        """Take what was seen of calls while these lasted; they come with their times, which on a GPU are not
+        those of the host."""
         found, self._seen = self._seen, []
-        ends = {
-            case.name: began + max(handed - copied, returned) * 1e6
-            for case, (returned, handed, copied, began) in calls
-        }
+        ends = {case.name: times.began + times.counted * 1e6 for case, times in calls}
         for seen in found:
             if seen.threads is None:
                 yield Look(seen.case, hidden=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from mucc.agent.audit.cases import Case
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.observations import Timing
 from mucc.agent.audit.places import Look
+from mucc.agent.audit.times import Times
 from mucc.api.json_types import Json
 
 SLACK, SLACK_MS = 1.5, 0.05
@@ -46,23 +47,20 @@ class CandidateFailed(Exception):
     """The candidate raised: an outcome, not an error."""
 
 
-def timing_of(times: list[list[float]], series: list[Json], before: Timing) -> Timing:
+def timing_of(times: Sequence[Times], series: list[Json], before: Timing) -> Timing:
     """Return the times of a series' calls in ms.
 
-    A call lasts until it returned, or until its results were handed over less the most that handing over
-    takes, if that is later: such a call still computes while its results are fetched. `series` has what the
-    judge found of each part, and `before` what was found before the series.
+    `series` has what the judge found of each part, and `before` what was found before the series.
     """
-    counted = [max(handed - copied, returned) for returned, handed, copied, _ in times]
-    deferred = sum(handed - returned > SLACK * copied + SLACK_MS for returned, handed, copied, _ in times)
+    deferred = sum(t.handed - t.returned > SLACK * t.copied + SLACK_MS for t in times)
     overhead = float(series[0]["overhead"])
     before_calls, during, left = (
         min((ms for ms in least if ms), default=0.0)
         for least in zip(*(found["cleared"] for found in series), strict=True)
     )
     return Timing(
-        tuple(max(ms - overhead, 1e-4) for ms in counted),
-        wall_ms=sorted(t[1] for t in times)[len(times) // 2],
+        tuple(max(ms - overhead, 1e-4) for ms in (t.counted for t in times)),
+        wall_ms=sorted(t.handed for t in times)[len(times) // 2],
         late=(*before.late, *(str(name) for found in series for name in found["late"])),
         bands=tuple(sorted({*before.bands, *(n for found in series for n in found["bands_changed"])})),
         deferred=deferred,

@@ -1,4 +1,4 @@
-"""Whether somebody has replaced functions that judging relies on. Imports torch."""
+"""Check whether functions that an audit relies on were replaced. Imports torch."""
 
 from __future__ import annotations
 

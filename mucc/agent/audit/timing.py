@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import CpuClock, CudaClock
@@ -28,6 +28,7 @@ from mucc.agent.audit.referee import Given
 from mucc.agent.audit.results import room_for
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
+from mucc.agent.audit.times import Times
 from mucc.agent.isolation.line import Line
 from mucc.api.json_types import Json
 
@@ -76,22 +77,6 @@ for 1 to 2 ms in turn, and a kernel that comes after a pause waits for them."""
 OFTEN = 3
 """So many of these tries are slow where another process uses the GPU; a single one is slow where the host has
 other work."""
-
-
-class Times(NamedTuple):
-    """One call in ms by the judge's clock: until it returned, until its results were handed over, and what it
-    takes at the most to hand over as much; and when it began, in ns of that clock."""
-
-    returned: float
-    handed: float
-    copied: float
-    began: int
-
-    @property
-    def counted(self) -> float:
-        """Until it returned, or until its results were handed over, less what that takes at the most, where
-        that is later: then a call still computes while results are fetched."""
-        return max(self.handed - self.copied, self.returned)
 
 
 class Stopwatch:

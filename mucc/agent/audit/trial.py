@@ -1,19 +1,16 @@
-"""One candidate before the judge: two processes that share a socket and memory, and are led from here."""
+"""One candidate before the judge, from the first call to the last comparison."""
 
 from __future__ import annotations
 
 import math
-import os
 import random
 import socket
 import time
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, starmap
 from statistics import median
-from typing import Any
 
 from mucc.agent.audit.cases import (
     SURELY_WATCHED,
@@ -29,18 +26,17 @@ from mucc.agent.audit.crowds import crowd
 from mucc.agent.audit.described import descriptions
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
-from mucc.agent.audit.looking import Looker
 from mucc.agent.audit.noise import is_steady
-from mucc.agent.audit.observations import Comparison, call_from, operations_from
+from mucc.agent.audit.observations import Comparison, call_from
 from mucc.agent.audit.options import Options
+from mucc.agent.audit.processes import Processes
 from mucc.agent.audit.runs import CandidateFailed, Entry, Run, timing_of
 from mucc.agent.audit.solutions import Solution, sources_beside
-from mucc.agent.isolation.priority import AHEAD, first
-from mucc.agent.isolation.problems import problem_error
-from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.audit.times import Times
+from mucc.agent.isolation.process import ChildFailed
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
-from mucc.api.importer import Request, error_from_json
+from mucc.api.importer import Request
 from mucc.api.json_types import Json
 from mucc.api.machine import compute_processes, exclusive_gpu, shared_gpu
 
@@ -69,15 +65,12 @@ MORE = 1.5
 UNKNOWN = Comparison(False)
 """The comparison of a call whose results were not compared yet."""
 
-WAKING = 5e-5
-"""Seconds in which a process that was stopped runs again."""
-
 KERNEL_US = 1.3
 """What the smallest of kernels takes, where nothing tells it."""
 
 
-class Trial:
-    """The judge's process and the candidate's, from the first call to the last comparison."""
+class Trial(Processes):
+    """One candidate before the judge, from the first call to the last comparison."""
 
     def __init__(
         self,
@@ -89,66 +82,18 @@ class Trial:
         seed: int,
         smallest: dict[str, float] | None = None,
     ):
-        self.zygote, self.request, self.solution = zygote, request, solution
-        self.options, self.folder = options, folder
+        super().__init__(zygote, request, options, folder)
+        self.solution = solution
         self.rng = random.Random(seed)
         self.weights = self.rng.randrange(2**31)
-        self.device = options.device
-        self.seconds: dict[str, float] = {}
         self.smallest: dict[str, float] = {} if smallest is None else smallest
         """What the smallest of kernels takes in us, by cards, as far as it was measured before."""
-        self._held: list[Child] = []
-        self._waited = 0.0
-        """Seconds that the candidate's threads waited for a processor in timed calls."""
-        self._looker: Looker | None = None
         self._bus = ""
         """The PCI bus identifier of the GPU."""
         self._others: set[int] = set()
         """Processes that used the GPU meanwhile and are not of audits."""
         self._idle_ms = 0.0
         """What a call of nothing took on a GPU before the solution was loaded, in ms."""
-
-    # Processes
-
-    def _child(self, module: str, wire: socket.socket, **more: Any) -> Child:
-        memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
-        folder = os.path.join(self.folder, module)
-        os.mkdir(folder)
-        name, seconds = f"mucc.agent.audit.{module}", self.options.time_limit
-        child = Child(self.zygote, name, folder, seconds, memory, shared=wire.fileno(), **more)
-        self._held.append(child)
-        return child
-
-    def close(self) -> None:
-        """End the processes."""
-        for child in self._held:
-            child.__exit__()
-        self._held.clear()
-
-    @contextmanager
-    def phase(self, name: str) -> Generator[None]:
-        """Time a phase of the audit for the verdict."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
-
-    @contextmanager
-    def turn(
-        self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]
-    ) -> Generator[None]:
-        """While it is our turn on the GPU; to wait for that costs the children no time."""
-        if self.device == "cpu":
-            yield
-            return
-        started = time.monotonic()
-        with turn():
-            waited = time.monotonic() - started
-            for child in children:
-                child.extend(waited)
-            self.seconds["candidate.wait"] = self.seconds.get("candidate.wait", 0.0) + waited
-            yield
 
     # The candidate
 
@@ -252,33 +197,6 @@ class Trial:
             "draws_there": self.solution.is_library,
         }
 
-    def ask(self, **request: Any) -> Json:
-        """Ask the judge's process. What goes wrong there is the problem's fault, and raises."""
-        self._begin(request)
-        return self.answered()
-
-    def _begin(self, request: Json) -> None:
-        """Ask the judge's process without waiting for its answer."""
-        try:
-            self.judge.tell(request)
-        except ChildFailed as failed:
-            raise problem_error(self.request.shown, failed, limits=True) from None
-
-    def _tell(self, **request: Any) -> Json:
-        """Have the candidate's process do something; the judge's has more time by what that takes."""
-        started = time.monotonic()
-        answer = self.candidate.ask(**request)
-        self.judge.extend(time.monotonic() - started)
-        if "failed" in answer:
-            raise CandidateFailed(f"the solution raised {answer['failed']}")
-        return answer
-
-    def _lend(self, answer: Json) -> Json:
-        """Have the candidate's process take over what memory the judge has lent."""
-        for _ in range(answer.pop("lent")):
-            self._tell(do="borrow")
-        return answer
-
     def _answer(self, run: Run, case: Case, first: bool = False) -> None:
         filled = self._lend(self.ask(do="fill", case=case.to_json()))
         told = {"observe": case.observe, "at_work": case.is_amid, "first": first}
@@ -322,77 +240,6 @@ class Trial:
     def _calibrated(self, case: Case, results: int) -> Json:
         return self._tell_series(do="calibrate", case=case.to_json(), count=CALIBRATION, results=results)
 
-    def _tell_series(self, **request: Any) -> Json:
-        """Have both processes make a series of calls."""
-        started = time.monotonic()
-        for child in (self.judge, self.candidate):
-            child.prefer(AHEAD)  # of what is not timed
-        self._begin(request)
-        limit = self.options.time_limit  # the judge's process waits for the other, which has one of its own
-        self.judge.extend(limit)
-        with ThreadPoolExecutor(1) as pool:
-            led = pool.submit(self._led)
-            try:
-                answer = self.candidate.ask(do="series")
-            except BaseException:
-                self.candidate.close()  # or the judge's process would wait for it, and `led` for that
-                raise
-            found = led.result()
-        self.judge.extend(time.monotonic() - started - limit)
-        for child in (self.judge, self.candidate):
-            child.prefer(0)
-        if "failed" in answer:
-            raise CandidateFailed(f"the solution raised {answer['failed']}")
-        if found.get("ended"):
-            raise CandidateFailed(f"while it was timed its process {found['ended']}")
-        told = operations_from(answer.get("operations") or ())
-        return found | {"operations": told, "us": answer.get("us") or ()}
-
-    def _led(self) -> Json:
-        """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
-        on, as the judge says."""
-        with first():
-            return self._leading()
-
-    def _leading(self) -> Json:
-        before, looks = 0.0, list[float]()
-        looker = self._looker = self._looker or Looker(self.candidate)
-        looker.open()
-        while True:
-            answer = self.answered()
-            if "hold" in answer:
-                looker.stop()
-                self._begin({"held": True})
-            elif "go" in answer and "name" in answer:
-                looks = answer["look"]
-                before = self.candidate.waiting_seconds()
-                started = looker.start(answer["name"])
-                looker.look(answer["name"], started, looks)
-                self._begin({"at": started})  # read when the call has ended
-            elif "go" in answer:
-                self._begin({"at": looker.go_on()})
-            elif "begins" in answer:
-                looker.begins(answer["begins"])
-                self._begin({"begun": True})
-            elif "ends" in answer:
-                looker.ended()
-            elif "look" in answer:
-                looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
-            elif "done" not in answer:
-                return answer
-            elif not looks:
-                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
-
-    def answered(self) -> Json:
-        """Return the answer of the judge's process."""
-        try:
-            answer = self.judge.answer()
-        except ChildFailed as failed:
-            raise problem_error(self.request.shown, failed, limits=True) from None
-        if "errors" in answer:
-            raise error_from_json(answer["errors"])
-        return answer
-
     def _time(self, run: Run) -> None:
         """Time calls, each on inputs of its own; once more where times are not steady."""
         self._look_for_others()
@@ -400,10 +247,10 @@ class Trial:
         for attempt in range(TRIES):
             cases = self._cases(first)
             waiting, series = self._series(run, cases)
-            times = [t for found in series for t in found["times"]]
+            times = [Times(*t) for found in series for t in found["times"]]
             made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]
             timing = timing_of([t for _, t in made], series, run.timing)
-            busy = waiting / max(sum(t[1] for _, t in made), 1e-3) if self.device == "cpu" else 0.0
+            busy = waiting / max(sum(t.handed for _, t in made), 1e-3) if self.device == "cpu" else 0.0
             run.timing = replace(timing, busy=busy)
             if looker := self._looker:
                 run.timing = replace(run.timing, restless=tuple(looker.restless), helped=tuple(looker.helped))
@@ -479,7 +326,7 @@ class Trial:
         """Have calls of a series made, and keep what was seen; return what the judge has found of them."""
         said = [case.to_json() for case in cases]
         found = self._tell_series(do="series", cases=said, budget=budget, fewest=fewest)
-        made = list(zip(cases, found["times"], strict=False))
+        made = list(zip(cases, starmap(Times, found["times"]), strict=False))
         told = zip(cases, found["operations"], strict=False)
         run.operations |= {case.name: names for case, names in told if names is not None}
         run.made += (Entry(case, None) for case, _ in made)

@@ -1,2 +1,2 @@
-"""Processes for somebody else's code: forked from one that has torch loaded, bounded, and ended with all
-that they started."""
+"""Processes for untrusted code: forked from one that has torch loaded, limited in time and memory, and ended
+with all that they started."""

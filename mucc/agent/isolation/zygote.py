@@ -201,9 +201,9 @@ class Zygote:
     ) -> Forked:
         """Fork a child in a process group of its own, which runs `serve(line)` of a module.
 
-        `pipes` are where it hears, where it answers, where it prints, and perhaps a folder that it shares. Of
-        private folders it sees the files of `readable` only, and beside its own folder it writes in those of
-        `writable`. Raises ZygoteFailed; DiagnosticError as `layers`.
+        `pipes` are its requests, its answers, its output, and perhaps a shared folder. Of private folders
+        it can read the files of `readable` only; it can write in its own folder and in those of `writable`.
+        Raises ZygoteFailed; DiagnosticError as `layers`.
         """
         request = {
             "fork": module,

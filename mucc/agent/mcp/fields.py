@@ -1,4 +1,4 @@
-"""What tools take, and the command lines that they become."""
+"""The parameters of tools, and their conversion to command lines."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class Service:
         return answer
 
     async def _beat(self, ctx: ServerRequestContext[Any], name: str) -> None:
-        """Tell a client that wants to know that a command still runs."""
+        """Send progress notifications to a client that asked for them while a command runs."""
         begun = time.monotonic()
         while True:
             await anyio.sleep(self._limits.heartbeat)

@@ -30,10 +30,9 @@ WIDTHS = {"": 7, "tried": 5, "best ms": 7, "gap": 5, "default": 7, "tf32": 5, "c
 
 
 def make(stream: TextIO, *, quiet: bool = False) -> Progress:
-    """Return the watcher that suits a stream: nobody with `quiet`, live on a terminal, else a line for each
-    event.
+    """Return the display for a stream: none with `quiet`, live on a terminal, else a line for each event.
 
-    Whatever goes wrong in it never reaches the run: a display that fails is dropped.
+    Errors of a display never reach the run: a display that fails is dropped.
     """
     if quiet:
         return Quiet()

@@ -1,4 +1,4 @@
-"""How the best time of a task fell: against attempts, seconds and tokens."""
+"""Plot the best time of a task against attempts, seconds and tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Jobs of builds as tasks of a cluster: each with its core and its memory, on any machine with equal tools.
 
 A task is the same wherever and however often it runs, so a machine that is lost costs the tasks that it had.
-What the cluster cannot do, for want of room in its object store or after several losses, this machine does.
+Jobs that the cluster cannot run, when its object store is full or after several losses, run on this machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must be equal on two machines whose results are used together, and how two of them differ."""
+"""Versions that must be equal on machines whose results are used together, and their differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How pooling reduces a window: apart from `mu.pool`, so that the pooling kernels' op loads without it."""
+"""Kinds of pooling, apart from `mu.pool` so that the op of pooling kernels loads without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reference card says of the schedules of attention."""
+"""The lines of the reference card about schedules of attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find operations of scores whose absolute error is all that softmax feels."""
+"""Find operations on scores of which only the absolute error matters, since softmax follows."""
 
 from __future__ import annotations
 

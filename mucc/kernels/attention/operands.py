@@ -1,4 +1,4 @@
-"""Which operands the kernels of attention take."""
+"""Decide which operands the kernels of attention can read."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def stage_bytes(problem: Problem, schedule: Schedule) -> tuple[int, int]:
     if schedule.mainloop in WARPGROUP_LOOPS:
         return rows * chunks, columns * (chunks + result_chunks)
     if schedule.mainloop == "skinny":
-        # The kernel is built for keys that the copy engine loads, and for those that threads do.
+        # The kernel is built for keys that TMA loads, and for those that threads do.
         return rows * row, columns * max(row + result_row, chunks + result_chunks)
     return rows * row, columns * (row + result_row)
 

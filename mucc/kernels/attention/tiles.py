@@ -72,8 +72,8 @@ def f32_tile_of(width: int, result_width: int) -> Tile:
 def decode_tile_of(width: int, result_width: int, shared: int, *, bytewise: bool = False) -> Tile:
     """Return the tile of kernels for few queries that fits `shared` bytes: with fewer warps if need be.
 
-    Each warp has steps of its own. One step is multiplied while the others are loaded. With `bytewise` the
-    copy engine loads rows of e4m3, of half the bytes of 16 bits, and only these fit `shared`: what threads
+    Each warp has steps of its own. One step is multiplied while the others are loaded. With `bytewise`
+    TMA loads rows of e4m3, of half the bytes of 16 bits, and only these fit `shared`: what threads
     copy is converted to 16 bits, and takes more.
     """
     row, result_row = (

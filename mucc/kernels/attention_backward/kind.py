@@ -62,7 +62,7 @@ class AttentionBackwardKind(Kind[AttentionBackwardKernelOp]):
         return (node.gradient, node.query, node.key, node.value, node.logsumexp, node.sums)
 
     def alignments(self, op: AttentionBackwardKernelOp, granule: int) -> Iterator[tuple[SSAValue, int]]:
-        """Yield what the copy engine loads: all but numbers of rows."""
+        """Yield what TMA loads: all but numbers of rows."""
         node = op.differentiate
         return ((value, granule) for value in (node.gradient, node.query, node.key, node.value))
 

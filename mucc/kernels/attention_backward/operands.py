@@ -1,4 +1,4 @@
-"""Which operands the kernels of gradients of attention take."""
+"""Decide which operands the kernels of gradients of attention can read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 128
 def takes_gradient(op: GradientOp, target: str | None) -> bool:
     """Whether the kernels compute a gradient on a target, or on any.
 
-    The copy engine loads whole rows of at least 16 bytes. All operands have all leading axes; keys and values
+    TMA loads whole rows of at least 16 bytes. All operands have all leading axes; keys and values
     are the same along the same of them, and nothing else is. Of a mask that has all axes of the scores each
     element of its gradient is that of one score; others are sums of such.
     """

@@ -1,4 +1,4 @@
-"""What the C++ of all convolution kernels has in common: tensors, windows, the pointwise work."""
+"""C++ that all convolution kernels share: tensors, windows, pointwise work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Move a norm whose statistics are known, which is pointwise work, into the kernel that reads its result."""
+"""Move a norm with known statistics, which is pointwise work, into the kernel that reads its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions as strategies judge them."""
+"""Describe a convolution in plain numbers, by which strategies are judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a convolution kernel computes, in float64."""
+"""Interpret convolution kernels in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge groups of few channels: warpgroups multiply zeros faster than other kernels find what is needed."""
+"""Merge groups of few channels into dense convolutions, with zeros, which wgmma computes faster."""
 
 from __future__ import annotations
 

@@ -35,17 +35,17 @@ class Strategy(StrEnum):
     """How a kernel computes a convolution."""
 
     TILES = "tiles"
-    """As a product of matrices, tile by tile."""
+    """Implicit GEMM by mma.sync or multiply-adds, tile by tile."""
     WARPGROUPS = "warpgroups"
-    """The same, with tiles that the copy engine loads and warpgroups multiply."""
+    """Implicit GEMM by wgmma, with tiles that TMA loads in its im2col mode."""
     PLANES = "planes"
-    """As a product that warpgroups multiply, of planes of x that the copy engine loads."""
+    """Implicit GEMM by wgmma from planes of x, channels first, that TMA loads once for all taps."""
     POSITIONS = "positions"
-    """As a product over the positions of a large window, which warpgroups multiply."""
+    """A product by wgmma whose K is the positions of a window as large as x: gradients of weights."""
     PATCHES = "patches"
-    """As a product whose taps are read from a patch of x in shared memory."""
+    """Implicit GEMM by mma.sync whose taps are read from one patch of x in shared memory."""
     DIRECT = "direct"
-    """Each thread sums up a few outputs."""
+    """Each thread sums up a few outputs, without tensor cores."""
 
 
 @irdl_attr_definition

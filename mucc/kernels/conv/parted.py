@@ -1,4 +1,4 @@
-"""Gradients of weights of f32 as products of pairs of bf16, whose rows wgmma takes innermost."""
+"""Compute gradients of f32 weights as products of pairs of bf16, which wgmma takes with rows innermost."""
 
 from __future__ import annotations
 

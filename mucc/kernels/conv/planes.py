@@ -44,7 +44,7 @@ STAGES = 3
 
 MOST_STAGES = 6
 WIDEST_BOX = 256
-"""The most elements along an axis that the copy engine copies at a time."""
+"""The most elements along an axis that TMA copies at a time."""
 
 ALIGNMENT = 1024
 """What the first stage of weights is aligned to."""

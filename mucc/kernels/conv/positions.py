@@ -1,4 +1,4 @@
-"""Tiles of convolutions by windows as large as x, whose positions warpgroups add up: gradients of weights."""
+"""Tiles of convolutions by windows as large as x, as products over positions by wgmma: weight gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mucc.kernels.conv.wide import GROUPS, SHARED_SUMS, STAGES, SUMS, WideTile, 
 from mucc.target.facts import WIDEST_ACCESS, Facts
 
 CHUNK = 64
-"""Elements of the batch, and of channels of the result, in the 128 bytes that the copy engine swizzles; and
+"""Elements of the batch, and of channels of the result, in the 128 bytes that TMA swizzles; and
 the positions of a step."""
 
 ROWS, COLUMNS = (64, 128, 256), (64, 128, 192, 256)
@@ -41,7 +41,7 @@ def is_gradient(layer: Layer) -> bool:
 
 
 def refused(layer: Layer) -> str | None:
-    """Return why wgmma and the copy engine do not take a layer, as a clause; None if they do."""
+    """Return why wgmma and TMA do not take a layer, as a clause; None if they do."""
     if layer.compute not in FORMATS:
         return f"wgmma takes rows innermost of {' and '.join(FORMATS)} only"
     if not is_gradient(layer):
@@ -54,7 +54,7 @@ def refused(layer: Layer) -> str | None:
     if not layer.batch or layer.batch % vector or layer.outputs % vector:
         return "the batch or the channels of the result are no multiple of 16 bytes"
     if any(w.dilation > LONGEST_STEP for w in layer.windows):
-        return f"the copy engine takes steps of up to {LONGEST_STEP}"
+        return f"TMA takes steps of up to {LONGEST_STEP}"
     return None
 
 

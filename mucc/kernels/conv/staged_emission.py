@@ -33,7 +33,7 @@ class StagedWork(TilesWork, ABC):
 
     @abstractmethod
     def mapped(self, entry: str) -> list[Entry]:
-        """Return the kernels that read by the copy engine, in the order in which the launcher has them."""
+        """Return the kernels that read by TMA, in the order in which the launcher has them."""
 
     @cached_property
     def tile(self) -> WideTile:

@@ -106,7 +106,7 @@ class Tiles(Way):
 
 
 class Warpgroups(Way):
-    """As a product of matrices that warpgroups multiply, from tiles that the copy engine loads.
+    """As a product of matrices that warpgroups multiply, from tiles that TMA loads.
 
     Calls whose tensors it cannot map are computed as by `Tiles`.
     """
@@ -117,7 +117,7 @@ class Warpgroups(Way):
         if facts.name not in WARPGROUPS:
             return f"{facts.name} has no wgmma"
         if layer.pooled:
-            return "the copy engine has positions in their order, not by windows of a pool"
+            return "TMA has positions in their order, not by windows of a pool"
         if layer.compute not in FORMATS:
             return f"wgmma multiplies {', '.join(FORMATS)}"
         if not layer.whole:
@@ -139,7 +139,7 @@ class Planes(Way):
     """As a product that warpgroups multiply, whose left factor is read from planes of x with channels before
     the spatial axes.
 
-    Calls whose tensors the copy engine cannot map are computed as by `Tiles`.
+    Calls whose tensors TMA cannot map are computed as by `Tiles`.
     """
 
     strategy = Strategy.PLANES
@@ -172,7 +172,7 @@ class Planes(Way):
 class Positions(Way):
     """As a product over the positions of a large window, batch and channels of the result innermost.
 
-    Calls whose tensors the copy engine cannot map are computed as by `Tiles`.
+    Calls whose tensors TMA cannot map are computed as by `Tiles`.
     """
 
     strategy = Strategy.POSITIONS

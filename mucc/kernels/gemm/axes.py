@@ -1,4 +1,4 @@
-"""How a contraction walks along its operands, and along the tensors of its epilogue: pure bookkeeping."""
+"""Map the axes of a contraction to those of its operands and of the tensors in its epilogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reference card says of the schedules of contractions."""
+"""The lines of the reference card about schedules of contractions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What joins the stage of a contraction besides pointwise work."""
+"""Decide which operations join the stage of a contraction besides pointwise work."""
 
 from __future__ import annotations
 

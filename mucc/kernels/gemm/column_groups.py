@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import ceil, lcm
 from types import MappingProxyType
+from typing import Protocol, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Block, Region, SSAValue
 
 from mucc.dialects.cutlass.nodes import ComputeOp, YieldOp
-from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
+from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.conversions import CastOp
 from mucc.dialects.mu.ops.views import RegroupOp
@@ -83,20 +84,6 @@ def is_large(space: Dims, sizes: Mapping[str, int] = MappingProxyType({})) -> bo
     return m >= ROWS and ceil(m / 128) * ceil(columns / 128) >= FEW
 
 
-def sizes_in(words: Sequence[str]) -> dict[str, int]:
-    """Return typical values of dims, of which each word has one: `M=128`."""
-    return {name: int(size) for name, _, size in (word.partition("=") for word in words)}
-
-
-def scheduled_programs(module: ModuleOp) -> Iterator[tuple[ProgramOp, list[ScheduleOp]]]:
-    """Yield each program of a module with the schedules that pin settings of its kernels."""
-    schedules = [s for s in module.body.block.ops if isinstance(s, ScheduleOp)]
-    for program in module.body.block.ops:
-        if isinstance(program, ProgramOp):
-            named = [s for s in schedules if s.kernel == program.sym_name]
-            yield program, [s for s in named if s.target == program.target]
-
-
 def allows(schedule: ScheduleOp, product: GemmOp, width: int) -> bool:
     """Whether a product's kernel that reduces groups of columns can have the settings of a schedule."""
     if schedule.stage not in (None, product.stage):
@@ -113,6 +100,46 @@ def allows(schedule: ScheduleOp, product: GemmOp, width: int) -> bool:
     return EPILOGUE.name not in settings and not (
         isinstance(exchange, SwitchAttr) and exchange.data is Switch.ON
     )
+
+
+class Joint(Protocol):
+    """How a kernel, or a part of it, joins the product before it.
+
+    The epilogue of `product`, whose result has the extents `space`, reduces groups of `width` columns.
+    """
+
+    @property
+    def product(self) -> GemmOp: ...
+    @property
+    def space(self) -> Dims: ...
+    @property
+    def width(self) -> int: ...
+
+
+J = TypeVar("J", bound=Joint)
+K = TypeVar("K", bound=DeviceKernelOp)
+
+
+def find_joints(
+    module: ModuleOp, kind: type[K], find: Callable[[ProgramOp, K], J | None], sizes: Sequence[str]
+) -> Iterator[tuple[ProgramOp, Sequence[ScheduleOp], K, J]]:
+    """Yield the kernels of a kind that can join the product before them, as `find` says.
+
+    Each comes with its program and the schedules that pin settings of that. Products that are not large and
+    those whose schedules do not allow it are left out. `sizes` are typical values of open dims, each as
+    `M=128`. The caller may replace the kernel that it got.
+    """
+    typical = {name: int(size) for name, _, size in (word.partition("=") for word in sizes)}
+    schedules = [s for s in module.body.block.ops if isinstance(s, ScheduleOp)]
+    for program in (op for op in module.body.block.ops if isinstance(op, ProgramOp)):
+        own = [s for s in schedules if (s.kernel, s.target) == (program.sym_name, program.target)]
+        for kernel in list(program.kernels):
+            if not isinstance(kernel, kind) or (joint := find(program, kernel)) is None:
+                continue
+            if not is_large(joint.space, typical):
+                continue
+            if all(allows(s, joint.product, joint.width) for s in own):
+                yield program, own, kernel, joint
 
 
 def base_of(tensor: SSAValue) -> SSAValue:

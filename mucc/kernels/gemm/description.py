@@ -1,4 +1,4 @@
-"""Describing a `cutlass.gemm` in the plain numbers that targets reason about."""
+"""Describe a `cutlass.gemm` in plain numbers, for targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Divide logsumexp: that of long rows of a product becomes one of the parts that tiles find."""
+"""Divide logsumexp: reduce long rows of a product by way of the logsumexps of its tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes of a contraction's matrices may be accessed at a time, by what is known of its dims."""
+"""Find how many bytes of a contraction's matrices one access may have, from what is known of its dims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Join parts: reductions of a product's rows that no atomic does begin in the product's epilogue."""
+"""Join parts: begin reductions of a product's rows in its epilogue, for reductions without an atomic."""
 
 from __future__ import annotations
 
@@ -12,19 +12,16 @@ from xdsl.ir import Region
 
 from mucc.dialects.cutlass.nodes import LoadOp, are_bits
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.column_groups import (
     BOX,
     TILES,
-    allows,
     as_rounded,
     drop_unused,
-    is_large,
+    find_joints,
     is_plain,
     producer,
-    scheduled_programs,
-    sizes_in,
     suits,
 )
 from mucc.kernels.gemm.nodes import AuxLoadOp, GroupReduceOp, GroupStoreOp, MatrixStore, SrcFetchOp
@@ -43,6 +40,11 @@ class Parts(NamedTuple):
     load: LoadOp
     rows: ReduceKernelOp
     width: int
+
+    @property
+    def space(self) -> Dims:
+        """The extents of the product's result."""
+        return self.rows.extents
 
 
 @dataclass(frozen=True)
@@ -68,14 +70,9 @@ class JoinParts(Pass):
     sizes: tuple[str, ...] = ()
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        for program, own in scheduled_programs(op):
-            for kernel in list(program.kernels):
-                parts = _parts(program, kernel) if isinstance(kernel, ReduceKernelOp) else None
-                if parts is None or not is_large(parts.rows.extents, sizes_in(self.sizes)):
-                    continue
-                if all(allows(s, parts.product, parts.width) for s in own):
-                    program.leave_unstored(parts.product.stage.data)
-                    _join(program, parts)
+        for program, _, _, parts in find_joints(op, ReduceKernelOp, _parts, self.sizes):
+            program.leave_unstored(parts.product.stage.data)
+            _join(program, parts)
 
 
 def _parts(program: ProgramOp, kernel: ReduceKernelOp) -> Parts | None:

@@ -1,4 +1,4 @@
-"""Join rows: what normalises rows within one tile of a product becomes part of the product's epilogue."""
+"""Join rows: normalise rows that lie within one tile of a product in the product's epilogue."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.column_groups import (
     BOX,
-    allows,
     as_rounded,
     base_of,
     drop_unused,
-    is_large,
+    find_joints,
     is_plain,
     producer,
-    scheduled_programs,
-    sizes_in,
     suits,
 )
 from mucc.kernels.gemm.granules import may_be_wide
@@ -82,16 +79,11 @@ class JoinRows(Pass):
     sizes: tuple[str, ...] = ()
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        for program, own in scheduled_programs(op):
-            stages: dict[GemmOp, str] = {}
-            for kernel in list(program.kernels):
-                norm = _norm(program, kernel) if isinstance(kernel, NormalizeKernelOp) else None
-                if norm is None or not is_large(norm.space, sizes_in(self.sizes)):
-                    continue
-                if all(allows(s, norm.product, norm.width) for s in own):
-                    program.leave_unstored(stages.get(norm.product, norm.product.stage.data))
-                    stages[norm.product] = kernel.stage.data
-                    _join(norm, own)
+        stages: dict[GemmOp, str] = {}
+        for program, own, kernel, norm in find_joints(op, NormalizeKernelOp, _norm, self.sizes):
+            program.leave_unstored(stages.get(norm.product, norm.product.stage.data))
+            stages[norm.product] = kernel.stage.data
+            _join(norm, own)
 
 
 def _norm(program: ProgramOp, kernel: NormalizeKernelOp) -> Norm | None:

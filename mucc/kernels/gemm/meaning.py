@@ -1,4 +1,4 @@
-"""What a contraction kernel and the nodes of its epilogue compute, in float64."""
+"""Interpret contraction kernels and the nodes of their epilogues in float64."""
 
 from __future__ import annotations
 

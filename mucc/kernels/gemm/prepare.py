@@ -1,4 +1,4 @@
-"""Prepare what a contraction's kernel cannot read or write where it lies, once its schedule is chosen.
+"""Insert copies of operands that a contraction's kernel cannot access in place, once schedules are chosen.
 
 Matrices with rows that TMA cannot copy get copies with padded rows, and so do rows that are picked by number,
 if the kernel does not pick them itself. f32 operands that tensor cores multiply in parts of tf32 become those

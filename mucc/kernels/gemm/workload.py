@@ -1,4 +1,4 @@
-"""Contractions as workloads: what the choice, tuning and explanation of schedules ask of them."""
+"""Contractions as workloads, whose schedules are chosen, tuned and explained."""
 
 from __future__ import annotations
 

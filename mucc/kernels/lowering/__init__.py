@@ -1,1 +1,1 @@
-"""What kinds share to lower a stage: accesses of tensors, pointwise bodies, the program around a kernel."""
+"""Lowering that kinds share: accesses of tensors, pointwise bodies, the program around a kernel."""

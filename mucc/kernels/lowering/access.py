@@ -1,4 +1,4 @@
-"""How the pointwise work of a stage walks along tensors: bookkeeping about axes.
+"""Map the axes of a stage's pointwise work to the axes of tensors.
 
 An access is a tensor in memory with, for each of its axes, the axis of the stage's iteration space
 that walks along it (None where the extent is 1). Everything about broadcasting follows from it.

@@ -1,4 +1,4 @@
-"""Which two reductions over a row one pass finds: mean and squared distances, or maximum and exponentials."""
+"""Find two reductions over a row in one pass: mean and squared distances, or maximum and exponentials."""
 
 from __future__ import annotations
 

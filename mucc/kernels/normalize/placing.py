@@ -1,4 +1,4 @@
-"""Where the values of a chain of reductions lie in its space: they fill it, or have one element a row.
+"""Place the values of a chain of reductions: they fill its space, or have one element a row.
 
 A row is what one result of the reductions is made of: the elements along the reduced axes.
 """

@@ -1,4 +1,4 @@
-"""Which operations a reduction kernel computes, and which of them together."""
+"""Decide which operations a reduction kernel computes, and which of them together."""
 
 from __future__ import annotations
 

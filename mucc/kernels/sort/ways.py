@@ -1,4 +1,4 @@
-"""How a row is sorted: by how many threads with how many elements each, or by picking the largest ones."""
+"""Choose how a row is sorted: threads and elements of each, or picking the largest elements."""
 
 from __future__ import annotations
 

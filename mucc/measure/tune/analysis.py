@@ -1,4 +1,4 @@
-"""A program as the tuner sees it: each kernel apart, its stages with schedules, and their workloads."""
+"""Analyse a program for tuning: its kernels one by one, their stages with schedules, and their workloads."""
 
 from __future__ import annotations
 

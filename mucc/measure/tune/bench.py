@@ -1,4 +1,4 @@
-"""The interface of what launches kernels, and what it says of a library."""
+"""The interface of a process or GPU that launches a library, and its verdict on the library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Trial(NamedTuple):
 
 
 class Bench(Protocol):
-    """Interface to a card that kernels are launched on; `mucc.measure.tune.gpu.Gpu` is the one for GPUs."""
+    """The interface of what launches kernels; `mucc.measure.tune.gpu.Gpu` implements it for GPUs."""
 
     def hello(self) -> Mapping[str, str]:
         """Return the card's name and its architecture."""

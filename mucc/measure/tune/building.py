@@ -1,4 +1,4 @@
-"""Libraries for the candidates of a plan: in parallel, from parts, through the cache. Needs no GPU."""
+"""Build the libraries of a plan's candidates in parallel, from parts, through the cache. Needs no GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that launches kernels: told what to do by lines of JSON on stdin, it answers in lines of JSON.
+"""The child process that launches kernels: it reads requests and writes answers as lines of JSON.
 
     {"do": "hello"}                                 -> {"card": "NVIDIA H200", "arch": "sm_90"}
     {"do": "prepare", "text": …, "kernel": …, …}    -> {}

@@ -1,4 +1,4 @@
-"""From programs to a plan: which schedules are worth a build, by the target's model."""
+"""Make a plan from programs: choose the schedules to build, by the target's cost model."""
 
 from __future__ import annotations
 

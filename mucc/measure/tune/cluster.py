@@ -1,4 +1,4 @@
-"""GPUs of a Ray cluster: an actor for each, which holds the lease of its GPU as long as a search runs.
+"""GPUs of a Ray cluster: one actor for each GPU, which holds it until the search ends.
 
 An actor measures as this machine would, through a process that launches kernels. Libraries reach it by their
 contents, once. It keeps nothing: this process alone writes to the database, so that an actor that is lost

@@ -1,4 +1,4 @@
-"""A folder that carries a plan, its libraries and their measurements from machine to machine.
+"""Folders that carry a plan, its libraries and their measurements from machine to machine.
 
 plan.json       what is to be measured
 <id>.so         a candidate's library

@@ -1,4 +1,4 @@
-"""Launching kernels on a GPU: inputs as `mucc run` makes them, checked against the float64 interpreter.
+"""Launch kernels on a GPU, with inputs drawn as `mucc run` draws them, and check them in float64.
 
 Imports torch.
 """

@@ -1,4 +1,4 @@
-"""GPUs that measure side by side: what is to be measured goes to a thread for each of them.
+"""Measure on several GPUs in parallel: one thread for each takes candidates from a queue.
 
 All are of one kind of card. What has one key, such as a kernel at a size, goes to one GPU as long as others
 have work of their own, because inputs and references are made there.

@@ -1,4 +1,4 @@
-"""Measure the libraries of a folder: each is checked and timed alone, then the best in turns."""
+"""Measure the libraries of a folder: check and time each alone, then time the best in turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring candidates: each is checked and timed alone, then the best in turns; all is kept at once."""
+"""Measure candidates: check and time each alone, then time the best in turns; results are stored at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be measured, as values: programs, sizes, and a candidate for each choice of schedules."""
+"""Plans as values: programs, sizes, and a candidate for each choice of schedules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the model says of a program: the time of each device kernel, and all schedules that it could have.
+"""Rank schedules by the cost model: the time of each device kernel under every legal schedule.
 
-For whoever searches outside mucc: legality and estimates come from here and are computed nowhere else.
+For searches outside of mucc: legality and estimates come from here and are computed nowhere else.
 
     for kernel in survey(Source("f.mcu", text)):
         for contraction in kernel.contractions:

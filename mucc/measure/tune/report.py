@@ -1,4 +1,4 @@
-"""What tuning found, as a table for people and as JSON for programs."""
+"""Report the results of tuning, as a table and as JSON."""
 
 from __future__ import annotations
 

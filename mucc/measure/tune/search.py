@@ -1,4 +1,4 @@
-"""The search for a kernel's best schedules on this machine's GPU: build, measure, keep, stage by stage.
+"""Search for a kernel's fastest schedules on this machine's GPU: build and measure, stage by stage.
 
 What builds and what measures is given, so that the search itself needs neither a compiler nor a GPU.
 """

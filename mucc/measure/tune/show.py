@@ -1,4 +1,4 @@
-"""How a search is getting on: a line on a terminal that is drawn anew, or a line for each event."""
+"""Show the progress of a search: one line on a terminal that is redrawn, or one line for each event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a program's kernels already, to begin a plan with."""
+"""Begin a plan with the best measured choices, for kernels of several contractions."""
 
 from __future__ import annotations
 

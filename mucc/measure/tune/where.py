@@ -1,4 +1,4 @@
-"""Where is measured, as a value."""
+"""The place of measurements as a value: this machine's GPUs, or those of a cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from mucc.diagnostics.core import Diagnostic
 
 
 class Where(NamedTuple):
-    """Where is measured: on the current GPU, on GPUs of this machine by number, or on a cluster.
+    """The place of measurements: the current GPU, GPUs of this machine by number, or a cluster.
 
     `ray` is an address of a Ray cluster, `card` the kind of card to take there, and `most` how many of them
-    at most. `command` runs the process
-    that launches kernels, another one in tests; `warn` hears of GPUs of the cluster that are not used
-    (MU5503).
+    at most. `command` starts the process that launches kernels, another one in tests; `warn` is
+    called for GPUs of the cluster that are not used (MU5503).
     """
 
     gpus: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""A child process that launches kernels, kept at arm's length: it may crash or hang, and is started anew."""
+"""Run the child process that launches kernels, and restart it after a crash or a hang."""
 
 from __future__ import annotations
 

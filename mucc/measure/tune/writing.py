@@ -1,4 +1,4 @@
-"""Putting schedules into a program's text."""
+"""Write schedules into the text of a program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The child process of `mucc import`: reads a request, runs the problem file, writes the answer.
 
-The problem file is somebody's program: it may print, raise, hang, end the process, or allocate without end.
+The problem file is untrusted code: it may print, raise, hang, end the process, or allocate without end.
 """
 
 from __future__ import annotations

@@ -31,8 +31,8 @@ def is_large(operations: float, moved: float) -> bool:
 def smaller(request: Request, tree: ast.Module, *, steady: bool) -> ast.Module:
     """Return the file at the smallest sizes at which it can be captured; as it is if there are none.
 
-    `steady` wants sizes at which PyTorch's own error in f32 is bearable; the least error will do where it is
-    bearable at none that a CPU can run.
+    With `steady` these are sizes at which PyTorch's own error in f32 is acceptable, or where it is least
+    if it is acceptable at none that a CPU can run.
     """
     *candidates, whole = scalings(tree)
     best: tuple[float, ast.Module] | None = None

@@ -16,6 +16,7 @@ from mucc.agent.audit.detectors import early_work, late_work, sol_ceiling, timer
 from mucc.agent.audit.findings import Label
 from mucc.agent.audit.observations import Bound, Observations, Reference, Timing
 from mucc.agent.audit.runs import timing_of
+from mucc.agent.audit.times import Times
 
 
 def findings(detector: Any, *cleared: float, crowded: str = "") -> list[Any]:
@@ -130,8 +131,7 @@ def test_times_below_the_bound_reject_where_nobody_else_used_the_gpu(crowded: st
 
 
 def test_what_is_handed_over_late_counts():
-    """Columns: returned, handed over, what handing over takes, in ms; when it began."""
-    calls = [[1.0, 1.1, 0.12, 0], [0.01, 1.12, 0.12, 0], [0.01, 0.14, 0.12, 0]]
+    calls = [Times(1.0, 1.1, 0.12, 0), Times(0.01, 1.12, 0.12, 0), Times(0.01, 0.14, 0.12, 0)]
     parts = [
         part(cleared=[0.2, 0.3, 0.4]),
         part(late=["timed 7"], bands_changed=[1], cleared=[0.2, 0.1, 0.0]),
@@ -164,7 +164,7 @@ def test_marks_that_come_before_a_call_can_begin_are_rejected():
     words[gate.DONE * gate.LINE] = shut.number
     assert shut.is_marked(gate.DONE) and not shut.is_marked(gate.HANDED)
     parts = [part(forged=["timed 1"]), part(forged=["timed 9"])]
-    held = timing_of([[1.0, 1.1, 0.1, 0]], parts, Timing())
+    held = timing_of([Times(1.0, 1.1, 0.1, 0)], parts, Timing())
     seen = Observations("cuda", "declared", None, [], [], held, Reference(), None, [], [])
     (found,) = timers.Timers().check(seen)
     assert found.severity == "reject" and found.is_repeated and "timed 1, timed 9" in found.message

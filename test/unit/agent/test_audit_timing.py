@@ -16,6 +16,7 @@ from mucc.agent.audit.looking import AT_REST_NS, MORE_NS, WAKING_NS, Looker  # n
 from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
+from mucc.agent.audit.times import Times  # noqa: E402
 from mucc.agent.audit.trial import Trial  # noqa: E402
 from mucc.api.processes import Place  # noqa: E402
 
@@ -213,9 +214,9 @@ def test_the_parent_looks_where_threads_are_while_a_call_lasts():
     looker = made._looker
     watched, (first, second) = Case("timed 3", 1, watched=True), looker._seen
     assert first.case == second.case == "timed 3" and made._waited == 0.0
-    assert list(looker.taken([(watched, [0.0, 0.0, 0.0, first.ns])])) == [], "it had returned"
+    assert list(looker.taken([(watched, Times(0.0, 0.0, 0.0, first.ns))])) == [], "it had returned"
     looker._seen = [first]
-    assert list(looker.taken([(watched, [0.0, 1e-6, 0.0, first.ns])])) == [Look("timed 3")]
+    assert list(looker.taken([(watched, Times(0.0, 1e-6, 0.0, first.ns))])) == [Look("timed 3")]
     children.threads = None
     looker.look("timed 4", 7, [0.0])
     assert list(looker.taken([])) == [Look("timed 4", hidden=True)]

@@ -1,4 +1,4 @@
-"""Each tool of the profile: what makes it speak, what does not, and where exactly its threshold lies."""
+"""Tools of the profile: what they declare, those for all kernels, and all of them on what was recorded."""
 
 from __future__ import annotations
 
@@ -6,80 +6,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
+from profilelib import NARROW, OLD, PRODUCT, WIDE, kernel, only, percents, seen, shares_of_time, stage, stalls
 
-from mucc.agent.core.analysis import Advice, Limit, Severity, levers
+from mucc.agent.core.analysis import Limit, Severity, levers
 from mucc.agent.profile.code import Code
 from mucc.agent.profile.evidence import TIME, Choice, Evidence, Extents, Kernel, Stage
 from mucc.agent.profile.sources.ncu_csv import parse
 from mucc.agent.profile.tools import (
     TOOLS,
     advice,
-    coalescing,
-    code_size,
-    dram,
-    epilogue,
-    l2,
     launches,
-    occupancy,
-    pipeline,
     registers,
-    split,
-    tail_waves,
-    tensor_cores,
-    tile_fit,
     tools,
     tools_for,
     warp_stalls,
 )
 from mucc.agent.profile.tools.barriers import SHARE as BARRIER_SHARE
 from mucc.agent.profile.tools.barriers import Barriers
-from mucc.agent.profile.tools.fusion import Fusion
-from mucc.agent.profile.tools.serialised import Serialised
 from mucc.agent.profile.tools.stalls import REASONS, shares
 from mucc.build.toolchain.machine_code import Function, Resources, parse_sass
-
-PRODUCT = Choice(
-    "bf16", (128, 128, 64), (1, 1), "cooperative", 6, "persistent", extents=Extents(4096, 4096, 4096, 1)
-)
-OLD = replace(PRODUCT, mainloop="multistage")
-
-
-def stage(choice: Choice | None = PRODUCT, **more: Any) -> Stage:
-    return Stage("k.out", "gemm" if choice else "map", choice, **more)
-
-
-def seen(*stages: Stage, limit: Limit = Limit.MIXED, **more: Any) -> Evidence:
-    return Evidence(limit, stages, **more)
-
-
-def only(tool: Any, evidence: Evidence) -> Advice | None:
-    """The one finding of a tool; None where it has none."""
-    found = list(tool.check(evidence))
-    assert len(found) <= 1, found
-    return found[0] if found else None
-
-
-def estimated(choice: Choice = PRODUCT, **estimate: Any) -> Choice:
-    return replace(choice, estimate=estimate)
-
-
-def stalls(**parts: float) -> dict[str, float]:
-    """Counters in which these reasons have these parts, and `wait` the rest."""
-    rest = max(0.0, 1 - sum(parts.values()))
-    return {REASONS[name]: value * 7 for name, value in {**parts, "wait": rest}.items()}
-
-
-def kernel(name: str, *instructions: str, registers: int = 32, stack: int = 0) -> Kernel:
-    return Kernel(name, Resources(name, registers, stack, 0, 256), Code.of(instructions))
-
-
-percents = st.floats(0, 100)
-shares_of_time = st.floats(0.01, 0.99)
 
 
 def test_every_tool_declares_what_it_is_for():
@@ -116,245 +65,6 @@ def test_the_gravest_comes_first_and_then_the_longest_stage():
     found = advice(seen(quick, slow, few, small))
     assert [a.stage for a in found] == ["k.few", "k.slow", "k.quick"]
     assert [a.severity for a in found] == [Severity.CRITICAL, Severity.WARNING, Severity.WARNING]
-
-
-# ---- contractions ---------------------------------------------------------------------------------------
-
-
-@given(percents)
-def test_idle_tensor_cores(busy: float):
-    counters = {tensor_cores.BUSY: busy}
-    found = only(tensor_cores.TensorCores(), seen(stage(estimated(limit="L2"), counters=counters)))
-    assert (found is not None) == (busy < tensor_cores.GOOD)
-    if found:
-        assert found.levers[0] == "cluster" and "bound by L2" in found.cause
-        assert (found.severity is Severity.INFO) == (busy >= tensor_cores.LOW)
-        assert (found.severity is Severity.CRITICAL) == (busy < tensor_cores.VERY_LOW)
-
-
-def test_products_by_the_wrong_instructions():
-    tool = tensor_cores.TensorCores()
-    modern = kernel("m", "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR4], R24, gsb0")
-    older = kernel("o", "HMMA.16816.F32.BF16 R4, R8, R12, R4", "FFMA R1, R2, R3, R4")
-    none = kernel("n", "FFMA R1, R2, R3, R4")
-    assert only(tool, seen(stage(kernels=[modern]))) is None
-    found = only(tool, seen(stage(OLD, kernels=[older])))
-    assert found and found.severity is Severity.WARNING and found.levers[0] == "mainloop"
-    found = only(tool, seen(stage(replace(OLD, compute="f32"), kernels=[none])))
-    assert found and found.severity is Severity.CRITICAL and found.levers[0] == "precision"
-    assert only(tool, seen(stage(replace(OLD, mainloop="skinny"), kernels=[none]))) is None
-
-
-def test_products_that_ptxas_serialised():
-    said = [("MU5201", "spills"), ("MU5202", "ptxas undid an optimisation (C7510): wgmma serialized")]
-    found = only(Serialised(), seen(stage(), warnings=said))
-    assert found and found.severity is Severity.CRITICAL and found.stage == "k.out" and "C7510" in found.cause
-    assert only(Serialised(), seen(stage(), warnings=said[:1])) is None
-
-
-@given(st.integers(1, 12), st.integers(1, 64))
-def test_pipelines_that_load_nothing_ahead(stages: int, steps: int):
-    choice = replace(PRODUCT, stages=stages, extents=Extents(512, 512, 64 * steps, 1))
-    found = {a.severity for a in pipeline.Pipeline().check(seen(stage(choice)))}
-    assert (Severity.CRITICAL in found) == (stages <= pipeline.HELD and steps > stages)
-    assert (Severity.INFO in found) == (steps < stages)
-
-
-@given(shares_of_time)
-def test_code_that_is_too_long(part: float):
-    counters = stalls(no_instruction=part)
-    found = only(code_size.CodeSize(), seen(stage(counters=counters, kernels=[kernel("a", *["NOP"] * 640)])))
-    assert (found is not None) == (shares(counters)["no_instruction"] > code_size.SHARE)
-    assert found is None or "10 KB" in found.cause
-
-
-def test_pipelines_that_the_model_says_wait():
-    found = only(pipeline.Pipeline(), seen(stage(estimated(limit="latency"))))
-    assert found and found.severity is Severity.WARNING and found.levers == ["stages", "tile"]
-    assert only(pipeline.Pipeline(), seen(stage(estimated(limit="math")))) is None
-
-
-@given(shares_of_time, percents, percents)
-def test_pipelines_that_starve(waiting: float, compute: float, memory: float):
-    counters = {**stalls(long_scoreboard=waiting), pipeline.COMPUTE: compute, pipeline.MEMORY: memory}
-    found = only(pipeline.Pipeline(), seen(stage(OLD, counters=counters)))
-    share = shares(counters)["long_scoreboard"]
-    assert (found is not None) == (share > pipeline.STARVED and max(compute, memory) < pipeline.IDLE)
-    assert found is None or "mainloop" in found.levers
-
-
-@given(st.integers(1, 3000), st.integers(1, 3000))
-def test_tiles_that_reach_over_the_edge(m: int, n: int):
-    found = only(tile_fit.TileFit(), seen(stage(replace(PRODUCT, extents=Extents(m, n, 512, 1)))))
-    work = -(-m // 128) * 128 * -(-n // 128) * 128 / (m * n)
-    assert (found is not None) == (work > tile_fit.PADDED)
-    if found:
-        assert (found.severity is Severity.CRITICAL) == (work >= tile_fit.MOSTLY_PADDED)
-
-
-def test_padding_matters_less_where_products_wait_for_memory():
-    few = replace(PRODUCT, extents=Extents(16, 4096, 512, 1))
-    found = only(tile_fit.TileFit(), seen(stage(few), limit=Limit.MEMORY))
-    assert found and found.severity is Severity.INFO
-    assert only(tile_fit.TileFit(), seen(stage(replace(few, mainloop="skinny")))) is None
-
-
-def test_few_rows_want_to_be_columns():
-    found = only(tile_fit.TileFit(), seen(stage(replace(PRODUCT, extents=Extents(16, 4096, 512, 1)))))
-    assert found and "exchange" in found.levers and "mainloop" in found.levers
-    found = only(tile_fit.TileFit(), seen(stage(replace(PRODUCT, extents=Extents(4096, 16, 512, 1)))))
-    assert found and found.levers == ["tile"]
-
-
-@given(shares_of_time, st.floats(0.1, 9))
-def test_waves_that_leave_places_idle(idle: float, waves: float):
-    found = only(tail_waves.TailWaves(), seen(stage(estimated(waves=waves, tail=idle, blocks=132))))
-    assert (found is not None) == (idle >= tail_waves.IDLE)
-    if found:
-        assert (found.severity is Severity.CRITICAL) == (idle >= tail_waves.MOSTLY_IDLE)
-        assert found.levers[0] == "tile" and "stream_k" in found.levers
-        assert ("split_k" in found.levers) == (waves < 1) and "cluster" not in found.levers
-
-
-def test_what_is_tried_already_is_not_advised():
-    choice = estimated(
-        replace(PRODUCT, cluster=(2, 1), scheduler="stream_k"), waves=1.1, tail=0.4, blocks=132
-    )
-    found = only(tail_waves.TailWaves(), seen(stage(choice)))
-    assert found and found.levers == ["tile", "cluster"]
-
-
-def test_maps_that_fill_a_part_of_the_card():
-    tool = tail_waves.TailWaves()
-    found = only(tool, seen(stage(None, counters={tail_waves.WAVES: 0.1})))
-    assert found and found.severity is Severity.INFO and found.levers == ["fusion"]
-    assert only(tool, seen(stage(None, counters={tail_waves.WAVES: 3.1}))) is None
-
-
-@given(shares_of_time)
-def test_adding_up_the_pieces_of_k(share: float):
-    divided = replace(PRODUCT, scheduler="split_k", splits=16)
-    choice = estimated(divided, parts={"reduction": share, "math": 1 - share})
-    found = only(split.Split(), seen(stage(choice)))
-    assert (found is not None) == (choice.part("reduction") >= split.SHARE)
-    assert found is None or (found.severity is Severity.CRITICAL) == (choice.part("reduction") >= split.MOST)
-    assert only(split.Split(), seen(stage(replace(choice, scheduler="persistent")))) is None
-
-
-@given(shares_of_time, st.sampled_from(["cooperative", "pingpong"]))
-def test_epilogues_that_nothing_hides(share: float, mainloop: str):
-    choice = estimated(replace(PRODUCT, mainloop=mainloop), parts={"epilogue": share, "math": 1 - share})
-    found = only(epilogue.Epilogue(), seen(stage(choice)))
-    assert (found is not None) == (choice.part("epilogue") >= epilogue.SHARE)
-    assert found is None or ("mainloop" in found.levers) == (mainloop == "cooperative")
-
-
-# ---- memory ---------------------------------------------------------------------------------------------
-
-
-@given(percents)
-def test_device_memory_that_is_saturated(busy: float):
-    found = only(dram.Dram(), seen(stage(None, counters={dram.BUSY: busy})))
-    assert (found is not None) == (busy > dram.SATURATED)
-    assert found is None or found.severity is Severity.INFO
-
-
-@given(st.floats(0.5, 4), st.booleans())
-def test_operands_that_come_again(times: float, product: bool):
-    counters = {l2.BYTES: times * 1e6, l2.HITS: 40.0, l2.BUSY: l2.BUSY_ENOUGH}
-    found = only(l2.L2(), seen(stage(PRODUCT if product else None, counters=counters, bytes=1_000_000)))
-    assert (found is not None) == (times * 1e6 > l2.AGAIN * 1_000_000)
-    assert found is None or (found.levers[0] == "swizzle") == product
-    assert only(l2.L2(), seen(stage(counters=counters))) is None
-    idle = {**counters, l2.BUSY: l2.BUSY_ENOUGH - 1}
-    assert only(l2.L2(), seen(stage(counters=idle, bytes=1_000_000))) is None
-
-
-def report(stages: int, staged: int, fused: int) -> dict[str, Any]:
-    kinds = ["contraction", *["reduction"] * (stages - 1)]
-    listed = [{"name": f"s{i}", "kind": kind, "bytes": staged // stages} for i, kind in enumerate(kinds)]
-    limits = {"dram": {"amount": fused, "us": 1.0}}
-    return {"kernel": "k", "stages": listed, "staged_bytes": staged, "limits": limits}
-
-
-@given(st.integers(1, 5), st.integers(0, 500))
-def test_bytes_between_stages(stages: int, staged: int):
-    found = only(Fusion(), seen(stage(), sol=[report(stages, staged, 100)]))
-    assert (found is not None) == (stages > 1 and staged > 130)
-    if found:
-        assert found.levers[0] == "fusion" and found.stage == "k.s1"
-        assert (found.severity is Severity.WARNING) == (staged >= 200)
-
-
-WIDE = kernel("mu_k_out_map_vector", "LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R2.64], R4")
-NARROW = kernel("mu_k_out_map", "LDG.E.U16 R4, desc[UR4][R2.64]", "STG.E.U16 desc[UR4][R2.64], R4")
-
-
-def accesses(used_of_loads: float, used_of_stores: float, hits: float, waiting: float) -> dict[str, float]:
-    """Counters of as many sectors loaded as stored, of which so many bytes are used."""
-    (loads, stores), (load, store) = coalescing.SECTORS.values(), coalescing.USED.values()
-    counted = {loads: 1e6, stores: 1e6, load: used_of_loads, store: used_of_stores, coalescing.HITS: hits}
-    return {**counted, **stalls(lg_throttle=waiting / 2, long_scoreboard=waiting / 2)}
-
-
-@given(st.floats(1, 32), st.floats(1, 32), percents, shares_of_time)
-def test_sectors_that_are_not_used(loads: float, stores: float, hits: float, waiting: float):
-    counters = accesses(loads, stores, hits, waiting)
-    found = only(coalescing.Coalescing(), seen(stage(None, counters=counters)))
-    excess, parts = 64 / (loads + stores), shares(counters)
-    stalled = parts["lg_throttle"] + parts["long_scoreboard"]
-    assume(abs(excess - coalescing.EXCESS) > 1e-9 and abs(stalled - coalescing.WAITS) > 1e-9)
-    costs = hits < coalescing.FEW_HITS or stalled > coalescing.WAITS
-    assert (found is not None) == (excess > coalescing.EXCESS and costs)
-    if found:
-        assert found.levers[0] == "layout" and (found.severity is Severity.CRITICAL) == (
-            excess >= coalescing.MUCH
-        )
-    assert only(coalescing.Coalescing(), seen(stage(PRODUCT, counters=counters))) is None
-
-
-def test_copies_past_registers_are_not_judged():
-    counters = accesses(0.0, 32.0, 0.0, 0.9)
-    assert only(coalescing.Coalescing(), seen(stage(OLD, counters=counters))) is None
-
-
-def test_maps_that_could_not_use_whole_vectors():
-    tool = coalescing.Coalescing()
-    found = only(tool, seen(stage(None, kernels=[WIDE, NARROW], ran=["mu_k_out_map"])))
-    assert found and found.levers == ["layout"] and "single elements" in found.cause
-    assert only(tool, seen(stage(None, kernels=[WIDE, NARROW], ran=["mu_k_out_map_vector"]))) is None
-    assert only(tool, seen(stage(None, kernels=[NARROW], ran=["mu_k_out_map"]))) is None
-
-
-@given(percents)
-def test_too_few_warps(active: float):
-    limits = dict(zip(occupancy.LIMITS.values(), (2.0, 8.0, 8.0, 32.0), strict=True))
-    roomy = dict(zip(occupancy.LIMITS.values(), (6.0, 8.0, 8.0, 32.0), strict=True))
-    counters = {occupancy.ACTIVE: active, occupancy.WAVES: 4.0, **limits}
-    found = only(occupancy.Occupancy(), seen(stage(None, counters=counters)))
-    assert (found is not None) == (active < occupancy.LOW)
-    if found:
-        assert "limited by registers" in found.cause and found.levers == ["fusion"]
-        assert (found.severity is Severity.CRITICAL) == (active < occupancy.VERY_LOW)
-    assert only(occupancy.Occupancy(), seen(stage(PRODUCT, counters=counters))) is None
-    found = only(
-        occupancy.Occupancy(), seen(stage(None, counters={**counters, **roomy, occupancy.WAVES: 0.3}))
-    )
-    assert found is None or ("the number of blocks" in found.cause and found.severity is Severity.WARNING)
-
-
-def test_stages_that_leave_no_room_for_a_second_block():
-    tool = occupancy.Occupancy()
-    registers_for, shared = occupancy.LIMITS["registers"], occupancy.LIMITS["shared memory"]
-    choice = replace(PRODUCT, mainloop="warpspecialized", stages=13)
-    found = only(tool, seen(stage(choice, counters={registers_for: 5, shared: 1})))
-    assert found and found.levers[0] == "stages" and "13 stages" in found.cause
-    assert only(tool, seen(stage(choice, counters={registers_for: 5, shared: 2}))) is None
-    assert only(tool, seen(stage(choice, counters={registers_for: 1, shared: 1}))) is None
-    assert only(tool, seen(stage(PRODUCT, counters={registers_for: 5, shared: 1}))) is None
-
-
-# ---- all ------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 150), st.integers(0, 150))
@@ -421,8 +131,6 @@ def test_time_that_goes_to_launching(us: float, count: int, dependent: bool):
         assert ("fusion" in found.levers) == (count > 1) and ("pdl" in found.levers) == (not dependent)
     assert only(launches.Launches(), seen(*stages)) is None
 
-
-# ---- all of them ----------------------------------------------------------------------------------------
 
 RECORDED = Path(__file__).parents[2] / "data/profile/h200.csv"
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.runtime import build
-from mucc.runtime.build import CompileError, Programs, compile_programs
+from mucc.runtime.build import CompileError, Programs
+from mucc.target import DEFAULT_TARGET
+
+
+def compile_programs(programs: Sequence[tuple[str, Mapping[str, int | str]]]) -> list[Any]:
+    """Compile programs side by side; libraries, or what is wrong."""
+    with Programs() as begun:
+        for text, dims in programs:
+            begun.begin(text, dims, DEFAULT_TARGET)
+        return [begun.get(text, dims, DEFAULT_TARGET) for text, dims in programs]
 
 
 class Maker:

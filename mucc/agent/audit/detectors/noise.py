@@ -1,4 +1,4 @@
-"""Times that other work has disturbed: never held against a solution."""
+"""Times that other work on the machine disturbed, which reject no solution."""
 
 from __future__ import annotations
 

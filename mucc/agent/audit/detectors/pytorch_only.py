@@ -30,7 +30,7 @@ class PyTorchOnly:
             found = reject(
                 self.name, f"{share:.0%} of the time is not PyTorch's", Label.PYTORCH_ONLY, own_share=share
             )
-            # Calls without any kernel of the solution's own have a share of nought, whatever times are.
+            # Calls without any kernel of the solution's own have a share of zero, whatever times are.
             yield unless_crowded(found, seen.timing.crowded if share else "")
         elif seen.device == "cpu" and kinds(theirs) and kinds(theirs) <= kinds(ours):
             names = ", ".join(sorted(theirs)[:6])

@@ -25,7 +25,7 @@ class Tool(Protocol):
     sources: tuple[str, ...]
     """The sources that it can use; any one of them may be missing."""
     metrics: tuple[str, ...]
-    """The counters of ncu that it wants."""
+    """The counters of ncu that it reads."""
 
     def check(self, seen: Evidence) -> Iterator[Advice]:
         """Yield the findings."""

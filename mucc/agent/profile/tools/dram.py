@@ -1,4 +1,4 @@
-"""Whether device memory is saturated."""
+"""Detect saturated device memory."""
 
 from __future__ import annotations
 

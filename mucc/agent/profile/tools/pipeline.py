@@ -1,4 +1,4 @@
-"""Whether the loads of a mainloop keep ahead of its products."""
+"""Detect mainloops whose loads do not keep ahead of their products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to add up the pieces of a divided K."""
+"""Detect costly reductions of the parts of a divided K."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether contractions keep the tensor cores busy, and with Hopper's own instructions."""
+"""Detect contractions that leave tensor cores idle or use instructions older than Hopper's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What choices between moved elements are made of: placed operands, and conditions on the index.
+"""Operands of selects between moved elements: placed operands, and conditions on the index.
 
 Passes write them; the language has no functions for them.
 """

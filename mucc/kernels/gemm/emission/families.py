@@ -1,4 +1,4 @@
-"""Which family of kernels writes a contraction: its mainloop decides."""
+"""Choose the emitter of a contraction by the family of its mainloop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operands of a contraction lie in memory: matrices and vectors with strides by rows, columns, batch."""
+"""The layout of a contraction's operands in memory: strides by rows, columns and batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What contractions ask of a target: families of kernels, their rules, and what schedules cost."""
+"""The interface of a target for contractions: families of kernels, their rules, and the cost of schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing schedules without measurement: what the families propose, if legal, by what it should cost."""
+"""Choose schedules without measurement: the legal proposal of a family with the least estimated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which configurations the `cpasync` mainloop of sm_90a has: A by cp.async, B by TMA, products by wgmma.
+"""Legality rules of the `cpasync` mainloop of sm_90a: A by cp.async, B by TMA, products by wgmma.
 
 Its kernels are those of the cooperative mainloop, or of pingpong where a tile's rows are no multiple of 128,
 with two warps that copy A (`mucc/copied.cuh`). So rules and shared memory are theirs; what differs is here.

@@ -1,4 +1,4 @@
-"""What a contraction costs, whatever kernel computes it: tiles in waves, and the bytes that they move.
+"""The cost of a contraction by any kernel: tiles in waves, and the bytes that they move.
 
 Pure arithmetic in plain numbers. A family of kernels adds how long a tile takes (`sm90_cost`); the constants
 come from the target's data file.
@@ -72,10 +72,10 @@ class Walk(NamedTuple):
         return self.rows * self.columns * self.batch
 
     def dram_loads(self, row_bytes: float, column_bytes: float, places: int, l2_bytes: float) -> float:
-        """Bytes of A and B that come from DRAM, where a row of tiles wants so many of A, a column of B.
+        """Bytes of A and B that come from DRAM, where a row of tiles reads so many of A, a column of B.
 
         The tiles of a wave share what they load. A wave's neighbours find it in L2 as far as it has
-        room there; the band's own panel is wanted again by the next wave, the other operand by the next band.
+        room there; the band's own panel is read again by the next wave, the other operand by the next band.
         """
         band, along, across = self.band, self.columns, self.rows
         panel, other = row_bytes, column_bytes

@@ -1,4 +1,4 @@
-"""Which multistage configurations a target has: rules with their codes, the facts that decide, legal values.
+"""Legality rules of the multistage mainloop: codes, the facts that decide, and legal values.
 
 Rules on single settings come first; those that weigh settings against each other are tried once the
 former hold.

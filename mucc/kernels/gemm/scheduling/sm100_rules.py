@@ -1,4 +1,4 @@
-"""Which configurations sm_100a has: every rule with its code, the fact that decides, and a legal value.
+"""Legality rules of sm_100a: each has a code, the fact that decides, and a legal value.
 
 The rules are those of CUTLASS 4.2 (static assertions, `can_implement`) and of its copy and matrix
 instructions. Rules on single settings come first; those that weigh settings against each other are

@@ -1,4 +1,4 @@
-"""What an sm_90a TMA kernel costs: the time of a tile's mainloop and epilogue, and of what is around them."""
+"""The cost of a TMA kernel of sm_90a: mainloop and epilogue of a tile, and the work around them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which epilogues kernels of sm_90a have: the size of their pieces, reductions of rows, results of 8 bits."""
+"""Legality rules of epilogues of sm_90a: epilogue tiles, reductions of rows, results of 8 bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What families of kernels that load by TMA have in common: modules with their rules and their memory."""
+"""The base of families that load by TMA: modules with their rules and their shared memory."""
 
 from __future__ import annotations
 

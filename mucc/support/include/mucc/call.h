@@ -1,7 +1,7 @@
 // One call of a kernel, as the parts of a kernel library pass it on. Light on purpose: the code that the compiler writes
 // for a program includes little else, and compiles in a tenth of a second.
 //
-// What is only declared here is defined in check.h, host.h and launch.h. A program that is compiled as one file includes
+// What is only declared here is defined in argument.h, message.h, host.h and launch.h. A program that is compiled as one file includes
 // those; one that is built from parts is linked with them (support/src/runtime.cpp).
 #pragma once
 
@@ -157,6 +157,11 @@ struct Geometry {
 // it fails. Threads may do it at the same time.
 Loaded const* load(Code& code, int device, Geometry const& geometry);
 
+// Checks that one launch can have so many blocks. 0 for success, else an error is set.
+inline int check_blocks(Call const& c, char const* stage, int64_t blocks) {
+  return blocks <= INT32_MAX ? 0 : fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+}
+
 // Launches it on the call's stream.
 int start(Call const& c, char const* stage, Code& code, Geometry const& geometry, void** parameters);
 
@@ -165,7 +170,7 @@ int fill(Call const& c, float* data, float value, int64_t count, int64_t rows = 
 
 enum class Mapped : int;  // see tensor_map.h
 
-// Describes a tensor to the copy engine: `rank` axes, the contiguous one first, with extents and strides in elements, read
+// Describes a tensor to TMA: `rank` axes, the contiguous one first, with extents and strides in elements, read
 // in boxes of `columns` by `rows` elements of the first two axes, 128 bytes wide and swizzled. `map` is a TensorMap.
 int map_tiles(Call const& c, void* map, void const* data, Mapped element, int rank, int64_t const* extents,
               int64_t const* strides, int columns, int rows);

@@ -248,7 +248,7 @@ inline int map_boxes(void* map, void const* data, Mapped element, int rank, Mapp
                      cuuint32_t const* box, CUtensorMapSwizzle swizzle) {
   cuuint32_t const steps[kMapped] = {1, 1, 1, 1, 1};
   return call_driver<Driver::TensorMapEncodeTiled>(
-      "cuTensorMapEncodeTiled", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
+      "cuTensorMapEncodeTiled", 12000, "describing a tensor to TMA", static_cast<CUtensorMap*>(map),
       data_type(element), cuuint32_t(rank), const_cast<void*>(data), tensor.sizes, tensor.bytes, box, steps,
       CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
@@ -273,7 +273,7 @@ MUCC_SHARED int map_positions(Call const&, void* map, void const* data, Mapped e
   cuuint32_t moves[kMapped];
   for (int a = 0; a < rank; ++a) moves[a] = a == 0 || a == rank - 1 ? 1 : unsigned(steps[a - 1]);
   return call_driver<Driver::TensorMapEncodeIm2col>(
-      "cuTensorMapEncodeIm2col", 12000, "describing a tensor to the copy engine", static_cast<CUtensorMap*>(map),
+      "cuTensorMapEncodeIm2col", 12000, "describing a tensor to TMA", static_cast<CUtensorMap*>(map),
       data_type(element), cuuint32_t(rank), const_cast<void*>(data), tensor.sizes, tensor.bytes, lower, upper,
       cuuint32_t(columns), cuuint32_t(rows), moves, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

@@ -1,4 +1,4 @@
-// Tensor maps: how the copy engine of a GPU from Hopper on sees a tensor.
+// Tensor maps: how TMA sees a tensor.
 #pragma once
 
 #include <mucc/view.h>

@@ -87,7 +87,7 @@ MUCC_DEVICE void copy_positions(uint32_t to, TensorMap const& map, uint32_t barr
 
 MUCC_DEVICE void prefetch(TensorMap const& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
-// Makes barriers that this thread started known to the copy engine.
+// Makes barriers that this thread started known to TMA.
 MUCC_DEVICE void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 // ---- threads --------------------------------------------------------------------------------------------------

@@ -97,6 +97,6 @@ def test_tiles_fit_shared_memory(widths: tuple[int, int], shared: int) -> None:
     rows = [2 * (w // 16 * 16 + (16 if w % 16 else 0) + 8) for w in widths]
     assert 16 * rows[0] + tile.warps * tile.stages * 16 * sum(rows) <= shared
     assert tile.stages >= 2
-    # The copy engine's form has chunks of 64 elements instead.
+    # TMA's form has chunks of 64 elements instead.
     chunks = sum(-(-w // 64) for w in widths)
     assert 16 * rows[0] + tile.warps * tile.stages * 16 * 128 * chunks <= shared

@@ -102,7 +102,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return made
 
 
-@pytest.mark.parametrize("align", [16, 1], ids=["by the copy engine", "by threads"])
+@pytest.mark.parametrize("align", [16, 1], ids=["by TMA", "by threads"])
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [

@@ -34,7 +34,7 @@ struct Pages {
   int64_t count;
 };
 
-// The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by the copy engine.
+// The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by TMA.
 // Those for few queries come behind, or are all.
 enum Form { kElements, kPieces, kTiles };
 
@@ -157,7 +157,7 @@ MUCC_BOTH constexpr int tile_bytes() {
          1024;
 }
 
-// Rows that the copy engine loads at a time where there are few queries: those of a step, or of a warp if pages are small.
+// Rows that TMA loads at a time where there are few queries: those of a step, or of a warp if pages are small.
 template <class Op>
 MUCC_BOTH constexpr int box_rows() {
   constexpr int kRows = kDecodeKeys * Op::kDecodeWarps;
@@ -175,7 +175,7 @@ MUCC_BOTH constexpr int step_rows() {
   return rows;
 }
 
-// Bytes of shared memory of the kernels for few queries. Steps that the copy engine loads leave their place to what warps have
+// Bytes of shared memory of the kernels for few queries. Steps that TMA loads leave their place to what warps have
 // of the results: 16 bytes for each item, and two numbers of each row.
 template <class Op>
 MUCC_BOTH constexpr int step_bytes() {

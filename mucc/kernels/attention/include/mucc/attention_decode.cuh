@@ -2,15 +2,15 @@
 //
 // Heads that share keys are rows of one tile of 16 queries. `parts` blocks divide the keys that a tile sees. Each warp of a
 // block has steps of 16 keys of its own, and multiplies them with all queries of the tile. Steps come to shared memory some
-// steps ahead: by threads of the warp that multiplies them, or (`kTiles`) those of all warps together by the copy engine.
+// steps ahead: by threads of the warp that multiplies them, or (`kTiles`) those of all warps together by TMA.
 // Warps combine what they have at the end; where blocks share a tile each writes its part, and the last one combines the
 // parts, in the order of their numbers.
 //
 // Operands of e4m3 are multiplied as f16, which holds all their numbers: threads that copy them convert them on the way to
-// shared memory; what the copy engine loads is converted in registers, so that half the bytes are read.
+// shared memory; what TMA loads is converted in registers, so that half the bytes are read.
 #pragma once
 
-#include <mucc/attention.cuh>
+#include <mucc/attention_mma.cuh>
 #include <mucc/tickets.cuh>
 #include <mucc/warpgroup.cuh>
 
@@ -102,7 +102,7 @@ MUCC_DEVICE void copy_keys(T* to, From const* from, int64_t row, int64_t step, i
   }
 }
 
-// The leading indices of an operand as the copy engine takes them.
+// The leading indices of an operand as TMA takes them.
 template <class T, int kBatch, class P>
 MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P const& p) {
   if constexpr (kBatch > 0) {
@@ -111,7 +111,7 @@ MUCC_DEVICE void leading_of(int (&to)[3], Operand<T, kBatch> const& operand, P c
   }
 }
 
-// Steps that the copy engine loads: those of all warps of a block come together, as chunks of 128 bytes of each row,
+// Steps that TMA loads: those of all warps of a block come together, as chunks of 128 bytes of each row,
 // swizzled.
 template <class Work>
 struct DecodeSteps {
@@ -288,7 +288,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
 
   Rows state;
   float sum[4 * kResults] = {};
-  int turn = 0;  // the warp that loads the next step by the copy engine
+  int turn = 0;  // the warp that loads the next step by TMA
   for (int place = 0, parity = 0; column - (kTiled ? warp * kKeys : 0) < end; column += kStride) {
     T const *key, *value;
     int pieces[2][4] = {};  // how far the pieces of a chunk lie from `key` and `value`

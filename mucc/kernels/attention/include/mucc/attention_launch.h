@@ -18,7 +18,7 @@ bool in_pieces(Operand<T, kBatch> const& operand, int width) {
   return fits;
 }
 
-// Whether the copy engine takes the strides of an operand that can be read in pieces: tensor maps have none of 0.
+// Whether TMA takes the strides of an operand that can be read in pieces: tensor maps have none of 0.
 template <class T, int kBatch>
 bool in_tiles(Operand<T, kBatch> const& operand) {
   bool fits = operand.count <= 1 || operand.row > 0;
@@ -41,7 +41,7 @@ int make_map(Call const& c, TensorMap& map, Operand<T, kBatch> const& operand, i
     extents[0] = (width + 1) / 2;
     for (int a = 1; a < kBatch + 2; ++a) strides[a] /= 2;
   }
-  // Where an axis has one element any stride will do that the copy engine takes.
+  // Where an axis has one element any stride will do that TMA takes.
   for (int a = 1; a < kBatch + 2; ++a)
     if (extents[a] == 1) strides[a] = rounded(width, 8);
   constexpr Mapped kElement = kPairs ? Mapped::kF16 : mapped<std::remove_const_t<T>>;

@@ -1,6 +1,6 @@
 // Attention by Hopper's warpgroups.
 //
-// One warpgroup fills shared memory by the copy engine: queries of a tile, then keys and values step by step. Each of the
+// One warpgroup fills shared memory by TMA: queries of a tile, then keys and values step by step. Each of the
 // others has 64 queries. While the tensor cores multiply keys of one step and values of the step before, it computes the
 // weights of neither: it waits for the keys' product alone, and makes weights of it while the values' product is under way.
 // The warpgroups take turns at the tensor cores, so that one multiplies while another makes weights. Blocks stay for tile

@@ -255,7 +255,7 @@ MUCC_DEVICE void multiply_steps(Work const& work, Extents<Work::kRank> const& ex
     wait_products<1>();  // products with values, and what the last step added to the gradients of keys
     hold(d);
     if (!kKeepsChanges && keeps) release(at.query_empty(last));
-    // Pieces of 16 bytes are swizzled as those that the copy engine writes.
+    // Pieces of 16 bytes are swizzled as those that TMA writes.
     char* const own = at.at(at.changes(place)) + (group * kGroupKeys + own_row) * 128 + lane % 4 * 4;
 #pragma unroll
     for (int j = 0; j < kRows / 8; ++j) {

@@ -42,10 +42,10 @@ inline constexpr bool kStoresChanges = false;
 template <class Work>
 inline constexpr bool kStoresChanges<Work, decltype(void(Work::kStoresChanges))> = Work::kStoresChanges;
 
-// Whether the copy engine adds to the gradients of queries; otherwise threads do.
+// Whether TMA adds to the gradients of queries; otherwise threads do.
 inline constexpr bool kAddsByEngine = on_device();
 
-// Has the copy engine add `kCount` floats of shared memory to global memory; called by one thread.
+// Has TMA add `kCount` floats of shared memory to global memory; called by one thread.
 template <int kCount>
 MUCC_DEVICE void add_part(float* to, uint32_t from) {
 #if defined(__CUDA_ARCH__)
@@ -55,7 +55,7 @@ MUCC_DEVICE void add_part(float* to, uint32_t from) {
                : "memory");
 #endif
 }
-// Waits until the copy engine has read the floats of this thread's calls of `add_part`.
+// Waits until TMA has read the floats of this thread's calls of `add_part`.
 MUCC_DEVICE void await_parts() {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -322,7 +322,7 @@ MUCC_DEVICE void load_numbers(Work const& work, Extents<Work::kRank> const& exte
   }
 }
 
-// Has the copy engine add a warpgroup's parts of the gradients of queries; a warp of its own runs this.
+// Has TMA add a warpgroup's parts of the gradients of queries; a warp of its own runs this.
 template <class Work>
 MUCC_DEVICE void add_parts(Places<Work> const& at, int group) {
   announce_part(kPartIsRead, group);

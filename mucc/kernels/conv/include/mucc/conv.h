@@ -299,18 +299,18 @@ struct PositionMaps {
   TensorMap x, w;
 };
 
-// How the copy engine sees the operands of such a kernel.
+// How TMA sees the operands of such a kernel.
 struct PlaneMaps {
   TensorMap x, w;
 };
 
-// How the copy engine sees the operands: x once for each class of outputs.
+// How TMA sees the operands: x once for each class of outputs.
 template <int kClasses>
 struct Maps {
   TensorMap x[kClasses], w;
 };
 
-// How the copy engine walks over x along one axis: outputs begin at `lowest` from the first element of x, in steps of
+// How TMA walks over x along one axis: outputs begin at `lowest` from the first element of x, in steps of
 // `in_step`, and tap i is `first + i * move` further, which is never less than zero.
 struct Course {
   int lowest, first, move;

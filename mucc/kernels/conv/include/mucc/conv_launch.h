@@ -64,6 +64,32 @@ bool vectors_fit(Problem<T> const& p, int v) {
   return fits;
 }
 
+// The first element of x that there is.
+template <class T>
+T const* first_of(Problem<T> const& p) {
+  T const* first = p.x;
+  for (int a = 0; a < 3; ++a) first += p.low[a] * p.x_at[a];
+  return first;
+}
+
+// Whether TMA takes the stride of an axis.
+template <class T>
+bool stride_fits(int64_t extent, int64_t stride) {
+  return extent == 1 || (stride > 0 && stride * int64_t(sizeof(T)) % 16 == 0);
+}
+
+// Launches blocks of so many threads and bytes of shared memory in clusters of `cluster`, with the parameters of the kernel.
+template <class... P>
+int launch_blocks(Call const& c, char const* stage, Code& code, int64_t blocks, int threads, int shared, int cluster,
+                  P&... parameters) {
+  if (check_blocks(c, stage, blocks)) return 1;
+  void* addresses[] = {&parameters...};
+  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(threads)};
+  if (cluster > 1) geometry.cluster[0] = unsigned(cluster), geometry.cluster[1] = geometry.cluster[2] = 1;
+  geometry.shared = unsigned(shared);
+  return start(c, stage, code, geometry, addresses);
+}
+
 // Counts the tiles of so many rows, which have positions of one element of the batch each where moments are of one.
 template <class Op, int kM>
 void find_row_tiles(Problem<typename Op::Element>& p, int64_t rows) {
@@ -90,19 +116,13 @@ int launch_tiles(Call const& c, char const* stage, Code* codes, Op op, Extents<O
   find_row_tiles<Op, Op::Shape::kM>(problem, rows);
   problem.column_tiles = blocks_of(problem.outputs, Op::Shape::kN);
   int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses;
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   bool const copies = kCopies && (!Op::kVectorX || x_fits(problem)) &&
                       (!Op::kVectorW || w_fits<W, Op::kChannelsInner>(problem));
   vector = vector && copies == kCopies && stores_vectors<Op>(problem, Op::kVector);
-  int const code = copies + vector;
-  void* parameters[] = {&op, &problem};
-  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Op::Shape::kThreads)};
-  geometry.shared = unsigned(Op::Shape::kShared);
-  return start(c, stage, codes[code], geometry, parameters);
+  return launch_blocks(c, stage, codes[copies + vector], blocks, Op::Shape::kThreads, Op::Shape::kShared, 1, op, problem);
 }
 
-// Whether the copy engine takes the positions of x of one class of outputs, which has some.
+// Whether TMA takes the positions of x of one class of outputs, which has some.
 template <class W, int kAxes, class T>
 bool course_fits(Problem<T> const& p, Axis const (&axes)[3]) {
   // Corners and taps have so many bits together.
@@ -118,10 +138,10 @@ bool course_fits(Problem<T> const& p, Axis const (&axes)[3]) {
   return true;
 }
 
-// The stride of an axis: where it has one element any will do that the copy engine takes.
+// The stride of an axis: where it has one element any will do that TMA takes.
 constexpr int64_t mapped_stride(int64_t extent, int64_t stride) { return extent == 1 ? kMappedRow : stride; }
 
-// Describes weights `[O, C, ...]`, whose channels are adjacent, to the copy engine. Groups follow each other along O, or
+// Describes weights `[O, C, ...]`, whose channels are adjacent, to TMA. Groups follow each other along O, or
 // along C of a transposed convolution.
 template <class Op, int kColumns>
 int map_weights(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
@@ -147,7 +167,7 @@ bool w_maps(Problem<T> const& p) {
   return fits && (p.groups == 1 || p.w_group == (W::kTransposed ? p.channels : p.outputs * p.w_output));
 }
 
-// Describes x to the copy engine, for one class of outputs.
+// Describes x to TMA, for one class of outputs.
 template <class Op>
 int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p, Axis const (&axes)[3]) {
   using T = typename Op::Element;
@@ -170,7 +190,7 @@ int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p,
                        kMappedRow / int(sizeof(T)), Op::Wide::kM);
 }
 
-// Launches a block for each tile of each group and class of outputs, which warpgroups multiply where the copy engine takes the
+// Launches a block for each tile of each group and class of outputs, which warpgroups multiply where TMA takes the
 // operands. `codes` has the kernels of `launch_tiles`, and two that store single elements and vectors.
 template <class Op>
 int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
@@ -201,27 +221,18 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   find_row_tiles<Op, Of::kM>(problem, rows);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
   int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses * Of::kShares;
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && stores_vectors<Op>(problem, Op::kVector);
-  void* parameters[] = {&op, &problem, &maps};
-  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
-  if (Of::kShares > 1) geometry.cluster[0] = Of::kShares, geometry.cluster[1] = geometry.cluster[2] = 1;
-  geometry.shared = unsigned(Of::kShared);
-  return start(c, stage, codes[kOthers + vector], geometry, parameters);
+  return launch_blocks(c, stage, codes[kOthers + vector], blocks, Of::kAllThreads, Of::kShared, Of::kShares, op, problem, maps);
 }
 
 // Whether tensor maps can describe positions of x and of weights: batch and outputs innermost, aligned, few along each axis.
 template <class W, int kAxes, class T>
 bool positions_fit(Problem<T> const& p) {
   constexpr int kBits = 16 / kAxes, kMost = 1 << (kBits - 1);
-  constexpr int64_t kPiece = 16 / sizeof(T);
-  auto maps = [](int64_t extent, int64_t stride) { return extent == 1 || (stride > 0 && stride % kPiece == 0); };
+  auto maps = stride_fits<T>;
   bool fits = p.batch > 0 && p.x_batch == 1 && p.w_output == 1 && p.channels * W::kTaps < kMostAlong &&
               maps(p.channels, p.x_channel) && maps(p.channels, p.w_channel);
-  int64_t first = 0;
-  for (int a = 0; a < 3; ++a) first += p.low[a] * p.x_at[a];
-  fits = fits && reinterpret_cast<uintptr_t>(p.x + first) % 16 == 0 && reinterpret_cast<uintptr_t>(p.w) % 16 == 0;
+  fits = fits && reinterpret_cast<uintptr_t>(first_of(p)) % 16 == 0 && reinterpret_cast<uintptr_t>(p.w) % 16 == 0;
   for (int a = 3 - kAxes; a < 3; ++a) {
     int64_t const lower = -W::pad(a) - p.low[a], upper = lower + (W::size(a) - 1) * W::dilation(a) - (p.count[a] - 1);
     fits = fits && lower >= -kMost && lower < kMost && upper >= -kMost && upper < kMost && W::dilation(a) <= 8 &&
@@ -231,7 +242,7 @@ bool positions_fit(Problem<T> const& p) {
   return fits;
 }
 
-// Launches a block for each tile and share of K, which warpgroups multiply where the copy engine takes the operands. `codes` has
+// Launches a block for each tile and share of K, which warpgroups multiply where TMA takes the operands. `codes` has
 // the two kernels of `launch_tiles`, and two that store single elements and vectors.
 template <class Op>
 int launch_positions(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
@@ -267,29 +278,21 @@ int launch_positions(Call const& c, char const* stage, Code* codes, Op op, Exten
   problem.row_tiles = blocks_of(chunks, Of::kM / 64);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
   int64_t const blocks = problem.row_tiles * problem.column_tiles * Of::kShares;
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && Of::kAlongChannels && problem.outputs % Op::kVector == 0;
-  void* parameters[] = {&op, &problem, &maps};
-  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kAllThreads)};
-  if (Of::kShares > 1) geometry.cluster[0] = Of::kShares, geometry.cluster[1] = geometry.cluster[2] = 1;
-  geometry.shared = unsigned(Of::kShared);
-  return start(c, stage, codes[kOthers + vector], geometry, parameters);
+  return launch_blocks(c, stage, codes[kOthers + vector], blocks, Of::kAllThreads, Of::kShared, Of::kShares, op, problem, maps);
 }
 
-// Whether the copy engine takes planes of x, whose last axis is contiguous.
+// Whether TMA takes planes of x, whose last axis is contiguous.
 template <class T>
 bool planes_fit(Problem<T> const& p) {
-  T const* data = p.x;
-  for (int a = 0; a < 3; ++a) data += p.low[a] * p.x_at[a];
-  auto maps = [](int64_t extent, int64_t stride) { return extent == 1 || (stride > 0 && stride * sizeof(T) % 16 == 0); };
-  bool fits = reinterpret_cast<uintptr_t>(data) % 16 == 0 && (p.count[2] == 1 || p.x_at[2] == 1) && p.count[2] > 0 &&
+  auto maps = stride_fits<T>;
+  bool fits = reinterpret_cast<uintptr_t>(first_of(p)) % 16 == 0 && (p.count[2] == 1 || p.x_at[2] == 1) && p.count[2] > 0 &&
               p.low[2] % 4 == 0;
   for (int a = 0; a < 2; ++a) fits = fits && p.count[a] > 0 && maps(p.count[a], p.x_at[a]);
   return fits && maps(p.batch, p.x_batch) && maps(p.channels * p.groups, p.x_channel);
 }
 
-// Describes planes of x to the copy engine.
+// Describes planes of x to TMA.
 template <class Op>
 int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p) {
   using T = typename Op::Element;
@@ -308,7 +311,7 @@ int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> cons
   return map_boxes(c, &map, data, mapped<T>, kAxes + 2, extents, strides, box);
 }
 
-// Launches a block for each tile of each group, and each class of outputs along the first two axes, where the copy engine takes
+// Launches a block for each tile of each group, and each class of outputs along the first two axes, where TMA takes
 // the operands. `codes` has a kernel of `launch_tiles` of single elements, and two that store elements and vectors.
 template <class Op>
 int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
@@ -327,13 +330,9 @@ int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<
     int64_t const outs = W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
     blocks *= blocks_of(outs, Of::tile(a)) * (W::kTransposed && a < 2 ? W::stride(a) : 1);
   }
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
   vector = vector && (Of::kAlongChannels ? problem.outputs : problem.out[2]) % Op::kVector == 0;
-  void* parameters[] = {&op, &problem, &maps};
-  Geometry geometry{{unsigned(blocks), 1, 1}, unsigned(Of::kThreads)};
-  geometry.shared = unsigned(PlaneShape<W, Of>::kShared);
-  return start(c, stage, codes[kOthers + vector], geometry, parameters);
+  int const shared = PlaneShape<W, Of>::kShared;
+  return launch_blocks(c, stage, codes[kOthers + vector], blocks, Of::kThreads, shared, 1, op, problem, maps);
 }
 
 // Whether x can be read four neighbours along the last axis at a time.
@@ -370,10 +369,8 @@ int launch_patches(Call const& c, char const* stage, Code* codes, Op op, Extents
   int64_t blocks = int64_t(c.sm_count) * Op::kTogether;
   // A block keeps its weights where its tiles have the same columns.
   if (blocks > alike) blocks -= blocks % alike;
-  void* parameters[] = {&op, &problem};
-  Geometry geometry{{unsigned(tiles < blocks ? tiles : blocks), 1, 1}, unsigned(Of::kThreads)};
-  geometry.shared = unsigned(Shape::kShared + Op::kPooledBytes);
-  return start(c, stage, codes[reads + vector], geometry, parameters);
+  int const shared = Shape::kShared + Op::kPooledBytes;
+  return launch_blocks(c, stage, codes[reads + vector], at_most(tiles, blocks), Of::kThreads, shared, 1, op, problem);
 }
 
 // Launches a thread for each run of outputs. `codes` has a kernel of single elements, and where results and x are adjacent
@@ -391,32 +388,21 @@ int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<
   if (Op::kLines && lines_fit(problem)) {
     items = problem.batch * outputs * problem.out[0] * blocks_of(problem.out[1], Op::kLineRun) * blocks_of(problem.out[2], 4);
     int64_t const blocks = blocks_of(items, Op::kThreads);
-    if (blocks > INT32_MAX)
-      return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-    void* parameters[] = {&op, &problem};
-    Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
-    return start(c, stage, codes[1 + (vector && problem.out[2] % Op::kVector == 0)], geometry, parameters);
+    Code& code = codes[1 + (vector && problem.out[2] % Op::kVector == 0)];
+    return launch_blocks(c, stage, code, blocks, Op::kThreads, 0, 1, op, problem);
   }
   if constexpr (Op::kStrips) {
     using Of = typename Op::Strips;
     if (vector && x_fits(problem) && problem.groups % 8 == 0) {
       int64_t const strips = problem.batch * blocks_of(problem.groups, Of::kChannels) *
                              blocks_of(problem.out[1], Of::tile(1)) * blocks_of(problem.out[2], Of::tile(2));
-      if (strips > INT32_MAX)
-        return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-      void* parameters[] = {&op, &problem};
-      Geometry geometry{{unsigned(strips), 1, 1}, unsigned(Of::kThreads)};
-      geometry.shared = unsigned(StripShape<W, Of>::kShared);
-      return start(c, stage, codes[1 + Op::kVectors], geometry, parameters);
+      int const shared = StripShape<W, Of>::kShared;
+      return launch_blocks(c, stage, codes[1 + Op::kVectors], strips, Of::kThreads, shared, 1, op, problem);
     }
   }
   items = problem.batch * along * problem.out[0] * blocks_of(problem.out[1], Op::kRun) * problem.out[2];
   int64_t const blocks = blocks_of(items, Op::kThreads);
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
-  void* parameters[] = {&op, &problem};
-  Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
-  return start(c, stage, codes[wide], geometry, parameters);
+  return launch_blocks(c, stage, codes[wide], blocks, Op::kThreads, 0, 1, op, problem);
 }
 
 }  // namespace mucc::conv

@@ -1,6 +1,6 @@
 // Convolution as a product of matrices by Hopper's warpgroups, of a tensor whose channels are not its last axis.
 //
-// The copy engine brings the planes of 32 channels that a tile of outputs sees to shared memory, once for all taps, with zeros
+// TMA brings the planes of 32 channels that a tile of outputs sees to shared memory, once for all taps, with zeros
 // where x has no elements. Threads load the left factor from there, at the place of their position plus that of the tap, as
 // the fragments of `wgmma`; the right factor is a tile of weights of one tap, as in conv_wgmma.cuh. So x is neither laid out
 // anew in memory nor read once for each tap.
@@ -123,7 +123,7 @@ MUCC_DEVICE PlaneCounts<Work> find_plane_taps(PlanePart const& at, PlaneTap* to)
   return counts;
 }
 
-// Has the copy engine fill stages of x and of weights in the order in which they are multiplied, as one thread that multiplies,
+// Has TMA fill stages of x and of weights in the order in which they are multiplied, as one thread that multiplies,
 // too: what is read in a step is filled again in the next one.
 template <class Work>
 struct PlaneFeed {

@@ -3,7 +3,7 @@
 // Rows are places of the result and elements of the batch, columns are channels of the result. K is the channels of x times the
 // taps of its window; the taps are the positions of the convolution whose gradient this is. `wgmma` takes both factors with rows
 // and columns innermost, so x and weights are read without a copy if batch and outputs are innermost in memory. A step has 64
-// positions of K. Each 64 rows of a tile have one place of the result. One thread has the copy engine fill the steps by positions
+// positions of K. Each 64 rows of a tile have one place of the result. One thread has TMA fill the steps by positions
 // (im2col), which puts zeros where x has no elements, and beyond the last position. The blocks of a cluster have shares of K.
 //
 // Tiles of 64 rows have two warpgroups that multiply every other step each.
@@ -37,7 +37,7 @@ MUCC_DEVICE Chunk chunk_at(Problem<typename Work::Element> const& problem, int64
   return chunk;
 }
 
-// Has the copy engine load the steps of a tile; called by one thread.
+// Has TMA load the steps of a tile; called by one thread.
 template <class Work>
 MUCC_DEVICE void copy_position_steps(Problem<typename Work::Element> const& problem, PositionMaps const& maps, Part const& at,
                                      Span const& span, Steps<Work> const& to) {

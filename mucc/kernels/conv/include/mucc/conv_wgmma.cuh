@@ -1,7 +1,7 @@
 // Convolution as a product of matrices by Hopper's warpgroups.
 //
 // Rows, columns and K are those of conv.cuh; along K lie the taps, and of each the channels in pieces of 128 bytes. A step is
-// such a piece of the rows of x and of weights, swizzled in shared memory. One thread has the copy engine fill the steps: of x
+// such a piece of the rows of x and of weights, swizzled in shared memory. One thread has TMA fill the steps: of x
 // by positions (im2col), which puts zeros where x has no elements, so that no row is looked at one by one. The warpgroups
 // multiply one step while they wait for the products of the step before, and let that be filled again.
 //

@@ -53,8 +53,7 @@ template <class Op>
 int launch(Call const& c, char const* stage, Code* codes, Op op, Extents e) {
   constexpr int kAlongY = 65535;  // blocks; those of further tiles are taken by the same ones
   Plan const p = plan(e, Op::kFew, Op::kMany, Op::kStep, Op::kSplits, Op::kMostSplits, c.sm_count, is_reproducible<Op>);
-  if (p.tiles * p.splits > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  if (check_blocks(c, stage, p.tiles * p.splits)) return 1;
   Geometry geometry{{unsigned(p.tiles * p.splits), unsigned(at_most(blocks_of(e.few, Op::kFew), kAlongY)),
                      unsigned(at_most(e.batch, kAlongY))},
                     unsigned(32 * p.warps)};

@@ -44,8 +44,7 @@ int launch_pool_rows(Call const& c, char const* stage, Code* codes, Op op, Exten
   vector = vector && source.of[Op::kPooled - 1] % Op::kVector == 0;
   PoolShape shape = plan_pool<Op>(c, extents, vector ? Op::kVector : 1);
   int64_t const blocks = blocks_of(shape.rows, shape.height) * shape.tiles;
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  if (check_blocks(c, stage, blocks)) return 1;
   void* parameters[] = {&op, &extents, &source, &shape};
   Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};
   return start(c, stage, codes[vector], geometry, parameters);
@@ -70,8 +69,7 @@ int launch_pool_strips(Call const& c, char const* stage, Code* codes, Op op, Ext
   for (int64_t extent : source.of) widest = at_least(widest, extent);
   bool const wide = at_least(total, widest) > INT32_MAX / 2;
   int64_t const blocks = blocks_of(total, Op::kThreads);
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  if (check_blocks(c, stage, blocks)) return 1;
   auto narrow = uint32_t(total);
   void* parameters[] = {&op, &extents, &source, &shape, wide ? static_cast<void*>(&total) : &narrow};
   Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};

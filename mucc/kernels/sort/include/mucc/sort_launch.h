@@ -17,8 +17,7 @@ int launch_sort(Call const& c, char const* stage, Code* codes, Op op, Extents<Op
   while (!Op::kWays[way].takes(length)) ++way;
   int const lanes = Op::kWays[way].lanes;
   int64_t const blocks = lanes ? blocks_of(rows, Op::kThreads / lanes) : rows;
-  if (blocks > INT32_MAX)
-    return fail("MU6007", "%s, stage %s: too many results for one launch", c.kernel->name, stage);
+  if (check_blocks(c, stage, blocks)) return 1;
   vector = vector && Op::kVector > 1 && length % Op::kVector == 0;
   void* parameters[] = {&op, &extents, &rows, &length};
   Geometry const geometry{{unsigned(blocks), 1, 1}, unsigned(Op::kThreads)};

@@ -1,0 +1,186 @@
+"""The judge's process and the candidate's, and the requests to them, series of timed calls included."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from mucc.agent.audit.looking import Looker
+from mucc.agent.audit.observations import operations_from
+from mucc.agent.audit.options import Options
+from mucc.agent.audit.runs import CandidateFailed
+from mucc.agent.isolation.priority import AHEAD, first
+from mucc.agent.isolation.problems import problem_error
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.isolation.zygote import Zygote
+from mucc.api.importer import Request, error_from_json
+from mucc.api.json_types import Json
+
+WAKING = 5e-5
+"""Seconds in which a process that was stopped runs again."""
+
+
+class Processes:
+    """The judge's process and the candidate's, which share a socket and memory and are led from here.
+
+    `device` is where the solution runs, and `seconds` says how long each phase took.
+    """
+
+    judge: Child
+    candidate: Child
+
+    def __init__(self, zygote: Zygote, request: Request, options: Options, folder: str):
+        self.zygote, self.request, self.options, self.folder = zygote, request, options, folder
+        self.device = options.device
+        self.seconds: dict[str, float] = {}
+        self._held: list[Child] = []
+        self._waited = 0.0
+        """Seconds that the candidate's threads waited for a processor in timed calls."""
+        self._looker: Looker | None = None
+
+    def _child(self, module: str, wire: socket.socket, **more: Any) -> Child:
+        memory = (self.options.memory_limit << 20) + TORCH["cuda" if self.device != "cpu" else "cpu"]
+        folder = os.path.join(self.folder, module)
+        os.mkdir(folder)
+        name, seconds = f"mucc.agent.audit.{module}", self.options.time_limit
+        child = Child(self.zygote, name, folder, seconds, memory, shared=wire.fileno(), **more)
+        self._held.append(child)
+        return child
+
+    def close(self) -> None:
+        """End the processes."""
+        for child in self._held:
+            child.__exit__()
+        self._held.clear()
+
+    @contextmanager
+    def phase(self, name: str) -> Generator[None]:
+        """Time a phase of the audit for the verdict."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+
+    @contextmanager
+    def turn(
+        self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]
+    ) -> Generator[None]:
+        """While it is our turn on the GPU; to wait for that costs the children no time."""
+        if self.device == "cpu":
+            yield
+            return
+        started = time.monotonic()
+        with turn():
+            waited = time.monotonic() - started
+            for child in children:
+                child.extend(waited)
+            self.seconds["candidate.wait"] = self.seconds.get("candidate.wait", 0.0) + waited
+            yield
+
+    # Requests
+
+    def ask(self, **request: Any) -> Json:
+        """Ask the judge's process. What goes wrong there is the problem's fault, and raises."""
+        self._begin(request)
+        return self.answered()
+
+    def _begin(self, request: Json) -> None:
+        """Ask the judge's process without waiting for its answer."""
+        try:
+            self.judge.tell(request)
+        except ChildFailed as failed:
+            raise problem_error(self.request.shown, failed, limits=True) from None
+
+    def _tell(self, **request: Any) -> Json:
+        """Have the candidate's process do something; the judge's has more time by what that takes."""
+        started = time.monotonic()
+        answer = self.candidate.ask(**request)
+        self.judge.extend(time.monotonic() - started)
+        if "failed" in answer:
+            raise CandidateFailed(f"the solution raised {answer['failed']}")
+        return answer
+
+    def _lend(self, answer: Json) -> Json:
+        """Have the candidate's process take over what memory the judge has lent."""
+        for _ in range(answer.pop("lent")):
+            self._tell(do="borrow")
+        return answer
+
+    # Series of timed calls
+
+    def _tell_series(self, **request: Any) -> Json:
+        """Have both processes make a series of calls."""
+        started = time.monotonic()
+        for child in (self.judge, self.candidate):
+            child.prefer(AHEAD)  # of what is not timed
+        self._begin(request)
+        limit = self.options.time_limit  # the judge's process waits for the other, which has one of its own
+        self.judge.extend(limit)
+        with ThreadPoolExecutor(1) as pool:
+            led = pool.submit(self._led)
+            try:
+                answer = self.candidate.ask(do="series")
+            except BaseException:
+                self.candidate.close()  # or the judge's process would wait for it, and `led` for that
+                raise
+            found = led.result()
+        self.judge.extend(time.monotonic() - started - limit)
+        for child in (self.judge, self.candidate):
+            child.prefer(0)
+        if "failed" in answer:
+            raise CandidateFailed(f"the solution raised {answer['failed']}")
+        if found.get("ended"):
+            raise CandidateFailed(f"while it was timed its process {found['ended']}")
+        told = operations_from(answer.get("operations") or ())
+        return found | {"operations": told, "us": answer.get("us") or ()}
+
+    def _led(self) -> Json:
+        """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
+        on, as the judge says."""
+        with first():
+            return self._leading()
+
+    def _leading(self) -> Json:
+        before, looks = 0.0, list[float]()
+        looker = self._looker = self._looker or Looker(self.candidate)
+        looker.open()
+        while True:
+            answer = self.answered()
+            if "hold" in answer:
+                looker.stop()
+                self._begin({"held": True})
+            elif "go" in answer and "name" in answer:
+                looks = answer["look"]
+                before = self.candidate.waiting_seconds()
+                started = looker.start(answer["name"])
+                looker.look(answer["name"], started, looks)
+                self._begin({"at": started})  # read when the call has ended
+            elif "go" in answer:
+                self._begin({"at": looker.go_on()})
+            elif "begins" in answer:
+                looker.begins(answer["begins"])
+                self._begin({"begun": True})
+            elif "ends" in answer:
+                looker.ended()
+            elif "look" in answer:
+                looker.look(answer["name"], time.perf_counter_ns(), answer["look"])
+            elif "done" not in answer:
+                return answer
+            elif not looks:
+                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
+
+    def answered(self) -> Json:
+        """Return the answer of the judge's process."""
+        try:
+            answer = self.judge.answer()
+        except ChildFailed as failed:
+            raise problem_error(self.request.shown, failed, limits=True) from None
+        if "errors" in answer:
+            raise error_from_json(answer["errors"])
+        return answer
