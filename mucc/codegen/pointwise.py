@@ -383,8 +383,11 @@ class Pointwise(ABC):
         sizes = (dtype_bytes(o.memory.type.element_type) for o in (*self.loads, *self.outputs))
         return max(8 if size < 4 else 4 for size in sizes)
 
-    def assemble(self, parts: Parts) -> Texts:
-        """Emit the kernel over its merged axes, with threads along the `fast` axis."""
+    def assemble(self, parts: Parts, spliced: Collection[str] = ()) -> Texts:
+        """Emit the kernel over its merged axes, with threads along the `fast` axis.
+
+        The bodies of the names `spliced` are compiled apart (see `Texts`).
+        """
         axes = [run for group in self.merged() for run in group]
         members, values, fitting = self._members(axes, parts)
         sizes = [str(product([self.extents[a] for a in run])) for run in axes]
@@ -422,7 +425,14 @@ class Pointwise(ABC):
                 "}",
             ]
         work = ["struct Work : Op {", *parts.work, "};"]
-        return Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
+        return Texts(
+            "\n".join(data),
+            self.bodies,
+            "\n".join(work),
+            parts.entries,
+            "\n".join(launch),
+            frozenset(spliced),
+        )
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
         axis = "" if fast == rank - 1 else f", {fast}"

@@ -14,7 +14,7 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
-from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp
 from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
@@ -184,8 +184,25 @@ class NormalizeWork(AcrossWork):
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
-            )
+            ),
+            spliced=self._spliced(),
         )
+
+    def _spliced(self) -> list[str]:
+        """Return the names of the bodies that are spliced into a skeleton: where rows have any length.
+
+        Then there are kernels for all lengths, which take most of a second to compile. A variance stays in
+        the skeleton, since it is the same for all programs. As one block, it would be computed also where
+        a step lies behind the row, and ptxas would hold distances from the mean between phases where
+        registers now hold what was loaded: of 16 bits twice as many, for half as many blocks.
+        """
+        if all(isinstance(self.space[axis], int) for axis in self.axes):
+            return []
+        computing = [op for op in self.lines if isinstance(op, ComputeOp)]
+        variance = self.phases[1][0].value if self._moments() >= 0 else None
+        return [
+            body.name for op, body in zip(computing, self.bodies, strict=True) if op.result is not variance
+        ]
 
     def _work(self) -> list[str]:
         reduced = [op for phase in self.phases for op in phase]
