@@ -14,7 +14,8 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, YieldOp
+from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
@@ -23,6 +24,9 @@ from mucc.target import get_target
 
 _REGISTERS = 32
 """The most numbers of a row that a thread keeps between phases."""
+
+_ARITHMETIC = (e.AddOp, e.SubOp, e.MulOp, e.DivOp, e.NegOp, e.CastOp, e.ConstantOp, YieldOp)
+"""Operations of bodies that are a few instructions."""
 
 
 class NormalizeWork(AcrossWork):
@@ -191,17 +195,19 @@ class NormalizeWork(AcrossWork):
     def _spliced(self) -> list[str]:
         """Return the names of the bodies that are spliced into a skeleton: where rows have any length.
 
-        Then there are kernels for all lengths, which take most of a second to compile. A variance stays in
-        the skeleton, since it is the same for all programs. As one block, it would be computed also where
-        a step lies behind the row, and ptxas would hold distances from the mean between phases where
-        registers now hold what was loaded: of 16 bits twice as many, for half as many blocks.
+        Then there are kernels for all lengths, which take most of a second to compile. What phases compute
+        by arithmetic alone, such as the squares of a norm, stays in the skeleton. A spliced body is not
+        skipped where a step lies behind the row, and in 16 bits ptxas then holds elements as f32 between
+        phases, in twice the registers.
         """
         if all(isinstance(self.space[axis], int) for axis in self.axes):
             return []
         computing = [op for op in self.lines if isinstance(op, ComputeOp)]
-        variance = self.phases[1][0].value if self._moments() >= 0 else None
+        reduced = set(self.nodes_for([value for values in self.wanted[:-1] for value in values]))
         return [
-            body.name for op, body in zip(computing, self.bodies, strict=True) if op.result is not variance
+            body.name
+            for op, body in zip(computing, self.bodies, strict=True)
+            if not (op in reduced and all(isinstance(inner, _ARITHMETIC) for inner in op.body.block.ops))
         ]
 
     def _work(self) -> list[str]:
