@@ -200,7 +200,7 @@ class NormalizeWork(AcrossWork):
         skipped where a step lies behind the row, and in 16 bits ptxas then holds elements as f32 between
         phases, in twice the registers.
         """
-        if all(isinstance(self.space[axis], int) for axis in self.axes):
+        if not self.is_open:
             return []
         computing = [op for op in self.lines if isinstance(op, ComputeOp)]
         reduced = set(self.nodes_for([value for values in self.wanted[:-1] for value in values]))

@@ -136,6 +136,11 @@ def test_equal_kernels_of_programs_share_an_image(body: str) -> None:
 ROWS = "kernel {name}[M, {n}](x: bf16[M, {n}]) -> bf16[M, {n}] {{\n    return {value}\n}}\n"
 
 
+REDUCED = (
+    "kernel reduced[{of}](x: bf16[M, {n}]) -> f32[M] {{\n    return sum(cast(gelu(x), f32), axis=1) * 2\n}}\n"
+)
+
+
 def rows(value: str, n: str = "N", name: str = "rows") -> str:
     text = ROWS.format(value=value, n=n, name=name)
     return text if n == "N" else text.replace(f"[M, {n}](", "[M](")
@@ -147,9 +152,12 @@ def divided(text: str) -> Divided:
     return image.divided
 
 
-@pytest.mark.parametrize("value", ["gelu(layer_norm(x))", "softmax(silu(x), axis=1)", "softmax(x, axis=0)"])
-def test_a_divided_source_is_that_in_one_piece(value: str) -> None:
-    (image,) = parts(rows(value)).images
+WHOLE = ("gelu(layer_norm(x))", "softmax(silu(x), axis=1)", "softmax(x, axis=0)", "cumsum(tanh(x), axis=1)")
+
+
+@pytest.mark.parametrize("text", [*map(rows, WHOLE), REDUCED.format(n="N", of="M, N")])
+def test_a_divided_source_is_that_in_one_piece(text: str) -> None:
+    (image,) = parts(text).images
     assert image.divided is not None
     skeleton = image.divided.skeleton.replace(ENTRY, image.entry)
     marked = re.findall(
@@ -179,8 +187,9 @@ def test_arithmetic_of_phases_stays_in_the_skeleton() -> None:
     assert exponentials.skeleton.count("mucc.body") == 2 and exponentials.bodies.count("__global__") == 2
 
 
-def test_kernels_of_rows_of_one_length_are_compiled_in_one_piece() -> None:
-    (image,) = parts(rows("gelu(layer_norm(x))", n="4096")).images
+@pytest.mark.parametrize("text", [rows("gelu(layer_norm(x))", n="4096"), REDUCED.format(n="4096", of="M")])
+def test_kernels_of_rows_of_one_length_are_compiled_in_one_piece(text: str) -> None:
+    (image,) = parts(text).images
     assert image.divided is None and "gelu" in image.source
 
 
