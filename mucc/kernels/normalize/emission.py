@@ -14,19 +14,16 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
-from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp, YieldOp
-from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp
 from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
+from mucc.kernels.normalize.splicing import spliced
 from mucc.target import get_target
 
 _REGISTERS = 32
 """The most numbers of a row that a thread keeps between phases."""
-
-_ARITHMETIC = (e.AddOp, e.SubOp, e.MulOp, e.DivOp, e.NegOp, e.CastOp, e.ConstantOp, YieldOp)
-"""Operations of bodies that are a few instructions."""
 
 
 class NormalizeWork(AcrossWork):
@@ -195,20 +192,21 @@ class NormalizeWork(AcrossWork):
     def _spliced(self) -> list[str]:
         """Return the names of the bodies that are spliced into a skeleton: where rows have any length.
 
-        Then there are kernels for all lengths, which take most of a second to compile. What phases compute
-        by arithmetic alone, such as the squares of a norm, stays in the skeleton. A spliced body is not
-        skipped where a step lies behind the row, and in 16 bits ptxas then holds elements as f32 between
-        phases, in twice the registers.
+        Then there are kernels for all lengths, which take most of a second to compile.
         """
         if not self.is_open:
             return []
         computing = [op for op in self.lines if isinstance(op, ComputeOp)]
-        reduced = set(self.nodes_for([value for values in self.wanted[:-1] for value in values]))
-        return [
-            body.name
-            for op, body in zip(computing, self.bodies, strict=True)
-            if not (op in reduced and all(isinstance(inner, _ARITHMETIC) for inner in op.body.block.ops))
-        ]
+        names = {op: body.name for op, body in zip(computing, self.bodies, strict=True)}
+        wanted = [set(self.nodes_for(values)) for values in self.wanted]
+        return [names[op] for op in spliced(computing, wanted, self._is_of_row)]
+
+    def _is_of_row(self, value: SSAValue) -> bool:
+        """Whether all elements of a row have a value: a reduction, a number, or what is loaded for rows."""
+        op = value.owner
+        assert isinstance(op, Operation)
+        is_number = isinstance(op, LoadOp) and not isinstance(op.source.type, TensorType)
+        return is_across(op) or is_number or op in self.of_rows
 
     def _work(self) -> list[str]:
         reduced = [op for phase in self.phases for op in phase]
