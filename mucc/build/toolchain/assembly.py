@@ -5,8 +5,8 @@
     skeleton --(nvcc)--> PTX --+                                         |
     bodies --(NVRTC)--> PTX ---+--(splice)--> PTX --(ptxas)--> cubin ----+
 
-Skeletons include CUTLASS: they take most of a minute to compile, and many programs share them. All other
-parts take a fraction of a second.
+Most skeletons include CUTLASS: they take most of a minute to compile, and many programs share them. Those
+without CUTLASS are compiled by NVRTC in about a second. All other parts take a fraction of a second.
 """
 
 from __future__ import annotations
