@@ -144,6 +144,7 @@ class Parts:
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
+    `spliced` names the bodies that are compiled apart (see `Texts`).
     """
 
     fast: int
@@ -159,6 +160,7 @@ class Parts:
     free_loads: Collection[str] = ()
     output_vector: str = "Op::kVector"
     fits: str = "fits"
+    spliced: Collection[str] = ()
 
 
 class Pointwise(ABC):
@@ -383,11 +385,8 @@ class Pointwise(ABC):
         sizes = (dtype_bytes(o.memory.type.element_type) for o in (*self.loads, *self.outputs))
         return max(8 if size < 4 else 4 for size in sizes)
 
-    def assemble(self, parts: Parts, spliced: Collection[str] = ()) -> Texts:
-        """Emit the kernel over its merged axes, with threads along the `fast` axis.
-
-        The bodies of the names `spliced` are compiled apart (see `Texts`).
-        """
+    def assemble(self, parts: Parts) -> Texts:
+        """Emit the kernel over its merged axes, with threads along the `fast` axis."""
         axes = [run for group in self.merged() for run in group]
         members, values, fitting = self._members(axes, parts)
         sizes = [str(product([self.extents[a] for a in run])) for run in axes]
@@ -425,14 +424,8 @@ class Pointwise(ABC):
                 "}",
             ]
         work = ["struct Work : Op {", *parts.work, "};"]
-        return Texts(
-            "\n".join(data),
-            self.bodies,
-            "\n".join(work),
-            parts.entries,
-            "\n".join(launch),
-            frozenset(spliced),
-        )
+        texts = Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
+        return replace(texts, spliced=frozenset(parts.spliced))
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
         axis = "" if fast == rank - 1 else f", {fast}"

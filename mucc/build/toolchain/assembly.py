@@ -230,7 +230,7 @@ class Assembly:
         return self._small_ptx(image, image.source, has_kernels=True)
 
     def _light_skeleton(self, image: Image, source: str) -> bytes:
-        """Compile a skeleton without CUTLASS to PTX. No name of the program is in it."""
+        """Compile a skeleton without CUTLASS to PTX, for kernels of any name."""
         key = (source, (*flags("ptx", self.target), SPLIT), self._versions[:1], included(source))
 
         def make() -> Entry:

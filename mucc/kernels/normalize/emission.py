@@ -185,8 +185,8 @@ class NormalizeWork(AcrossWork):
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
-            ),
-            spliced=self._spliced(),
+                spliced=self._spliced(),
+            )
         )
 
     def _spliced(self) -> list[str]:

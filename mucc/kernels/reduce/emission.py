@@ -98,8 +98,8 @@ class ReduceWork(AcrossWork):
                 launcher="launch_reduce",
                 scratch="reduce_scratch",
                 fits="fits_shifted" if is_shifted else "fits",
-            ),
-            spliced=[body.name for body in self.bodies] if self.is_open else (),
+                spliced=[body.name for body in self.bodies] if self.is_open else (),
+            )
         )
 
     def _streams(self) -> int:

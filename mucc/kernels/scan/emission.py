@@ -68,8 +68,8 @@ class ScanWork(AcrossWork):
                 entries=_entries(entry, rows),
                 launcher="launch_scan",
                 scratch="scan_scratch",
-            ),
-            spliced=[body.name for body in self.bodies],
+                spliced=[body.name for body in self.bodies],
+            )
         )
 
     def _work(self) -> list[str]:
