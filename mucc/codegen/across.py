@@ -36,6 +36,11 @@ class AcrossWork(Pointwise):
     def groups(self) -> Sequence[Sequence[int]]:
         return [[a for a in range(len(self.space)) if a not in self.axes], sorted(self.axes)]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the number of elements that values are computed across is known at launches only."""
+        return not all(isinstance(self.space[axis], int) for axis in self.axes)
+
     def is_shifted(self, length: Dim, vector: int, operands: Sequence[Operand]) -> bool:
         """Whether rows of a known length lie one behind the other, and are no whole number of vectors.
 

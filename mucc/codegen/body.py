@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import f32, i1
@@ -182,10 +182,10 @@ class Body:
     text: str
     inputs: int
 
-    def marker(self, index: int, base: str) -> str:
+    def marker(self, index: int, base: str = "") -> str:
         """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later.
 
-        Kernels know it by its C++ type `base`.
+        Kernels of CUTLASS know it by its C++ type `base`.
         """
         names = [f"x{i}" for i in range(self.inputs)]
         operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
@@ -193,7 +193,7 @@ class Body:
         parameters = ", ".join(f"float {n}" for n in names)
         return "\n".join(
             [
-                f"struct {self.name} : {base} {{",
+                f"struct {self.name} : {base} {{" if base else f"struct {self.name} {{",
                 f"  static MUCC_DEVICE float apply({parameters}) {{",
                 "    float y = 0.0f;",
                 "#if defined(__CUDA_ARCH__)",
@@ -221,6 +221,15 @@ class Body:
             f"  float const y = {self.name}::apply({', '.join(names)});\n"
             '  asm volatile("// mucc.out %0" : : "f"(y));\n}'
         )
+
+
+def bodies_source(bodies: Mapping[int, Body]) -> str:
+    """Emit a source with an entry function for each body, by its number; empty without bodies."""
+    if not bodies:
+        return ""
+    texts = [body.text for body in bodies.values()]
+    entries = [body.entry(index) for index, body in bodies.items()]
+    return "\n\n".join(["#include <mucc/math.cuh>", *texts, *entries]) + "\n"
 
 
 def compute_body(

@@ -144,6 +144,7 @@ class Parts:
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
+    `spliced` names the bodies that are compiled apart (see `Texts`).
     """
 
     fast: int
@@ -159,6 +160,7 @@ class Parts:
     free_loads: Collection[str] = ()
     output_vector: str = "Op::kVector"
     fits: str = "fits"
+    spliced: Collection[str] = ()
 
 
 class Pointwise(ABC):
@@ -422,7 +424,8 @@ class Pointwise(ABC):
                 "}",
             ]
         work = ["struct Work : Op {", *parts.work, "};"]
-        return Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
+        texts = Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
+        return replace(texts, spliced=frozenset(parts.spliced))
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
         axis = "" if fast == rank - 1 else f", {fast}"

@@ -39,20 +39,37 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host."""
+    """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host.
+
+    The PTX of the bodies named by `spliced` is compiled apart and spliced into that of the rest, which
+    kernels with other such bodies share.
+    """
 
     data: str
     bodies: list[Body]
     work: str
     entries: list[Entry]
     launch: str
+    spliced: frozenset[str] = frozenset()
 
     @property
     def device(self) -> str:
         """Emit the device code, including `data`."""
-        return "\n\n".join(
-            [*(b.text for b in self.bodies), self.data, self.work, *(e.text for e in self.entries)]
-        )
+        return self._device([b.text for b in self.bodies])
+
+    @property
+    def skeleton(self) -> str:
+        """Emit the device code with markers in place of the bodies that are spliced."""
+        apart = self.apart
+        return self._device([b.marker(i) if i in apart else b.text for i, b in enumerate(self.bodies)])
+
+    @property
+    def apart(self) -> dict[int, Body]:
+        """The bodies that are spliced, by their numbers."""
+        return {i: b for i, b in enumerate(self.bodies) if b.name in self.spliced}
+
+    def _device(self, bodies: list[str]) -> str:
+        return "\n\n".join([*bodies, self.data, self.work, *(e.text for e in self.entries)])
 
     def codes(self, image: str | None) -> str:
         """Emit the table of kernels: in an image with this C++ name, or linked in."""

@@ -5,8 +5,8 @@
     skeleton --(nvcc)--> PTX --+                                         |
     bodies --(NVRTC)--> PTX ---+--(splice)--> PTX --(ptxas)--> cubin ----+
 
-Skeletons include CUTLASS: they take most of a minute to compile, and many programs share them. All other
-parts take a fraction of a second.
+Most skeletons include CUTLASS: they take most of a minute to compile, and many programs share them. Those
+without CUTLASS are compiled by NVRTC in about a second. All other parts take a fraction of a second.
 """
 
 from __future__ import annotations
@@ -205,34 +205,62 @@ class Assembly:
         """Build the PTX of an image, with bodies spliced into the skeleton."""
         from mucc.codegen.kernel_code import ENTRY
 
-        own = self._small_ptx(image) if image.source else ""
         if image.skeleton is None:
-            return own
+            return self._light_ptx(image)
+        own = self._small_ptx(image, image.source) if image.source else ""
         skeleton = devices[image.skeleton.symbol].result().decode().replace(ENTRY, image.entry)
         try:
             return splice(skeleton, read_bodies(own) if own else {})
         except SpliceError as error:
             raise Unspliceable(f"stage {image.title}: {error}") from error
 
-    def _small_ptx(self, image: Image) -> str:
-        """Compile an image's own source, without CUTLASS, to PTX by NVRTC, or by nvcc without NVRTC."""
+    def _light_ptx(self, image: Image) -> str:
+        """Build the PTX of an image without CUTLASS.
+
+        Of a divided one the skeleton may be in the cache. Where that cannot be spliced, the bodies are
+        compiled together with the rest.
+        """
+        from mucc.codegen.kernel_code import ENTRY
+
+        if divided := image.divided:
+            with contextlib.suppress(SpliceError):
+                bodies = read_bodies(self._small_ptx(image, divided.bodies))
+                skeleton = self._light_skeleton(image, divided.skeleton).decode()
+                return splice(skeleton.replace(ENTRY, image.entry), bodies)
+        return self._small_ptx(image, image.source, has_kernels=True)
+
+    def _light_skeleton(self, image: Image, source: str) -> bytes:
+        """Compile a skeleton without CUTLASS to PTX, for kernels of any name."""
+        key = (source, (*flags("ptx", self.target), SPLIT), self._versions[:1], included(source))
+
+        def make() -> Entry:
+            return Entry(self._small_ptx(image, source, "skeleton", has_kernels=True).encode())
+
+        return self._cached("device", key, f"device code of stage {image.title}", make)
+
+    def _small_ptx(
+        self, image: Image, source: str, name: str | None = None, *, has_kernels: bool = False
+    ) -> str:
+        """Compile a source without CUTLASS to PTX by NVRTC, or by nvcc without NVRTC.
+
+        `name`, by default the title of the image, stands for the source in messages and in names of PTX.
+        """
         from mucc.build.toolchain import nvrtc, nvrtc_worker
 
         if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
             self.notes.append(nvrtc.fallback(reason))
-            name = image.symbol
+            file = name or image.symbol
             command = ("{nvcc}", *flags("ptx", self.target), *INCLUDE_FLAGS)
             result = self._run(
                 f"pointwise work of stage {image.title}",
                 Kind.OBJECT,
-                (*command, f"{name}.cu", "-o", f"{name}.ptx"),
-                {f"{name}.cu": image.source.encode()},
-                f"{name}.ptx",
+                (*command, f"{file}.cu", "-o", f"{file}.ptx"),
+                {f"{file}.cu": source.encode()},
+                f"{file}.ptx",
             )
-            return result.files[f"{name}.ptx"].decode()
-        name = f"{image.title}.cu"
+            return result.files[f"{file}.ptx"].decode()
         made = nvrtc_worker.shared.compile_ptx(
-            image.source, self.target, INCLUDES, name, self.timeout, has_kernels=image.skeleton is None
+            source, self.target, INCLUDES, f"{name or image.title}.cu", self.timeout, has_kernels=has_kernels
         )
         return made.ptx
 

@@ -14,11 +14,12 @@ from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Entry, Texts
-from mucc.dialects.cutlass.nodes import LoadNode, LoadOp
+from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp
 from mucc.dialects.mu.types import PACKED, TensorType
 from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
+from mucc.kernels.normalize.splicing import spliced
 from mucc.target import get_target
 
 _REGISTERS = 32
@@ -184,8 +185,28 @@ class NormalizeWork(AcrossWork):
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
+                spliced=self._spliced(),
             )
         )
+
+    def _spliced(self) -> list[str]:
+        """Return the names of the bodies that are spliced into a skeleton: where rows have any length.
+
+        Then there are kernels for all lengths, which take most of a second to compile.
+        """
+        if not self.is_open:
+            return []
+        computing = [op for op in self.lines if isinstance(op, ComputeOp)]
+        names = {op: body.name for op, body in zip(computing, self.bodies, strict=True)}
+        wanted = [set(self.nodes_for(values)) for values in self.wanted]
+        return [names[op] for op in spliced(computing, wanted, self._is_of_row)]
+
+    def _is_of_row(self, value: SSAValue) -> bool:
+        """Whether all elements of a row have a value: a reduction, a number, or what is loaded for rows."""
+        op = value.owner
+        assert isinstance(op, Operation)
+        is_number = isinstance(op, LoadOp) and not isinstance(op.source.type, TensorType)
+        return is_across(op) or is_number or op in self.of_rows
 
     def _work(self) -> list[str]:
         reduced = [op for phase in self.phases for op in phase]

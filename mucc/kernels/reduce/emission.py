@@ -98,6 +98,7 @@ class ReduceWork(AcrossWork):
                 launcher="launch_reduce",
                 scratch="reduce_scratch",
                 fits="fits_shifted" if is_shifted else "fits",
+                spliced=[body.name for body in self.bodies] if self.is_open else (),
             )
         )
 

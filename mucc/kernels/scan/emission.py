@@ -68,6 +68,7 @@ class ScanWork(AcrossWork):
                 entries=_entries(entry, rows),
                 launcher="launch_scan",
                 scratch="scan_scratch",
+                spliced=[body.name for body in self.bodies],
             )
         )
 

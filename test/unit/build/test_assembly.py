@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes as ct
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from mucc.build.jobs import Job, Result
 from mucc.build.toolchain import assembly, nvrtc_worker
 from mucc.build.toolchain.discover import Toolchain, find_toolchain
 from mucc.build.toolchain.splice import SpliceError
-from mucc.compiler.emit import Parts
+from mucc.codegen.kernel_code import ENTRY
+from mucc.compiler.emit import Divided, Parts
 from mucc.compiler.program import compile_source
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import DiagnosticError
@@ -129,6 +131,68 @@ def test_equal_kernels_of_programs_share_an_image(body: str) -> None:
     assert made.program.count('"mu_f_out_') % 2 == 0 and "mu_g_out_" not in made.program
 
 
+# What is divided without CUTLASS
+
+ROWS = "kernel {name}[M, {n}](x: bf16[M, {n}]) -> bf16[M, {n}] {{\n    return {value}\n}}\n"
+
+
+REDUCED = (
+    "kernel reduced[{of}](x: bf16[M, {n}]) -> f32[M] {{\n    return sum(cast(gelu(x), f32), axis=1) * 2\n}}\n"
+)
+
+
+def rows(value: str, n: str = "N", name: str = "rows") -> str:
+    text = ROWS.format(value=value, n=n, name=name)
+    return text if n == "N" else text.replace(f"[M, {n}](", "[M](")
+
+
+def divided(text: str) -> Divided:
+    (image,) = parts(text).images
+    assert image.divided is not None
+    return image.divided
+
+
+WHOLE = ("gelu(layer_norm(x))", "softmax(silu(x), axis=1)", "softmax(x, axis=0)", "cumsum(tanh(x), axis=1)")
+
+
+@pytest.mark.parametrize("text", [*map(rows, WHOLE), REDUCED.format(n="N", of="M, N")])
+def test_a_divided_source_is_that_in_one_piece(text: str) -> None:
+    (image,) = parts(text).images
+    assert image.divided is not None
+    skeleton = image.divided.skeleton.replace(ENTRY, image.entry)
+    marked = re.findall(
+        r"struct (\w+) \{\n(?:(?!\n\};).)*mucc\.body (\d+) (?:(?!\n\};).)*\n\};", skeleton, re.S
+    )
+    assert marked and skeleton.count("mucc.body") == len(marked)
+    bodies = dict(re.findall(r"^(struct (?:\w+) \{\n.*?\n\};)()", image.divided.bodies, re.S | re.M))
+    for name, number in marked:
+        (text,) = (body for body in bodies if body.startswith(f"struct {name} {{"))
+        assert f"mucc_body_{number}()" in image.divided.bodies
+        skeleton = re.sub(rf"struct {name} \{{\n.*?\n\}};", lambda _, text=text: text, skeleton, flags=re.S)
+    assert skeleton == image.source
+
+
+def test_a_skeleton_without_cutlass_serves_other_bodies_and_names() -> None:
+    first = divided(rows("gelu(layer_norm(x))"))
+    other = divided(rows("tanh(layer_norm(x)) * 3.0", name="other"))
+    assert first.skeleton == other.skeleton and first.bodies != other.bodies
+    assert "gelu" not in first.skeleton and "gelu" in first.bodies
+    assert divided(rows("gelu(rms_norm(x))")).skeleton != first.skeleton
+
+
+def test_arithmetic_of_phases_stays_in_the_skeleton() -> None:
+    variance = divided(rows("gelu(layer_norm(x))"))
+    assert variance.skeleton.count("mucc.body") == 1 and variance.bodies.count("__global__") == 1
+    exponentials = divided(rows("softmax(x, axis=1)"))
+    assert exponentials.skeleton.count("mucc.body") == 2 and exponentials.bodies.count("__global__") == 2
+
+
+@pytest.mark.parametrize("text", [rows("gelu(layer_norm(x))", n="4096"), REDUCED.format(n="4096", of="M")])
+def test_kernels_of_rows_of_one_length_are_compiled_in_one_piece(text: str) -> None:
+    (image,) = parts(text).images
+    assert image.divided is None and "gelu" in image.source
+
+
 # Whose epilogue
 
 
@@ -190,7 +254,7 @@ def test_pointwise_kernels_need_no_nvcc(cache: Cache, tmp_path: Path) -> None:
     library.mucc_last_error.restype = ct.c_char_p
     assert b"MU6001" in library.mucc_last_error()
     found = misses(cache)
-    assert (found["device"], found["host"], found["objects"]) == (0, 0, 4)
+    assert (found["device"], found["host"], found["objects"]) == (1, 0, 4)  # NVRTC's of the norm
     assert artefact.data.count(b".text.mu_scale_out_map_vector\0") >= 1
 
 
@@ -221,6 +285,36 @@ def test_a_new_body_compiles_no_skeleton(
     fourth = made(linear("silu(x @ w.T + {b}) * 4.0", settings=settings))
     assert [w.code for w in fourth.warnings] == ["MU5207"]
     monkeypatch.undo()
+
+
+@pytest.mark.nvcc
+def test_a_new_body_of_rows_of_any_length_compiles_no_skeleton(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = made(rows("gelu(layer_norm(x))"))
+    assert misses(cache)["device"] == 1
+    asked: list[str] = []
+    compile_ptx = nvrtc_worker.shared.compile_ptx
+
+    def noted(source: str, *given: Any, **options: Any) -> Any:
+        asked.append(source)
+        return compile_ptx(source, *given, **options)
+
+    monkeypatch.setattr(nvrtc_worker.shared, "compile_ptx", noted)
+    second = made(rows("silu(layer_norm(x)) * 3.0", name="other"))
+    assert misses(cache)["device"] == 1 and not second.cached and first.data != second.data
+    assert len(asked) == 1 and "rows_block" not in asked[0]
+    assert b".text.mu_other_out_block\0" in second.data and b"mucc_entry" not in second.data
+
+    def refuse(ptx: str) -> dict[int, object]:
+        raise SpliceError("a body jumps through a table")
+
+    # What cannot be spliced is compiled in one piece.
+    monkeypatch.setattr(assembly, "read_bodies", refuse)
+    third = made(rows("silu(layer_norm(x)) * 4.0", name="third"))
+    assert b".text.mu_third_out_block\0" in third.data and not third.warnings
+    assert ["rows_block" in source for source in asked] == [False, False, True]
+    assert "4.0f" in asked[2]
 
 
 OTHER_MACHINES = {
