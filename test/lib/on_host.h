@@ -163,6 +163,9 @@ inline void align() {
 // ---- kernels and contractions -----------------------------------------------------------------------------
 
 using Entry = void (*)(void**);
+// Runs kernels instead of the C++ that is compiled here: null, or what went wrong.
+using Runner = char const* (*)(char const* name, unsigned const* grid, int threads, int together, int shared, void** parameters);
+inline Runner runner = nullptr;
 using Contraction = char const* (*)(mucc::gemm::Problem const&);
 inline std::map<std::string, Entry>& entries() {
   static std::map<std::string, Entry> all;
@@ -636,6 +639,11 @@ inline int map_positions(Call const&, void* to, void const* data, Mapped element
 }
 
 inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {
+  if (on_host::runner) {
+    unsigned const together = g.together ? g.grid[0] : g.cluster[0] ? g.cluster[0] : 1;
+    char const* wrong = on_host::runner(code.name, g.grid, int(g.block), int(together), int(g.shared), parameters);
+    return wrong ? fail("MU9001", "%s", wrong) : 0;
+  }
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   ++on_host::launches;
@@ -694,6 +702,7 @@ inline int entry_c(const Kernel& k, Entry entry, const MuccTensor* args, int n) 
 }  // namespace mucc
 
 MUCC_DOOR void on_host_sm_count(int count) { on_host::sm_count = count; }
+MUCC_DOOR void on_host_runner(on_host::Runner runner) { on_host::runner = runner; }
 MUCC_DOOR int on_host_launches() { return on_host::launches; }
 MUCC_DOOR void on_host_sm_shared(int bytes) { on_host::sm_shared = bytes; }
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }
