@@ -42,7 +42,9 @@ struct Kernel {
   int registers = 0, local = 0, shared = 0;
 };
 
-static std::map<std::string, Kernel> kernels;
+static std::map<int, std::map<std::string, Kernel>> forms;  // kernels by name, of each form of a program
+static int form = 0;
+static std::map<std::string, int> launches;
 static uint64_t seed = 0;
 static uint64_t executed = 0;
 static std::string last_error;
@@ -88,7 +90,7 @@ static void load(std::string const& text) {
       for (int byte; line >> byte;) variables.back()->push_back(char(byte));
     } else if (word == "kernel") {
       line >> word;
-      kernel = &(kernels[word] = Kernel{});
+      kernel = &(forms[form][word] = Kernel{});
       kernel->variables = variables;
       line >> kernel->registers >> kernel->local >> kernel->shared;
     } else if (word == "param") {
@@ -279,7 +281,7 @@ void Launch::stuck() const {
 void Launch::run() {
   std::vector<int> order(all.size());
   std::iota(order.begin(), order.end(), 0);
-  uint64_t const limit = executed + (uint64_t(1) << 33);
+  uint64_t const limit = executed + (uint64_t(1) << 31);
   for (bool more = true; more;) {
     if (seed) std::shuffle(order.begin(), order.end(), random);
     int const most = seed ? 1 + int(random() % 500) : 1 << 14;
@@ -299,8 +301,9 @@ void Launch::run() {
 }
 
 static void launch(char const* name, unsigned const* grid, int threads, int together, int dynamic, void** given) {
-  auto const found = kernels.find(name);
-  if (found == kernels.end()) throw Error("no PTX was loaded");
+  auto const found = forms[form].find(name);
+  if (found == forms[form].end()) throw Error("no PTX was loaded");
+  ++launches[name];
   Launch one(found->second, grid, threads, together, dynamic, given);
   std::vector<std::pair<unsigned, unsigned>> order;
   for (unsigned y = 0; y < grid[1]; ++y)
@@ -331,5 +334,9 @@ DOOR char const* ptx_launch(char const* name, unsigned const* grid, int threads,
     return (ptx::last_error = std::string(name) + ": " + error.what()).c_str();
   }
 }
+// Takes kernels of a form from now on, and loads them to it.
+DOOR void ptx_use(int form) { ptx::form = form; }
+DOOR void ptx_clear() { ptx::forms.clear(), ptx::launches.clear(); }
+DOOR int ptx_launches(char const* name) { return ptx::launches[name]; }
 DOOR void ptx_seed(uint64_t seed) { ptx::seed = seed; }
 DOOR uint64_t ptx_executed() { return ptx::executed; }

@@ -7,11 +7,11 @@ inputs, and leave the same bits unless a body's result is rounded otherwise.
 from __future__ import annotations
 
 import ctypes as ct
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ from mucc.library.signature import KernelInfo, Manifest
 
 HERE = Path(__file__).parent
 FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall")
+SHARED = 228 << 10
+"""Bytes of shared memory of a multiprocessor of an H100."""
+
 SEEDS = (0, 1)
 """Orders of threads and blocks: by their numbers, and drawn."""
 
@@ -50,43 +53,38 @@ def _ptx(source: str, *, has_kernels: bool = False) -> str:
     return nvrtc.compile_ptx(source, target="sm_90a", include=INCLUDES, has_kernels=has_kernels).ptx
 
 
-@cache
-def _machine_path() -> Path:
-    """Build the machine, or take what an earlier run built of the same files."""
+def _machine_path(folder: Path) -> Path:
+    """Build the machine to a folder, or copy what an earlier run built of the same files."""
     if not (gxx := shutil.which("g++")):
         pytest.skip("needs g++")
     sources = [path.read_text(encoding="utf-8") for path in sorted(HERE.glob("ptx_*.[hc]*"))]
-    to = compiled.KEPT / f"ptx-{_digest(sources)}.so"
 
     def build(made: Path) -> None:
         command = [gxx, *FLAGS, str(HERE / "ptx_host.cpp"), "-o", str(made)]
         built = subprocess.run(command, capture_output=True, text=True, check=False)
         assert built.returncode == 0, built.stderr[:4000]
 
-    if not to.exists():
-        compiled.library((compiled.version(gxx), FLAGS, sources), to, build)
-    return to
-
-
-def _digest(texts: Sequence[str]) -> str:
-    import hashlib
-
-    return hashlib.sha256(repr((FLAGS, texts)).encode()).hexdigest()[:32]
+    return compiled.library((compiled.version(gxx), FLAGS, sources), folder / "ptx.so", build)
 
 
 class Machine:
     """The machine for PTX, with the kernels that were loaded last."""
 
-    def __init__(self) -> None:
-        self.library = ct.CDLL(str(_machine_path()))
+    def __init__(self, folder: Path) -> None:
+        self.library = ct.CDLL(str(_machine_path(folder)))
         self.library.ptx_load.restype = ct.c_char_p
         self.library.ptx_seed.argtypes = [ct.c_uint64]
         self.library.ptx_executed.restype = ct.c_uint64
 
-    def load(self, ptx: str) -> None:
+    def load(self, form: int, ptx: str) -> None:
         """Load the kernels of a module. Raises AssertionError, which names what is not known."""
+        self.library.ptx_use(form)
         wrong = self.library.ptx_load(translate(ptx).encode())
         assert not wrong, wrong.decode()
+
+    def launches(self, kernel: str) -> int:
+        """Return how often a kernel was launched, in all forms."""
+        return self.library.ptx_launches(kernel.encode())
 
 
 @dataclass(frozen=True)
@@ -110,14 +108,23 @@ class Spliced:
         """Build the host code and the PTX of all kernels in both forms."""
         if reason := nvrtc.why_unusable("13.0"):
             pytest.skip(reason)
-        machine = Machine()
+        machine = Machine(folder)
         parts = compilation.parts()
         library = _host_library(parts, folder)
         pairs = [forms(image) for image in parts.images if image.skeleton is None]
         library.on_host_runner(machine.library.ptx_launch)
+        library.on_host_sm_shared(SHARED)
         kernels = Manifest.parse(compilation.manifest).kernels
         one, other = tuple(a for a, _ in pairs), tuple(b or a for a, b in pairs)
+        machine.library.ptx_clear()
+        for form, modules in enumerate((one, other)):
+            for module in modules:
+                machine.load(form, module)
         return Spliced(compilation, library, kernels, machine, one, other)
+
+    def kernel_names(self) -> list[str]:
+        """Return the names of all kernels."""
+        return re.findall(r"\.entry\s+([\w$]+)", "".join(self.one))
 
     @property
     def has_spliced(self) -> bool:
@@ -220,9 +227,8 @@ def compare(
     """Run both forms in several orders of threads; each form leaves the same bits in all of them."""
     run = Run.drawn(info, dims, seed, align)
     results: list[list[np.ndarray[Any, Any]]] = []
-    for modules in (program.one, program.spliced):
-        for module in modules:
-            program.machine.load(module)
+    for form in range(2):
+        program.machine.library.ptx_use(form)
         found: list[list[np.ndarray[Any, Any]]] = []
         for order in SEEDS:
             program.machine.library.ptx_seed(order)
