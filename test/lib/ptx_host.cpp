@@ -40,6 +40,7 @@ struct Kernel {
   std::vector<std::string> names;
   std::vector<std::shared_ptr<std::vector<char>>> variables;
   int registers = 0, local = 0, shared = 0;
+  bool waits = false;  // it reads what other blocks write: those with lower numbers have to run before
 };
 
 static std::map<int, std::map<std::string, Kernel>> forms;  // kernels by name, of each form of a program
@@ -72,6 +73,7 @@ static void add_instruction(Kernel& kernel, std::istringstream& line) {
     if (found == instructions().end()) throw Error("instruction '" + name + "' is not known");
     made.run = found->second;
   }
+  kernel.waits = kernel.waits || name.rfind("yield.ld", 0) == 0;
   kernel.names.push_back(name);
   kernel.code.push_back(made);
 }
@@ -281,7 +283,7 @@ void Launch::stuck() const {
 void Launch::run() {
   std::vector<int> order(all.size());
   std::iota(order.begin(), order.end(), 0);
-  uint64_t const limit = executed + (uint64_t(1) << 31);
+  uint64_t const limit = executed + (uint64_t(1) << 29);
   for (bool more = true; more;) {
     if (seed) std::shuffle(order.begin(), order.end(), random);
     int const most = seed ? 1 + int(random() % 500) : 1 << 14;
@@ -308,7 +310,7 @@ static void launch(char const* name, unsigned const* grid, int threads, int toge
   std::vector<std::pair<unsigned, unsigned>> order;
   for (unsigned y = 0; y < grid[1]; ++y)
     for (unsigned x = 0; x < grid[0]; x += unsigned(together)) order.push_back({x, y});
-  if (seed) std::shuffle(order.begin(), order.end(), one.random);
+  if (seed && !found->second.waits) std::shuffle(order.begin(), order.end(), one.random);
   for (auto const& [x, y] : order)
     for (unsigned z = 0; z < grid[2]; ++z) one.start(x, y, z), one.run();
 }

@@ -10,7 +10,6 @@ import ctypes as ct
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from mucc.files.package import INCLUDES
 from mucc.library.signature import KernelInfo, Manifest
 
 HERE = Path(__file__).parent
-FLAGS = ("-std=c++20", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall")
+FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall")
 SHARED = 228 << 10
 """Bytes of shared memory of a multiprocessor of an H100."""
 
@@ -73,6 +72,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.library = ct.CDLL(str(_machine_path(folder)))
         self.library.ptx_load.restype = ct.c_char_p
+        self.library.ptx_launch.restype = ct.c_char_p
         self.library.ptx_seed.argtypes = [ct.c_uint64]
         self.library.ptx_executed.restype = ct.c_uint64
 
@@ -81,6 +81,16 @@ class Machine:
         self.library.ptx_use(form)
         wrong = self.library.ptx_load(translate(ptx).encode())
         assert not wrong, wrong.decode()
+
+    def report(self, ptx: str, kernel: str, threads: int) -> str:
+        """Run one block of a kernel whose parameter is a pointer to 256 bytes; returns what is wrong."""
+        if wrong := self.library.ptx_load(translate(ptx).encode()):
+            return wrong.decode()
+        memory = (ct.c_uint64 * 32)()
+        pointer = ct.c_void_p(ct.addressof(memory))
+        given = (ct.c_void_p * 1)(ct.addressof(pointer))
+        wrong = self.library.ptx_launch(kernel.encode(), (ct.c_uint * 3)(1, 1, 1), threads, 1, 0, given)
+        return (wrong or b"").decode()
 
     def launches(self, kernel: str) -> int:
         """Return how often a kernel was launched, in all forms."""
