@@ -1,7 +1,8 @@
 """Run the PTX of light kernels on the host: compiled in one piece, and spliced from a skeleton and bodies.
 
-The program's host code launches the kernels; ptx_host.cpp runs each of their threads. Both forms take the same
-inputs, and leave the same bits unless a body's result is rounded otherwise.
+The program's host code launches the kernels; ptx_host.cpp runs each of their threads. Both forms take the
+same inputs, and leave the same bits, but for sums of a body's results: in one piece the last product of the
+body is fused with the sum.
 """
 
 from __future__ import annotations

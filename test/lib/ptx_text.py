@@ -27,6 +27,7 @@ _SPECIAL = {
 
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}
 _IGNORED = ("membar", "fence", "prefetch", "pragma", "griddepcontrol")
+_ATOMICS = ("add", "inc", "min", "max", "exch", "cas", "and", "or")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _ENTRY = re.compile(r"\.(entry|func)\s+([\w$]+)\s*\(([^)]*)\)[^{;]*\{")
 _PARAM = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.\w(\d+)\s+([\w$]+)(?:\[(\d+)\])?")
@@ -36,6 +37,7 @@ _VARIABLE = re.compile(
 )
 _STATEMENT = re.compile(r"\s*(?:([{}])(?!\s*,)|([$\w]+):|([^;]*);)")
 _REGISTER = re.compile(r"(%[\w$]+?)(?:<(\d+)>)?")
+_ADDRESS = re.compile(r"\[\s*([^+\]\s-]+)\s*(?:(\+-?|-)\s*(\w+))?\s*\]")
 _OPERAND = re.compile(r"\s*(\{[^}]*\}|\[[^\]]*\]|[^,]+)\s*(?:,|$)")
 
 
@@ -138,7 +140,6 @@ class _Function:
         self.symbols = dict(module.symbols)
         self.params: list[tuple[int, int]] = []
         self.local = 0
-        self.shared = module
         self.code: list[tuple[_Scope, str, str, list[str]]] = []
         at = 0
         for align, bits, param, count in _PARAM.findall(params):
@@ -174,7 +175,9 @@ class _Function:
             for name in statement.split(None, 2)[2].split(","):
                 register = _REGISTER.fullmatch(name.strip())
                 assert register, statement
-                names = [f"{register[1]}{i}" for i in range(int(register[2]))] if register[2] else [register[1]]
+                names = (
+                    [f"{register[1]}{i}" for i in range(int(register[2]))] if register[2] else [register[1]]
+                )
                 scope.registers |= {n: self.registers + i for i, n in enumerate(names)}
                 self.registers += len(names)
         elif statement.startswith(".local"):
@@ -220,7 +223,9 @@ class _Function:
 
     def address(self, scope: _Scope, operand: str) -> list[int]:
         """Return the operands of an address: where it begins, and a distance."""
-        base, sign, distance = re.fullmatch(r"\[\s*([^+\]\s-]+)\s*(?:(\+-?|-)\s*(\w+))?\s*\]", operand).groups()  # type: ignore[union-attr]
+        if not (match := _ADDRESS.fullmatch(operand)):
+            raise PtxError(f"address {operand}")
+        base, sign, distance = match.groups()
         offset = int(distance or "0", 0) * (-1 if "-" in (sign or "") else 1)
         return [self.value(scope, base), self.constant(NUMBER, offset)]
 
@@ -274,7 +279,19 @@ class _Function:
                 return self._packing(scope, parts, operands)
             case _:
                 name = word.replace(".uni", "")
-                if parts[0] in ("add", "sub", "mul", "fma", "mov", "setp", "div", "sqrt", "rcp", "neg", "abs"):
+                if parts[0] in (
+                    "add",
+                    "sub",
+                    "mul",
+                    "fma",
+                    "mov",
+                    "setp",
+                    "div",
+                    "sqrt",
+                    "rcp",
+                    "neg",
+                    "abs",
+                ):
                     name = name.replace(".ftz", "")
                 return name, self.flat(scope, operands)
 
@@ -291,7 +308,9 @@ class _Function:
         return f"{yields}{parts[0].replace('ldu', 'ld')}{_space(parts)}.{parts[-1]}", [count, *numbers]
 
     def _atomic(self, scope: _Scope, parts: list[str], operands: list[str]) -> tuple[str, list[int]]:
-        operation = next((p for p in parts if p in ("add", "inc", "min", "max", "exch", "cas", "and", "or")), "?")
+        operation = next(
+            (p for p in parts if p in ("add", "inc", "min", "max", "exch", "cas", "and", "or")), "?"
+        )
         given = operands if parts[0] == "atom" else ["_", *operands]
         return f"yield.atom{_space(parts)}.{operation}.{parts[-1]}", self.flat(scope, given)
 

@@ -1,4 +1,4 @@
-"""Spliced PTX computes what PTX in one piece does: both run on the host, on the same inputs, in several orders."""
+"""Spliced PTX computes what PTX in one piece does: both run on the host, in several orders of threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs 
 NORM = """
 kernel k[M, N](x: bf16[M, N], g: bf16[N], b: bf16[N]) -> bf16[M, N] { return gelu(layer_norm(x) * g + b) }
 """
-SUMS = "kernel k[M, N](x: f32[M, N]) -> (s: f32[M], l: f32[M]) { return sum(silu(x), axis=1), max(x, axis=1) }\n"
+SUMS = (
+    "kernel k[M, N](x: f32[M, N]) -> (s: f32[M], l: f32[M]) { return sum(silu(x), axis=1), max(x, axis=1) }\n"
+)
 SCAN = "kernel k[M, N](x: f32[M, N]) -> f32[M, N] { return gelu(cumsum(silu(x), axis=1, reverse=on)) }\n"
 LOSS = """
 kernel k[M, N](x: bf16[M, N], i: s32[M]) -> f32[M] {
@@ -30,7 +32,7 @@ kernel k[M, N](x: f32[M, N], g: f32[N]) -> (y: f32[M, N], z: bf16[M, N]) {
 SOFTMAX = "kernel k[M, N](x: bf16[M, N]) -> (y: bf16[M, N]) { return softmax(gelu(x)) }\n"
 
 ROUNDED = 2e-6
-"""What sums differ by where one piece fuses the last product of a body with the sum, and a spliced body does not."""
+"""How far sums differ: in one piece the last product of a body is fused with the sum, spliced it is not."""
 
 SHORT = ((1, 1), (3, 4), (70, 7), (2, 64), (3, 601))
 LONG = (*SHORT, (300, 8), (9, 128), (3, 600), (2, 1024), (3, 4097), (2, 9000), (2, 16384), (1, 20001))
@@ -39,7 +41,7 @@ LONG = (*SHORT, (300, 8), (9, 128), (3, 600), (2, 1024), (3, 4097), (2, 9000), (
 def differences(
     text: str, shapes: tuple[tuple[int, int], ...], folder: Path, processors: int = 0
 ) -> tuple[Spliced, list[float]]:
-    """Compare both forms of a program, and the spliced one with the interpreter; returns how the forms differ."""
+    """Compare both forms of a program, and one with the interpreter; returns how the forms differ."""
     program = Spliced.of_text(text, folder)
     program.library.on_host_sm_count(processors)
     found: list[float] = []
@@ -52,7 +54,8 @@ def differences(
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(NORM, id="norm"), pytest.param(SUMS, id="reductions"), pytest.param(SCAN, id="scan")]
+    "text",
+    [pytest.param(NORM, id="norm"), pytest.param(SUMS, id="reductions"), pytest.param(SCAN, id="scan")],
 )
 def test_both_forms_leave_the_same_bits(text: str, tmp_path: Path) -> None:
     program, found = differences(text, SHORT, tmp_path)
@@ -105,7 +108,7 @@ ENTRY = """
 	{0}
 	ret;
 }}
-"""  # noqa: E101
+"""
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,10 @@ ENTRY = """
         ("frobnicate.b32 %r1, %r2;", "'frobnicate.b32' is not known"),
         ("ld.global.u32 %r1, [%rd1+2];", "not aligned to 4"),
         ("ld.shared.u32 %r1, [words+4096];", "shared memory has no 4 bytes at 4096"),
-        ("mov.u32 %r1, %tid.x; setp.eq.s32 %p1, %r1, 0; @%p1 bra $A; bar.sync 0; $A: bar.sync 1;", "wait for each other"),
+        (
+            "mov.u32 %r1, %tid.x; setp.eq.s32 %p1, %r1, 0; @%p1 bra $A; bar.sync 0; $A: bar.sync 1;",
+            "wait for each other",
+        ),
         ("shfl.sync.idx.b32 %r2, %r1, 0, 31, 1;", "not in its own mask"),
     ],
 )
