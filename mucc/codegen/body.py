@@ -182,10 +182,10 @@ class Body:
     text: str
     inputs: int
 
-    def marker(self, index: int, base: str) -> str:
+    def marker(self, index: int, base: str | None = None) -> str:
         """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later.
 
-        Kernels know it by its C++ type `base`.
+        Kernels know it by its C++ type `base`, or by its name.
         """
         names = [f"x{i}" for i in range(self.inputs)]
         operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
@@ -193,7 +193,7 @@ class Body:
         parameters = ", ".join(f"float {n}" for n in names)
         return "\n".join(
             [
-                f"struct {self.name} : {base} {{",
+                f"struct {self.name}{f' : {base}' if base else ''} {{",
                 f"  static MUCC_DEVICE float apply({parameters}) {{",
                 "    float y = 0.0f;",
                 "#if defined(__CUDA_ARCH__)",
@@ -221,6 +221,12 @@ class Body:
             f"  float const y = {self.name}::apply({', '.join(names)});\n"
             '  asm volatile("// mucc.out %0" : : "f"(y));\n}'
         )
+
+
+def bodies_source(bodies: Sequence[Body]) -> str:
+    """Emit the source of bodies that are compiled alone, each with the number of its place."""
+    texts = [*(b.text for b in bodies), *(b.entry(i) for i, b in enumerate(bodies))]
+    return "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
 
 
 def compute_body(

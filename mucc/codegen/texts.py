@@ -39,20 +39,34 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host."""
+    """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host.
+
+    `entries` are in the order in which `launch` chooses them; an entry function may be there several times.
+    `spliced` are those of the `bodies` whose machine code is the same whether they are compiled with the
+    kernels, or alone and then spliced into the PTX of the kernels.
+    """
 
     data: str
     bodies: list[Body]
     work: str
     entries: list[Entry]
     launch: str
+    spliced: tuple[Body, ...] = ()
 
     @property
     def device(self) -> str:
         """Emit the device code, including `data`."""
-        return "\n\n".join(
-            [*(b.text for b in self.bodies), self.data, self.work, *(e.text for e in self.entries)]
-        )
+        return self._device([b.text for b in self.bodies])
+
+    @property
+    def marked_device(self) -> str:
+        """Emit the device code with a marker in place of each body of `spliced`."""
+        numbers = {body: i for i, body in enumerate(self.spliced)}
+        return self._device([b.marker(numbers[b]) if b in numbers else b.text for b in self.bodies])
+
+    def _device(self, bodies: list[str]) -> str:
+        functions = dict.fromkeys(e.text for e in self.entries)
+        return "\n\n".join([*bodies, self.data, self.work, *functions])
 
     def codes(self, image: str | None) -> str:
         """Emit the table of kernels: in an image with this C++ name, or linked in."""

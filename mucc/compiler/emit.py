@@ -13,7 +13,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from mucc.codegen.kernel_code import KernelCode, Skeleton, SkeletonCode
+from mucc.codegen.body import bodies_source
+from mucc.codegen.kernel_code import ENTRY, KernelCode, Skeleton, SkeletonCode
 from mucc.codegen.lines import directed, marked, marking
 from mucc.codegen.memory import Places
 from mucc.codegen.names import Namer, comment_text, raw_string_literal, words
@@ -77,11 +78,23 @@ OWN_NAME = "kernel.cu"
 
 
 @dataclass(frozen=True, slots=True)
+class SplitSource:
+    """Device code without CUTLASS in two sources: `kernels` with a marker for each body, and the `bodies`.
+
+    The names of the kernels begin with `kernel_code.ENTRY`, as in a skeleton.
+    """
+
+    kernels: str
+    bodies: str
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """The device code of one stage: `source` alone, or a `skeleton` with the bodies in `source`.
 
     `title` is the name of the stage in messages, and `entry` the name of its kernel, or the common prefix of
     its kernels. `source` is C++ without CUTLASS; for bodies, it has one kernel `mucc_body_<i>` for each.
+    `split` is the same code as `source` alone, for compiling kernels once for many bodies.
     """
 
     title: str
@@ -89,6 +102,7 @@ class Image:
     source: str
     entry: str
     skeleton: Skeleton | None = None
+    split: SplitSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +226,7 @@ class _SeparateImages(_StageWriter):
         assert isinstance(written, SkeletonCode)
         skeleton = written.skeleton()
         self.skeletons[skeleton] = None
-        texts = [b.text for b in written.bodies] + [b.entry(i) for i, b in enumerate(written.bodies)]
-        source = "\n\n".join(["#include <mucc/math.cuh>", *texts]) + "\n" if texts else ""
+        source = bodies_source(written.bodies)
         code, own = self._image_entry(op, places, scope, source, entry, skeleton)
         table = f'mucc::Code code{{"{code.entry}", &{code.image}}};'
         return _namespace(scope, [*own, table, "", *written.launch(skeleton.symbol)])
@@ -222,8 +235,14 @@ class _SeparateImages(_StageWriter):
         self, op: DeviceKernelOp, places: Places, scope: str, written: KernelCode, texts: Texts, entry: str
     ) -> str:
         """Write a stage whose kernels need no CUTLASS and are compiled together with their bodies."""
-        source = f"#include <{written.device_header}>\n\n{texts.device}\n"
-        code, own = self._image_entry(op, places, scope, source, entry)
+        source = _device_source(written, texts.device)
+        split = None
+        if texts.spliced:
+            general = written.texts(ENTRY)
+            assert general is not None
+            kernels = _device_source(written, general.marked_device)
+            split = SplitSource(kernels, bodies_source(texts.spliced))
+        code, own = self._image_entry(op, places, scope, source, entry, split=split)
         if code.entry != entry:
             renamed = written.texts(code.entry)
             assert renamed is not None
@@ -238,6 +257,7 @@ class _SeparateImages(_StageWriter):
         source: str,
         entry: str,
         skeleton: Skeleton | None = None,
+        split: SplitSource | None = None,
     ) -> tuple[_ImageEntry, list[str]]:
         """Return the image of a stage, and the lines that define the image unless an equal stage did."""
         key = (re.sub(rf"\b{entry}(?![A-Za-z0-9])", "", source), skeleton.symbol if skeleton else "")
@@ -245,9 +265,14 @@ class _SeparateImages(_StageWriter):
             return equal, []
         symbol = f"mucc_image_{len(self.images)}"
         title = f"{places.program.sym_name.data}.{op.stage.data}"
-        self.images.append(Image(title, symbol, source, entry, skeleton))
+        self.images.append(Image(title, symbol, source, entry, skeleton, split))
         self._codes[key] = _ImageEntry(f"::{scope}::image", entry)
         return _ImageEntry("image", entry), [f"mucc::Image image{{{symbol}}};"]
+
+
+def _device_source(code: KernelCode, text: str) -> str:
+    """Return device code without CUTLASS with the header that it includes."""
+    return f"#include <{code.device_header}>\n\n{text}\n"
 
 
 def _program_texts(programs: list[ProgramOp], stages: _StageWriter) -> list[str]:

@@ -6,7 +6,8 @@
     bodies --(NVRTC)--> PTX ---+--(splice)--> PTX --(ptxas)--> cubin ----+
 
 Skeletons include CUTLASS: they take most of a minute to compile, and many programs share them. All other
-parts take a fraction of a second.
+parts take a fraction of a second. Kernels without CUTLASS have no skeleton. NVRTC compiles them with their
+bodies, or once for many bodies, with markers, where machine code is the same (`SplitSource`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from mucc.build import messages
@@ -26,7 +27,7 @@ from mucc.build.cache.keys import content_key
 from mucc.build.jobs import Job, Kind, Result
 from mucc.build.pool import Cancelled, Pool, awaited
 from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
-from mucc.build.toolchain.flags import SPLIT, flags, is_portable
+from mucc.build.toolchain.flags import SPLIT, ambient_flags, flags, is_portable
 from mucc.build.toolchain.nvcc import Built
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -35,7 +36,7 @@ from mucc.files.package import HEADERS, INCLUDES, included
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import Skeleton
-    from mucc.compiler.emit import Image, Parts
+    from mucc.compiler.emit import Image, Parts, SplitSource
 
 OBJECT_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
 """Flags of g++ for code without CUTLASS; argument checks take a fifth longer at -O2."""
@@ -202,20 +203,50 @@ class Assembly:
         return result.files[f"{image.symbol}.cubin"], tuple(messages.warnings(result.log))
 
     def _ptx(self, image: Image, devices: Mapping[str, Future[bytes]]) -> str:
-        """Build the PTX of an image, with bodies spliced into the skeleton."""
+        """Build the PTX of an image, with bodies spliced into the skeleton or into its own kernels."""
         from mucc.codegen.kernel_code import ENTRY
 
-        own = self._small_ptx(image) if image.source else ""
         if image.skeleton is None:
-            return own
+            return self._ptx_of_kernels(image)
+        own = self._small_ptx(image, image.source, has_kernels=False) if image.source else ""
         skeleton = devices[image.skeleton.symbol].result().decode().replace(ENTRY, image.entry)
         try:
             return splice(skeleton, read_bodies(own) if own else {})
         except SpliceError as error:
             raise Unspliceable(f"stage {image.title}: {error}") from error
 
-    def _small_ptx(self, image: Image) -> str:
-        """Compile an image's own source, without CUTLASS, to PTX by NVRTC, or by nvcc without NVRTC."""
+    def _ptx_of_kernels(self, image: Image) -> str:
+        """Build the PTX of an image without CUTLASS: in one piece, or with bodies spliced into its kernels.
+
+        The latter is for bodies without branches, with which ptxas makes the same machine code of both; of
+        branches that are many times in a kernel it does not.
+        """
+        whole = partial(self._small_ptx, image, image.source, has_kernels=True)
+        if image.split is None:
+            return whole()
+        try:
+            bodies = read_bodies(self._small_ptx(image, image.split.bodies, has_kernels=False))
+            if any(body.has_branches for body in bodies.values()):
+                return whole()
+            return splice(self._marked_kernels(image, image.split), bodies)
+        except SpliceError:
+            return whole()
+
+    def _marked_kernels(self, image: Image, split: SplitSource) -> str:
+        """Compile the kernels of an image without CUTLASS to PTX with markers in place of bodies, once."""
+        from mucc.codegen.kernel_code import ENTRY
+
+        key = (_COMMENT.sub("", split.kernels), *flags("ptx", self.target), SPLIT, *ambient_flags())
+        kernels = self._cached(
+            "device",
+            (*key, self._versions[:2], included(split.kernels)),
+            f"kernels of stage {image.title}",
+            lambda: Entry(self._small_ptx(image, split.kernels, has_kernels=True).encode()),
+        )
+        return kernels.decode().replace(ENTRY, image.entry)
+
+    def _small_ptx(self, image: Image, source: str, *, has_kernels: bool) -> str:
+        """Compile a source of an image, without CUTLASS, to PTX by NVRTC, or by nvcc without NVRTC."""
         from mucc.build.toolchain import nvrtc, nvrtc_worker
 
         if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
@@ -226,13 +257,13 @@ class Assembly:
                 f"pointwise work of stage {image.title}",
                 Kind.OBJECT,
                 (*command, f"{name}.cu", "-o", f"{name}.ptx"),
-                {f"{name}.cu": image.source.encode()},
+                {f"{name}.cu": source.encode()},
                 f"{name}.ptx",
             )
             return result.files[f"{name}.ptx"].decode()
         name = f"{image.title}.cu"
         made = nvrtc_worker.shared.compile_ptx(
-            image.source, self.target, INCLUDES, name, self.timeout, has_kernels=image.skeleton is None
+            source, self.target, INCLUDES, name, self.timeout, has_kernels=has_kernels
         )
         return made.ptx
 
