@@ -182,22 +182,37 @@ class Body:
     text: str
     inputs: int
 
-    def marker(self, index: int, base: str | None = None) -> str:
+    def marker(self, index: int, base: str) -> str:
         """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later.
 
-        Kernels know it by its C++ type `base`, or by its name.
+        Kernels know it by its C++ type `base`.
         """
-        names = [f"x{i}" for i in range(self.inputs)]
+        return self._marker(f"{self.name} : {base}", [f"    asm{self._assembly(index)}"])
+
+    def placed_marker(self, index: int) -> str:
+        """Emit the struct with a marker that LLVM leaves where it is, if `apply<true>` is called.
+
+        Otherwise LLVM may move it into a branch behind which alone its result is used, as it does with what
+        is expensive. The struct of a body with such markers has `apply` as a template, too.
+        """
+        text = self._assembly(index)
+        lines = [f"    if constexpr (kPlaced) asm volatile{text}", f"    else asm{text}"]
+        return self._marker(self.name, lines, "template <bool kPlaced = false> ")
+
+    def _assembly(self, index: int) -> str:
         operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
-        taken = ", ".join(f'"f"({n})' for n in names)
-        parameters = ", ".join(f"float {n}" for n in names)
+        taken = ", ".join(f'"f"(x{i})' for i in range(self.inputs))
+        return f'("// mucc.body {index} 1: {operands}" : "=f"(y) : {taken});'.replace(" : )", ")")
+
+    def _marker(self, struct: str, assembly: Sequence[str], template: str = "") -> str:
+        parameters = ", ".join(f"float x{i}" for i in range(self.inputs))
         return "\n".join(
             [
-                f"struct {self.name}{f' : {base}' if base else ''} {{",
-                f"  static MUCC_DEVICE float apply({parameters}) {{",
+                f"struct {struct} {{",
+                f"  {template}static MUCC_DEVICE float apply({parameters}) {{",
                 "    float y = 0.0f;",
                 "#if defined(__CUDA_ARCH__)",
-                f'    asm("// mucc.body {index} 1: {operands}" : "=f"(y) : {taken});'.replace(" : )", ")"),
+                *assembly,
                 "#endif",
                 "    return y;",
                 "  }",

@@ -62,7 +62,7 @@ class Texts:
     def marked_device(self) -> str:
         """Emit the device code with a marker in place of each body of `spliced`."""
         numbers = {body: i for i, body in enumerate(self.spliced)}
-        return self._device([b.marker(numbers[b]) if b in numbers else b.text for b in self.bodies])
+        return self._device([b.placed_marker(numbers[b]) if b in numbers else b.text for b in self.bodies])
 
     def _device(self, bodies: list[str]) -> str:
         functions = dict.fromkeys(e.text for e in self.entries)

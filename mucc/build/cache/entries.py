@@ -16,7 +16,7 @@ LEVELS = {
     "requests": "which artefact a text with its flags led to",
     "artefacts": "what is handed out: .so, cubin, PTX",
     "makers": "which toolchains made an artefact",
-    "device": "PTX of skeletons",
+    "device": "PTX of skeletons, and of attention's kernels without score functions",
     "host": "host objects of skeletons",
     "objects": "small host objects: glue, support run time",
     "headers": "precompiled headers, used in place",

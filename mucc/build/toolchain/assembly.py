@@ -241,17 +241,20 @@ class Assembly:
             "device",
             (*key, self._versions[:2], included(split.kernels)),
             f"kernels of stage {image.title}",
-            lambda: Entry(self._small_ptx(image, split.kernels, has_kernels=True).encode()),
+            lambda: Entry(self._small_ptx(image, split.kernels, has_kernels=True, title="kernels").encode()),
         )
         return kernels.decode().replace(ENTRY, image.entry)
 
-    def _small_ptx(self, image: Image, source: str, *, has_kernels: bool) -> str:
-        """Compile a source of an image, without CUTLASS, to PTX by NVRTC, or by nvcc without NVRTC."""
+    def _small_ptx(self, image: Image, source: str, *, has_kernels: bool, title: str = "") -> str:
+        """Compile a source of an image, without CUTLASS, to PTX by NVRTC, or by nvcc without NVRTC.
+
+        `title` is the name of the source, which is in the PTX, and that of the stage by default.
+        """
         from mucc.build.toolchain import nvrtc, nvrtc_worker
 
         if reason := nvrtc_worker.shared.why_unusable(self._versions[0]):
             self.notes.append(nvrtc.fallback(reason))
-            name = image.symbol
+            name = title or image.symbol
             command = ("{nvcc}", *flags("ptx", self.target), *INCLUDE_FLAGS)
             result = self._run(
                 f"pointwise work of stage {image.title}",
@@ -261,7 +264,7 @@ class Assembly:
                 f"{name}.ptx",
             )
             return result.files[f"{name}.ptx"].decode()
-        name = f"{image.title}.cu"
+        name = f"{title or image.title}.cu"
         made = nvrtc_worker.shared.compile_ptx(
             source, self.target, INCLUDES, name, self.timeout, has_kernels=has_kernels
         )

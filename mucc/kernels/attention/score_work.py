@@ -61,7 +61,7 @@ class ScoreWork(AcrossWork):
         lines = [
             inner.text,
             "struct Score {",
-            "  static MUCC_DEVICE float apply(float product) {",
+            "  template <bool kPlaced = false> static MUCC_DEVICE float apply(float product) {",
             f"    return {inner.name}::apply(product * {float_literal(product.scale.value.data)});",
             "  }",
             "};",
@@ -122,7 +122,7 @@ class ScoreWork(AcrossWork):
         """Emit the functions that compute a score, and the first and last column that a row sees."""
         return [
             "  // The score of a query and a key, from their product.",
-            "  template <class P>",
+            "  template <bool kPlaced = false, class P>",
             *self._score(product, node.score),
             *self._limit("first_column", node.first),
             *self._limit("last_column", node.last),
@@ -133,7 +133,7 @@ class ScoreWork(AcrossWork):
     def _score(self, product: ScoreOp, value: SSAValue) -> list[str]:
         """Emit the function that computes a score."""
         if self.function is not None:
-            call = f"{self.function.name}::apply(product)"
+            call = f"{self.function.name}::apply<kPlaced>(product)"
             return [f"  MUCC_DEVICE float score(P const&, float product) const {{ return {call}; }}"]
         score = self.lanes[product.result]
         return [
