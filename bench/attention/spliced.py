@@ -3,9 +3,10 @@
     python -m bench.attention.spliced [--only PATTERN]
 
 No GPU is needed, but cuobjdump. For each program NVRTC compiles its kernels whole, and with a marker in place
-of the score function, which is compiled alone and spliced in; ptxas assembles both. A line says how many
-instructions differ, and registers and bytes of spills of both. Functions with branches are compared too,
-though builds compile them whole. The exit status is 1 where a function without branches makes a difference.
+of the score function, which is compiled alone and spliced in; ptxas assembles both. A line says in how many
+instructions, registers included, they differ (`differ`), how many instructions of a kind one has more than
+the other (`kinds`), and registers and bytes of spills of both. Functions with branches are compared, too,
+though builds compile them whole. The exit status is 1 where kinds, registers or spills of others differ.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import argparse
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.common import cpu_label, run_main, versions, write_result
@@ -78,6 +80,17 @@ def assembled(ptx: str, target: str, cuobjdump: str) -> tuple[list[Function], st
         return disassembled(cubin, cuobjdump), log
 
 
+def kinds_of(function: Function) -> Counter[str]:
+    """Count the instructions of each kind, without predicates, registers and order."""
+    return Counter(text.split()[text.startswith("@")] for text in function.instructions)
+
+
+def differing_kinds(one: Function, other: Function) -> int:
+    """Count the instructions of a kind of which one function has more than the other."""
+    a, b = kinds_of(one), kinds_of(other)
+    return (a - b).total() + (b - a).total()
+
+
 def resources(log: str) -> tuple[int, int]:
     """Return the most registers of a kernel, and the bytes of spills of all."""
     registers = max(map(int, re.findall(r"Used (\d+) registers", log)))
@@ -104,9 +117,16 @@ def measured(name: str, image: Image, target: str, cuobjdump: str) -> dict[str, 
         "instructions": sum(len(f.instructions) for f in whole),
         "spliced_instructions": sum(len(f.instructions) for f in built),
         "differ": differ,
+        "kinds": sum(differing_kinds(f, by_name[f.name]) for f in whole),
         "registers": [resources(whole_log)[0], resources(built_log)[0]],
         "spilled_bytes": [resources(whole_log)[1], resources(built_log)[1]],
     }
+
+
+def is_alike(row: Mapping[str, object]) -> bool:
+    """Whether both builds have the same kinds of instructions, registers and spills."""
+    pairs = (row["registers"], row["spilled_bytes"])
+    return row["kinds"] == 0 and all(isinstance(pair, list) and pair[0] == pair[1] for pair in pairs)
 
 
 def main() -> int:
@@ -128,13 +148,14 @@ def main() -> int:
     summary = {
         "spliced.without_branches": float(len(plain)),
         "spliced.same_code": float(sum(row["differ"] == 0 for row in plain)),
+        "spliced.same_kinds": float(sum(map(is_alike, plain))),
     }
     if not pattern:
         tools = versions("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc")
         module = "bench.attention.spliced"
         label = cpu_label()
         print(write_result(label, "attention_spliced", rows, summary, extra_versions=tools, module=module))
-    return 0 if all(row["differ"] == 0 for row in plain) else 1
+    return 0 if all(map(is_alike, plain)) else 1
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ class Texts:
     """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host.
 
     `entries` are in the order in which `launch` chooses them; an entry function may be there several times.
-    `spliced` are those of the `bodies` whose machine code is the same whether they are compiled with the
-    kernels, or alone and then spliced into the PTX of the kernels.
+    `spliced` are those of the `bodies` that may be compiled alone and spliced into the PTX of the kernels:
+    their `apply` is a template (`Body.placed_marker`), and compiled with the kernels they make no other code.
     """
 
     data: str

@@ -218,8 +218,7 @@ class Assembly:
     def _ptx_of_kernels(self, image: Image) -> str:
         """Build the PTX of an image without CUTLASS: in one piece, or with bodies spliced into its kernels.
 
-        The latter is for bodies without branches, with which ptxas makes the same machine code of both; of
-        branches that are many times in a kernel it does not.
+        The latter is for bodies without branches, of which ptxas makes the same instructions in both cases.
         """
         whole = partial(self._small_ptx, image, image.source, has_kernels=True)
         if image.split is None:
@@ -481,4 +480,5 @@ def _round_up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
-_COMMENT = re.compile(r"[ \t]*//.*$", re.MULTILINE)
+_COMMENT = re.compile(r"[ \t]*//(?! mucc\.body).*$", re.MULTILINE)
+"""A comment of C++; markers are inline assembly that look like one."""
