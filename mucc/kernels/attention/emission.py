@@ -179,7 +179,9 @@ class AttentionWork(ScoreWork):
                 scratch_arguments=[keys],
             )
         )
-        return replace(texts, spliced=() if self.function is None else (self.function,))
+        # Without kernels on wgmma other instructions come out than where all is compiled together.
+        is_spliced = self.function is not None and self.has_warpgroups
+        return replace(texts, spliced=(self.function,) if is_spliced else ())
 
     def _narrow_constants(self) -> list[str]:
         """Return what is known of transposed values: the axes that share them, the fewest keys of f32."""
@@ -321,8 +323,8 @@ class AttentionWork(ScoreWork):
         """Whether there are kernels that read operands in pieces; if not, those by elements stand for them.
 
         Elements of e4m3 become f16 on their way to shared memory one by one. The copy engine takes all that
-        can be read in pieces, but for strides that are not positive. Strides that are made of extents are 0
-        only where there is nothing to read, which any kernel does as fast.
+        can be read in pieces, but for strides that are not positive. Those that are made of extents are,
+        since calls with empty tensors are refused.
         """
         if self.attention.is_narrow:
             return False

@@ -82,6 +82,12 @@ def test_functions_of_more_than_the_product_are_compiled_with_the_kernels(what: 
     assert split(attention(value, more=more)) is None
 
 
+def test_functions_are_spliced_into_kernels_on_wgmma_only() -> None:
+    for target, settings in (("sm_80", ""), ("sm_90a", "schedule f for sm_90a { mainloop = multistage }")):
+        (image,) = parts(attention() + settings, target).images
+        assert image.split is None, target
+
+
 def test_scores_that_are_products_have_no_function() -> None:
     assert split(attention("y")) is None
 
@@ -140,8 +146,10 @@ def toolchain() -> Toolchain:
 
 def ptx(source: str, *, name: str = "kernels", has_kernels: bool = True) -> str:
     """PTX as builds make it, which has the name of the source in it."""
-    given = {"include": INCLUDES, "name": f"{name}.cu", "has_kernels": has_kernels}
-    return nvrtc.compile_ptx(source, target="sm_90a", **given).ptx
+    made = nvrtc.compile_ptx(
+        source, target="sm_90a", include=INCLUDES, name=f"{name}.cu", has_kernels=has_kernels
+    )
+    return made.ptx
 
 
 def spliced(image: Image) -> str:
