@@ -43,6 +43,7 @@ kernel attend[B, H, S](q: {q}, k: {q}, v: {q}{more}) -> {q} {{
 """
 SOFTMAX = "cast(softmax({value}, axis=-1), {dtype}) @ v"
 CAUSAL = "where(iota((S, S), axis=1) <= iota((S, S), axis=0), {value}, -inf)"
+WINDOW = CAUSAL.replace(", {value}", " and iota((S, S), axis=0) - iota((S, S), axis=1) < 1024, {value}")
 DOCUMENTS = "where(g[:, None, :, None] == g[:, None, None, :], {value}, -inf)"
 
 
@@ -61,10 +62,12 @@ def programs() -> Iterator[tuple[str, str]]:
     for name, form in (
         ("open", text(value)),
         ("causal", text(value, mask=CAUSAL)),
+        ("window", text(value, mask=WINDOW)),
         ("documents", text(value, mask=DOCUMENTS)),
         ("64 elements", text(value, shape="B, H, S, 64")),
         ("256 elements", text(value, shape="B, H, S, 256")),
         ("f32", text(value, "f32", "B, H, S, 64")),
+        ("e4m3", text(value, "e4m3").replace("-> e4m3", "-> f32")),
         ("no softmax", KERNEL.format(q="bf16[B, H, S, 64]", more="", result="sigmoid(y) @ v")),
     ):
         yield f"soft cap, {name}", form
