@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import compiled
 import pytest
 
+from bench.host import compiled
 from mucc.files.package import INCLUDES
 
 REPO = Path(__file__).resolve().parents[2]
