@@ -6,7 +6,8 @@ Draws programs until so many were accepted by the compiler, builds them, calls e
 inputs (those with open dims at several sizes), and compares. `--forms 'norms|pools'` draws programs of those
 forms alone; `bench/gpu_fuzz/forms.py` lists them. `--stage interpret` needs neither compiler
 nor GPU, `--stage build` no GPU, and `--stage prepare` neither; it builds what the same run on a GPU then
-finds in the cache. What is found is shrunk with `--reduce SECONDS`. Each outcome is a line of
+finds in the cache. `--stage host` needs g++ alone: light kernels run on the CPU, in several orders of threads, with each
+access of memory checked, and contractions are stand-ins. What is found is shrunk with `--reduce SECONDS`. Each outcome is a line of
 the file `-o`, to which later runs add; the result in bench/results counts all of its lines. `--replay
 NUMBERS` tries the one program that the `choices` of such a line stand for.
 """
@@ -127,7 +128,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first program's number")
     parser.add_argument("--forms", default="", metavar="REGEX", help="draw programs of these forms alone")
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
-    parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run"), default="run")
+    parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run", "host"), default="run")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--again", action="store_true", help="try first what the file's findings are")
     parser.add_argument("--vary", action="store_true", help="convolutions by any legal strategy")

@@ -40,13 +40,17 @@ PRIMES = (2, 3, 11, 13, 31, 61, 131, 251, 509)
 """Extents of some open dims, which no vector of elements divides."""
 
 
-def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
-    """Sizes of open dims that keep all promises; None where there seem to be none."""
+def draw_dims(
+    program: Program, info: KernelInfo, rng: random.Random, most: int | None = None
+) -> dict[str, int] | None:
+    """Sizes of open dims, `most` at most, that keep all promises; None where there seem to be none."""
     for attempt in range(4000):
         dims: dict[str, int] = {}
         for name, value in info.dims.items():
             small = name in program.few
             sizes = FEW if small else (*EXTENTS, *PRIMES) if attempt < 2000 else range(1, 1025)
+            if most is not None:
+                sizes = [size for size in sizes if size <= most]
             dims[name] = rng.choice(sizes) if value is None else value
         for dim in {e for a in info.inputs for e in a.shape if is_derived(e)}:
             divisor = polynomial(dim).divisor

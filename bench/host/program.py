@@ -35,7 +35,7 @@ FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contra
 """Libraries of one process would share inline variables and static ones of templates, by their names, were
 these not hidden: entries of other programs, and shared memory of other sizes."""
 
-CHECKED = ("-DON_HOST_CHECKS", "-g1", "-fsanitize=thread,bounds,alignment", "-Wl,-z,defs")
+CHECKED = ("-DON_HOST_CHECKS", "-g1", "-fsanitize=thread,bounds,alignment")
 """Further flags of libraries that check each access of a device thread (on_host_checks.h)."""
 
 PRELUDE = '#pragma once\n#include "on_host.h"\n#include <mucc/view.cuh>\n'
@@ -93,12 +93,14 @@ def library(gxx: str, text: str, to: Path, *more: str) -> None:
     Raises HostError where g++ refuses it.
     """
     flags = (*FLAGS, *more)
-    headers = _headers(gxx, tuple(f for f in flags if not f.startswith("-Wl")))
+    headers = _headers(gxx, flags)
 
     def build(made: Path) -> None:
-        source = to.with_suffix(".cpp")
+        source, part = to.with_suffix(".cpp"), to.with_suffix(".o")
         source.write_text(text, encoding="utf-8")
-        _compile([gxx, *flags, "-shared", *_included(headers), str(source), "-o", str(made)])
+        _compile([gxx, *flags, *_included(headers), "-c", str(source), "-o", str(part)])
+        # Without the flags: the functions that g++ calls for checks are in the program.
+        _compile([gxx, "-shared", "-Wl,-z,defs", str(part), "-o", str(made)])
 
     compiled.library((headers.name, text), to, build)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hostlib import CPU, CUDA, DTYPES, Device, DType, Tensor
 from numpy.lib.stride_tricks import as_strided
 
+from bench.host.abi import CPU, CUDA, DTYPES, Device, DType, Tensor
 from bench.host.program import HostProgram
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source

@@ -15,7 +15,11 @@ inline char reports[1 << 13];
 inline int reported = 0, quiet = 0;
 inline char const* kernel_name = "";
 constexpr int kMostReports = 16;
-inline void const* known[kMostReports];  // places that have been reported
+struct Known {
+  void const* place;
+  char const* format;
+};
+inline Known known[kMostReports];  // what has been reported
 
 // Lets what the functions here do themselves pass without a check.
 struct Quiet {
@@ -28,10 +32,12 @@ ON_HOST_QUIET inline size_t offset_in_library(void const* place) {
   return dladdr(place, &info) ? size_t(static_cast<char const*>(place) - static_cast<char const*>(info.dli_fbase)) : 0;
 }
 
-// Adds a line; what is reported of one place in the code is reported once.
+// Adds a line; what is wrong at one place in the code is reported once.
 ON_HOST_QUIET inline void report(void const* place, char const* format, ...) {
-  if (reported >= kMostReports || std::find(known, known + reported, place) != known + reported) return;
-  known[reported++] = place;
+  for (int i = 0; i < reported; ++i)
+    if (known[i].place == place && known[i].format == format) return;
+  if (reported >= kMostReports) return;
+  known[reported++] = {place, format};
   size_t at = std::strlen(reports);
   auto room = [&] { return sizeof(reports) - at; };
   at += size_t(std::snprintf(reports + at, room(), "+0x%zx %s block %u,%u thread %u: ", offset_in_library(place), kernel_name,
@@ -49,13 +55,14 @@ ON_HOST_QUIET inline void report(void const* place, char const* format, ...) {
 // A clock has a number for each thread, behind those some for barriers on which the copy engine arrives, and one for the products
 // of each warp.
 constexpr int kEngines = 64;
-inline std::vector<uint32_t> clocks;
+inline std::vector<uint32_t> memory_of_clocks;
+inline uint32_t* clocks = nullptr;
 inline int threads = 0, width = 0;
 inline uint32_t base = 0, highest = 0;  // no access of an earlier block is later than `base`
-ON_HOST_QUIET inline uint32_t* clock_of(int thread) { return clocks.data() + size_t(thread) * width; }
+ON_HOST_QUIET inline uint32_t* clock_of(int thread) { return clocks + size_t(thread) * width; }
 
-ON_HOST_QUIET inline void join(uint32_t* to, uint32_t const* from) {
-  for (int i = 0; i < width; ++i) to[i] = std::max(to[i], from[i]);
+ON_HOST_QUIET __attribute__((optimize("O3"))) inline void join(uint32_t* to, uint32_t const* from) {
+  for (int i = 0; i < width; ++i) to[i] = to[i] < from[i] ? from[i] : to[i];
 }
 
 // Where threads meet again and again: a round has a clock, and so has the one behind it.
@@ -78,7 +85,8 @@ ON_HOST_QUIET inline void release(Meeting& meeting, int round) {
   Quiet const quiet_here;
   uint32_t* const own = clock_of(self());
   join(meeting.clock(round), own);
-  highest = std::max(highest, ++own[self()]);
+  uint32_t const now = ++own[self()];
+  highest = now < highest ? highest : now;
 }
 ON_HOST_QUIET inline void acquire(Meeting& meeting, int round) {
   Quiet const quiet_here;
@@ -101,19 +109,24 @@ struct Region {
   char const* begin;
   size_t bytes;
   int argument;
-  std::unique_ptr<Cell, void (*)(void*)> cells;
+  Cell* cells;
 };
 ON_HOST_QUIET inline Cell* new_cells(size_t count) { return static_cast<Cell*>(std::calloc(count, sizeof(Cell))); }
-inline std::vector<Region> regions;
+constexpr int kMostRegions = 64;
+inline Region regions[kMostRegions];
+inline int region_count = 0;
 inline Cell *dynamic_cells = nullptr, *static_cells = nullptr;
 inline unsigned shared_bytes = 0;
 inline char const* parameters_at = nullptr;
 
 // A part of global memory that a launch may access: an argument, or the workspace (-1).
 inline void add_region(void const* begin, size_t bytes, int argument) {
-  regions.push_back({static_cast<char const*>(begin), bytes, argument, {new_cells(bytes), std::free}});
+  if (region_count == kMostRegions) std::abort();
+  regions[region_count++] = {static_cast<char const*>(begin), bytes, argument, new_cells(bytes)};
 }
-inline void drop_regions() { regions.clear(); }
+inline void drop_regions() {
+  while (region_count) std::free(regions[--region_count].cells);
+}
 
 ON_HOST_QUIET inline bool has_seen(uint32_t const* clock, int by, uint32_t time) { return time <= base || clock[by] >= time; }
 
@@ -161,9 +174,10 @@ ON_HOST_QUIET inline Cell* cells_of(char const* at, size_t bytes, Access const& 
   }
   if (size_t(at - image) < image_bytes || size_t(at - parameters_at) < size_t(1 << 16)) return nullptr;
   Region const* near = nullptr;
-  for (Region const& region : regions) {
+  for (int i = 0; i < region_count; ++i) {
+    Region const& region = regions[i];
     if (size_t(at - region.begin) < region.bytes && size_t(at - region.begin) + bytes <= region.bytes)
-      return region.cells.get() + (at - region.begin);
+      return region.cells + (at - region.begin);
     if (at + 4096 > region.begin && at < region.begin + region.bytes + 4096) near = &region;
   }
   if (near)
@@ -176,7 +190,7 @@ ON_HOST_QUIET inline Cell* cells_of(char const* at, size_t bytes, Access const& 
 ON_HOST_QUIET inline void check(void const* at, size_t bytes, Access const& access, bool records) {
   Quiet const quiet_here;
   char const* const first = static_cast<char const*>(at);
-  if (size_t(first - stacks.get()) < size_t(kMost) * kStack) return;
+  if (size_t(first - stacks) < size_t(kMost) * kStack) return;
   Cell* const cells = cells_of(first, bytes, access);
   uint32_t const* const clock = clock_of(self());
   for (size_t i = 0; cells && i < bytes; ++i) check_cell(cells[i], access, clock, records);
@@ -185,7 +199,9 @@ ON_HOST_QUIET inline Access own_access(bool writes, void const* place) {
   return {writes, place, self(), clock_of(self())[self()]};
 }
 ON_HOST_QUIET inline void accessed(void const* at, size_t bytes, bool writes, void const* place) {
-  if (on_device && !quiet) check(at, bytes, own_access(writes, place), true);
+  if (!on_device || quiet) return;
+  Quiet const quiet_here;
+  check(at, bytes, own_access(writes, place), true);
 }
 
 // An access that a function in the place of an instruction does, or one that is yet to be done.
@@ -250,7 +266,8 @@ ON_HOST_QUIET inline void name_launch(char const* name, void const* parameters) 
 ON_HOST_QUIET inline void begin_checks(int count, unsigned shared) {
   if (!dynamic_cells) dynamic_cells = new_cells(sizeof(dynamic)), static_cells = new_cells(kTogether * statics_bytes);
   threads = count, width = count + kEngines + (count + 31) / 32, base = ++highest, shared_bytes = shared;
-  clocks.assign(size_t(count) * width, base);
+  memory_of_clocks.assign(size_t(count) * width, base);
+  clocks = memory_of_clocks.data();
   ++highest;
   for (int t = 0; t < count; ++t) clock_of(t)[t] = highest;
   for (int w = 0; w < kMost / 32; ++w) operands[w].clear();
@@ -278,16 +295,16 @@ ON_HOST_QUIET void __tsan_read_range(void* at, size_t bytes) {
 ON_HOST_QUIET void __tsan_write_range(void* at, size_t bytes) {
   on_host::accessed(at, bytes, true, __builtin_return_address(0));
 }
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-void __tsan_vptr_update(void** at, void* value) { *at = value; }
-uint64_t __tsan_atomic64_load(uint64_t const volatile* at, int) { return *at; }
-int __tsan_atomic64_compare_exchange_strong(uint64_t volatile* at, uint64_t* expected, uint64_t value, int, int) {
+ON_HOST_QUIET void __tsan_init() {}
+ON_HOST_QUIET void __tsan_func_entry(void*) {}
+ON_HOST_QUIET void __tsan_func_exit() {}
+ON_HOST_QUIET void __tsan_vptr_update(void** at, void* value) { *at = value; }
+ON_HOST_QUIET uint64_t __tsan_atomic64_load(uint64_t const volatile* at, int) { return *at; }
+ON_HOST_QUIET int __tsan_atomic64_compare_exchange_strong(uint64_t volatile* at, uint64_t* expected, uint64_t value, int, int) {
   if (*at != *expected) return *expected = *at, 0;
   return *at = value, 1;
 }
-uint8_t __tsan_atomic8_load(uint8_t const volatile* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
+ON_HOST_QUIET uint8_t __tsan_atomic8_load(uint8_t const volatile* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
 
 // The place in the source comes first in what these are given.
 struct OnHostSource {

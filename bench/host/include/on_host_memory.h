@@ -32,10 +32,11 @@ constexpr int kMost = 4096, kStack = 1 << 16;
 // The blocks of a launch run together, or one by one: the threads of each follow those of the one before.
 constexpr int kTogether = 8;
 inline int present = 0, block = 0;  // threads of a block, the block that goes on
-inline int self() { return block * present + int(threadIdx.x); }
+ON_HOST_QUIET inline int self() { return block * present + int(threadIdx.x); }
 
-inline std::unique_ptr<char[]> stacks{new char[size_t(kMost) * kStack]};
-inline char* stack(int t) { return stacks.get() + size_t(t) * kStack; }
+inline std::unique_ptr<char[]> const memory_of_stacks{new char[size_t(kMost) * kStack]};
+inline char* const stacks = memory_of_stacks.get();
+inline char* stack(int t) { return stacks + size_t(t) * kStack; }
 
 // Shared memory that a launch asks for is named by the distance from its start.
 constexpr size_t kShared = 1 << 18;
