@@ -6,10 +6,11 @@ Draws programs until so many were accepted by the compiler, builds them, calls e
 inputs (those with open dims at several sizes), and compares. `--forms 'norms|pools'` draws programs of those
 forms alone; `bench/gpu_fuzz/forms.py` lists them. `--stage interpret` needs neither compiler
 nor GPU, `--stage build` no GPU, and `--stage prepare` neither; it builds what the same run on a GPU then
-finds in the cache. `--stage host` needs g++ alone: light kernels run on the CPU, in several orders of threads, with each
-access of memory checked, and contractions are stand-ins. What is found is shrunk with `--reduce SECONDS`. Each outcome is a line of
-the file `-o`, to which later runs add; the result in bench/results counts all of its lines. `--replay
-NUMBERS` tries the one program that the `choices` of such a line stand for.
+finds in the cache. `--stage host` needs g++ alone: light kernels run on the CPU, in several orders of
+threads, with each access of memory checked, and contractions are stand-ins. What is found is shrunk with
+`--reduce SECONDS`. Each outcome is a line of the file `-o`, to which later runs add; the result in
+bench/results counts all of its lines, but not of the host. `--replay NUMBERS` tries the one program that the
+`choices` of such a line stand for.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 
 from bench.common import at_least_one, cpu_label, write_result
 from bench.gpu_fuzz.choices import Choices
+from bench.gpu_fuzz.forms import ON_HOST
 from bench.gpu_fuzz.programs import generate
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
@@ -87,7 +89,9 @@ class Run:
         while True:
             self._next += 1
             task = Task(seed=f"{self._args.seed}:{self._next - 1}")
-            if not self._args.forms or re.fullmatch(self._args.forms, generate(task.choices).form):
+            form = generate(task.choices).form
+            wanted = self._args.forms or ("|".join(ON_HOST) if self._args.stage == "host" else ".*")
+            if re.fullmatch(wanted, form):
                 return task
 
     def take(self, task: Task, outcome: Outcome) -> None:
@@ -177,6 +181,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         crew.close()
     figures = summary(run.rows)
     if args.stage == "prepare":
+        return int(bool(run.findings))
+    if args.stage == "host":
+        print(json.dumps(figures, indent=1))
         return int(bool(run.findings))
     print(write(run.rows, args.stage))
     print(json.dumps(figures, indent=1))

@@ -32,8 +32,8 @@ torch: Any = importlib.import_module("torch")
 Stage = Literal["interpret", "build", "prepare", "run", "host"]
 """How far a program is taken: compared on the CPU, built for any target, or run on a GPU.
 
-`prepare` builds what a run takes from the cache. `host` runs the C++ of light kernels on the CPU, where each access
-of memory is checked, and contractions are stand-ins.
+`prepare` builds what a run takes from the cache. `host` runs the C++ of light kernels on the CPU, where
+each access of memory is checked, and contractions are stand-ins.
 """
 
 MOST_ON_HOST = 150

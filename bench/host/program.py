@@ -125,6 +125,8 @@ def text_of(compilation: Compilation) -> str:
         for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
             call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"
             registered.append(f'on_host::entries()["{name}"] = {call};')
+            if "<mucc/scan.cuh>" in image.source:
+                registered.append(f'on_host::ordered().insert("{name}");')
     for skeleton in parts.skeletons:
         declared = f"mucc::gemm::Skeleton const {skeleton.symbol}"
         lines += [

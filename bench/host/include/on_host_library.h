@@ -8,6 +8,7 @@
 
 #include "on_host_matrices.h"
 
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -19,6 +20,12 @@ inline int launches = 0;                 // so far
 // ---- kernels and contractions -----------------------------------------------------------------------------
 
 using Entry = void (*)(void**);
+// Kernels whose blocks wait for those of smaller numbers.
+inline std::set<std::string>& ordered() {
+  static std::set<std::string> all;
+  return all;
+}
+
 using Contraction = char const* (*)(mucc::gemm::Problem const&);
 inline std::map<std::string, Entry>& entries() {
   static std::map<std::string, Entry> all;
@@ -122,11 +129,12 @@ inline int map_positions(Call const&, void* to, void const* data, Mapped element
   return 0;
 }
 
-// The order in which blocks run: that of the hardware, or another one with a seed. Blocks of scans wait for those before them.
+// The order in which blocks run: that of the hardware, or another one with a seed where none waits for those before it.
 inline std::vector<unsigned> order_of_blocks(unsigned count, unsigned together, char const* name) {
+  bool const any = on_host::seed && !on_host::ordered().count(name);
   std::vector<unsigned> order;
   for (unsigned x = 0; x < count; x += together) order.push_back(x);
-  for (size_t i = order.size(); on_host::seed && i > 1 && !std::strstr(name, "scan"); --i)
+  for (size_t i = order.size(); any && i > 1; --i)
     std::swap(order[i - 1], order[on_host::drawn(uint32_t(i))]);
   return order;
 }
