@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes as ct
+import os
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,17 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from bench.host.abi import CPU, CUDA, DTYPES, Device, DType, Tensor
-from bench.host.program import HostProgram
+from bench.host.program import CHECKED, HostProgram
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics import Source
 from mucc.library.signature import Arg, KernelInfo
 from mucc.measure.indices import draw_indices
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+CHECKS = ("-O1", *CHECKED) if os.environ.get("MUCC_HOST_CHECKS") else ()
+"""Flags of all libraries where the environment asks for checks of memory and races, and for other orders of
+threads: ten times as slow."""
+
 GUARD = 64
 """Elements before and behind each tensor, which nothing may write."""
 
@@ -39,7 +44,7 @@ class Program(HostProgram):
         """Build it, or skip the test where there is no g++."""
         if not shutil.which("g++"):
             pytest.skip("needs g++")
-        return Program.built(compilation, folder, *flags)
+        return Program.built(compilation, folder, *(flags or CHECKS))
 
 
 def program_of(text: str) -> Any:
@@ -216,11 +221,23 @@ def run(
         given.append(place.tensor(arg.dtype))
     call = getattr(program.library, f"mucc_{info.name}")
     call.argtypes = [ct.c_void_p, ct.c_int, ct.c_void_p, ct.c_size_t, ct.c_void_p]
-    failed = call((Tensor * len(given))(*given), len(given), None, 0, None)
-    assert not failed, program.library.mucc_last_error().decode()
     expected = program.compilation.interpret(info.name, inputs)
-    for arg, place, want in zip(info.outputs, places[len(inputs) :], expected, strict=True):
-        assert place is not None
-        got, want = decode(place.bits, arg.dtype), rounded(want, arg.dtype)
-        np.testing.assert_allclose(got, want, within, within, err_msg=f"{info.name} {arg.name} {dims}")
-        assert not place.strays(), f"{info.name} writes beyond {arg.name} {dims}"
+    for order in (0, 1, 2) if CHECKS else (0,):
+        _call(program, lambda: call((Tensor * len(given))(*given), len(given), None, 0, None), order)
+        for arg, place, want in zip(info.outputs, places[len(inputs) :], expected, strict=True):
+            assert place is not None
+            got, want = decode(place.bits, arg.dtype), rounded(want, arg.dtype)
+            np.testing.assert_allclose(got, want, within, within, err_msg=f"{info.name} {arg.name} {dims}")
+            assert not place.strays(), f"{info.name} writes beyond {arg.name} {dims}"
+
+
+def _call(program: HostProgram, call: Callable[[], int], order: int) -> None:
+    """Call a kernel in an order of threads, and ask what checks have found."""
+    if CHECKS:
+        program.library.on_host_seed.argtypes = [ct.c_uint64]
+        program.library.on_host_reports.restype = ct.c_char_p
+        program.library.on_host_seed(order)
+    failed = call()
+    assert not failed, program.library.mucc_last_error().decode()
+    found = program.library.on_host_reports().decode() if CHECKS else ""
+    assert not found, found
