@@ -35,7 +35,8 @@ from bench.gpu_fuzz.forms import ON_HOST
 from bench.gpu_fuzz.programs import generate
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
-from bench.gpu_fuzz.workers import Crew, Task, try_on
+from bench.gpu_fuzz.workers import PATIENCE, PATIENCE_ON_HOST, Crew, Task, try_on
+from bench.gpu_fuzz.varying import vary_strategies
 from bench.lines import Lines
 
 FIGURES = {
@@ -145,6 +146,8 @@ def options() -> argparse.ArgumentParser:
 def replay(args: argparse.Namespace) -> int:
     """Try one program in this process; the status is 1 where it is a finding."""
     choices = Choices(given=[int(n) for n in args.replay.split(",")])
+    if args.vary:
+        vary_strategies()
     outcome = attempt(choices, args.stage, args.runs)
     show(outcome, "replay")
     return int(outcome.is_finding)
@@ -168,7 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return replay(args)
     began = time.monotonic()
     path = Path(args.output)
-    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs, args.vary))
+    patience = PATIENCE_ON_HOST if args.stage == "host" else PATIENCE
+    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs, args.vary), patience)
     run = Run(args, path)
     try:
         crew.run(run.task, run.take, began + args.seconds)

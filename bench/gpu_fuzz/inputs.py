@@ -43,23 +43,30 @@ PRIMES = (2, 3, 11, 13, 31, 61, 131, 251, 509)
 def draw_dims(
     program: Program, info: KernelInfo, rng: random.Random, most: int | None = None
 ) -> dict[str, int] | None:
-    """Sizes of open dims, `most` at most, that keep all promises; None where there seem to be none."""
+    """Sizes of open dims that keep all promises, None where there seem to be none.
+
+    All tensors together have `most` elements at most.
+    """
     for attempt in range(4000):
         dims: dict[str, int] = {}
         for name, value in info.dims.items():
             small = name in program.few
             sizes = FEW if small else (*EXTENTS, *PRIMES) if attempt < 2000 else range(1, 1025)
-            if most is not None:
-                sizes = [size for size in sizes if size <= most]
             dims[name] = rng.choice(sizes) if value is None else value
         for dim in {e for a in info.inputs for e in a.shape if is_derived(e)}:
             divisor = polynomial(dim).divisor
             for name in names(dim):
                 if info.dims[name] is None and dims[name] % divisor:
                     dims[name] = rng.choice((1, 2, 3, 5)) * divisor
+        if most is not None and _elements(info, dims) > most:
+            continue
         if all(holds(text, dims) for text, _ in info.promises):
             return dims
     return None
+
+
+def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:
+    return sum(math.prod(a.extents(dims)) for a in (*info.inputs, *info.outputs) if a.role != "scalar")
 
 
 class Manner(NamedTuple):

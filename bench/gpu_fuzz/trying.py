@@ -36,8 +36,8 @@ Stage = Literal["interpret", "build", "prepare", "run", "host"]
 each access of memory is checked, and contractions are stand-ins.
 """
 
-MOST_ON_HOST = 150
-"""The largest extent of open dims on the host, where a million elements take seconds."""
+MOST_ON_HOST = 1 << 17
+"""The most elements of all tensors on the host, where a million of them take seconds."""
 
 GUARD = 256
 """Bytes around outputs that no kernel may write."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from xdsl.ir import SSAValue
+
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Product
 from mucc.codegen.reductions import REDUCTIONS
 from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode
@@ -132,7 +134,7 @@ def _of_groups(gemm: Gemm) -> str:
     """The same of one whose epilogue reduces groups of columns: a row is computed step by step."""
     loads = list(_loads(gemm))
     nodes = ordered(gemm.op.nodes)
-    values = [op.result for op in nodes if isinstance(op, AccFetchOp)]
+    values: list[SSAValue] = [op.result for op in nodes if isinstance(op, AccFetchOp)]
     values += [op.results[0] for op in nodes if isinstance(op, LoadNode)]
     product = f"double({_read(gemm.a, 'p.a', 'ikl')}) * double({_read(gemm.b, 'p.b', 'jkl')})"
     lines = [
