@@ -35,8 +35,8 @@ from bench.gpu_fuzz.forms import ON_HOST
 from bench.gpu_fuzz.programs import generate
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
-from bench.gpu_fuzz.workers import PATIENCE, PATIENCE_ON_HOST, Crew, Task, try_on
 from bench.gpu_fuzz.varying import vary_strategies
+from bench.gpu_fuzz.workers import PATIENCE, PATIENCE_ON_HOST, Crew, Task, try_on
 from bench.lines import Lines
 
 FIGURES = {
