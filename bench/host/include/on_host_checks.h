@@ -121,8 +121,12 @@ inline char const* parameters_at = nullptr;
 
 // A part of global memory that a launch may access: an argument, or the workspace (-1).
 inline void add_region(void const* begin, size_t bytes, int argument) {
-  if (region_count == kMostRegions) std::abort();
-  regions[region_count++] = {static_cast<char const*>(begin), bytes, argument, new_cells(bytes)};
+  Cell* const cells = new_cells(bytes);
+  if (region_count == kMostRegions || (bytes && !cells)) {
+    std::fprintf(stderr, "on_host: no memory for checks of %zu bytes\n", bytes);
+    std::abort();
+  }
+  regions[region_count++] = {static_cast<char const*>(begin), bytes, argument, cells};
 }
 inline void drop_regions() {
   while (region_count) std::free(regions[--region_count].cells);
