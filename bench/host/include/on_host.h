@@ -1,0 +1,13 @@
+// Runs what the compiler writes for a program on the host: its host entry and its light kernels as they are, each thread
+// of a block as a coroutine. Contractions are stand-ins that on_host's user writes from the problem that a program describes.
+#pragma once
+
+#include <cmath>
+
+#define __global__
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
+
+#include "on_host_library.h"
