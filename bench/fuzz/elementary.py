@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from bench.fuzz.drawing import LARGEST, Chain, Dim, Value, floats, needs, number, plus, times, tupled
+from bench.fuzz.drawing import (
+    LARGEST,
+    Chain,
+    Dim,
+    Value,
+    floats,
+    in_memory,
+    needs,
+    number,
+    plus,
+    times,
+    tupled,
+)
 
 # Elements
 
@@ -357,7 +369,7 @@ def sorted_(c: Chain, v: Value) -> Value:
 
 def gathered(c: Chain, v: Value) -> Value:
     """Gather rows by an index tensor."""
-    floats(v)
+    in_memory(v)
     needs(v.rank >= 1)
     rows = c.param(c.dims(c.pick((1, 1, 2))), "s32", " ", stem="r")
     made = replace(v, text=f"gather({v.text}, {rows.text})", dims=(*rows.dims, *v.dims[1:]))
@@ -367,7 +379,7 @@ def gathered(c: Chain, v: Value) -> Value:
 
 def scattered(c: Chain, v: Value) -> Value:
     """Scatter rows to the row numbers of an index tensor."""
-    floats(v)
+    in_memory(v)
     needs(v.rank >= 2)
     rows = c.param(v.dims[:1], "s32", " ", stem="r")
     return _grown(v, f"scatter({v.text}, {rows.text}, {(to := plus(v.dims[0], c.rng.randint(0, 4)))})", 0, to)
@@ -375,7 +387,7 @@ def scattered(c: Chain, v: Value) -> Value:
 
 def taken(c: Chain, v: Value) -> Value:
     """Take elements along an axis by an index tensor (`take_along`)."""
-    floats(v)
+    in_memory(v)
     i = c.axis(v)
     count = c.extent()
     dims = (*v.dims[:i], count, *v.dims[i + 1 :])

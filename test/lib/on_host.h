@@ -31,7 +31,12 @@ struct Index3 {
 };
 static Index3 threadIdx, blockIdx, gridDim;
 
-inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
+inline int __float2int_rn(float x) {
+  // What is too large becomes the largest integer, and NaN becomes 0: `cvt.rni.s32.f32` of the PTX ISA.
+  if (x != x) return 0;
+  if (x >= 2147483648.0f) return INT32_MAX;
+  return x <= -2147483648.0f ? INT32_MIN : int(std::nearbyint(x));
+}
 
 namespace on_host {
 
