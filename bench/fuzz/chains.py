@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bench.fuzz.attending import gradients, optioned
 from bench.fuzz.conditions import all_or_any, as_number, combined, compared, masking, selecting
 from bench.fuzz.drawing import NAMES, Chain, Operation, Unfit, Value
 from bench.fuzz.elementary import (
@@ -91,6 +92,8 @@ OPERATIONS: dict[Operation, int] = {
     counted_up: 3,
     put_in_order: 2,
     running: 2,
+    optioned: 3,
+    gradients: 1,
     scaled: 2,
     measured: 2,
     bounded_slice: 3,

@@ -33,18 +33,18 @@ def combined(c: Chain, v: Value) -> Value:
         return replace(v, text=f"(not {v.text})")
     other = c.other(tuple(1 if c.chance(0.2) else d for d in v.dims), "bool")
     pair = (v.text, other.text) if c.chance(0.5) else (other.text, v.text)
-    return replace(v, text=f"({pair[0]} {c.pick(('and', 'or', '==', '!='))} {pair[1]})")
+    return replace(v, text=f"({pair[0]} {c.pick(('and', 'or'))} {pair[1]})")
 
 
 def selecting(c: Chain, v: Value) -> Value:
-    """Select between two values by a condition: tensors, broadcast ones, numbers, infinity or bools."""
+    """Select between two values by a condition: tensors, broadcast ones, or numbers."""
     _is_bool(v)
-    dtype = c.pick(("f32", "f32", "bf16", "s32", "bool"))
+    dtype = c.pick(("f32", "f32", "bf16", "s32"))
     sides: list[Value] = []
     for _ in range(2):
         dims = c.pick((v.dims, v.dims, v.dims[c.rng.randint(0, v.rank) :]))
         other = c.other(dims, dtype)
-        if dtype != "bool" and c.chance(0.3):
+        if c.chance(0.3):
             other = Value(str(c.pick((0, 1, -9))), (), dtype)
         sides.append(other)
     a, b = sides

@@ -25,6 +25,10 @@ SMOOTH = (
     *("relu({})", "abs({})", "tanh({})", "sigmoid({})", "(-{})", "silu({})", "gelu({})", "softplus({})"),
     *("clamp({}, -1, 2)", "leaky_relu({}, slope=0.2)", "(2 * {})", "({} + 0.5)", "(1 - {})", "sin({})"),
     *("exp(min({}, 2))", "sqrt(abs({}) + 1)", "({} / 3)", "max({}, 0.25)", "where({0} > 9, 0, {0})"),
+    *("cos({})", "erf({})", "expm1(min({}, 1))", "log(abs({}) + 1)", "log1p(abs({}))", "rsqrt(abs({}) + 1)"),
+    *("mish({})", "selu({})", "elu({}, alpha=0.7)", "softsign({})", "hardswish({})", "hardsigmoid({})"),
+    *("hardtanh({}, -0.5, 2)", "pow(abs({}) + 0.5, 1.5)", "atan2({}, 1.5)", "neg({})", "tan(tanh({}))"),
+    *("gelu({}, approximate=tanh)", "softplus({}, beta=2)", "fmod({}, 64)"),
 )
 JUMPING = ("floor({})", "round({} * 2)", "sign({})", "where({} > 0.3, 1.0, -1.0)", "cast({} > 0, f32)")
 WHOLE = (
