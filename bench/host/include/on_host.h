@@ -8,6 +8,11 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 
-inline int __float2int_rn(float x) { return int(std::nearbyint(x)); }
+inline int __float2int_rn(float x) {
+  // What is too large becomes the largest integer, and NaN becomes 0: `cvt.rni.s32.f32` of the PTX ISA.
+  if (x != x) return 0;
+  if (x >= 2147483648.0f) return INT32_MAX;
+  return x <= -2147483648.0f ? INT32_MIN : int(std::nearbyint(x));
+}
 
 #include "on_host_library.h"

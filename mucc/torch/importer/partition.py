@@ -367,11 +367,9 @@ def _move_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -
             reasons[node] = "a constant"
             graph.constants.discard(node)
     for node in reversed(graph.nodes):
-        if node in graph.constants and (
-            node.name in leaving or any(u in reasons or graph.resolved(u) is not u for u in node.users)
-        ):
-            users = [u for u in node.users if u in reasons]
-            if users or node.name in leaving:
+        if node in graph.constants:
+            names = names_of(graph, node)
+            if any(n.name in leaving or any(u in reasons for u in n.users) for n in names):
                 reasons[node] = "a constant"
                 graph.constants.discard(node)
 

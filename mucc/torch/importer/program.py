@@ -33,6 +33,7 @@ from mucc.torch.importer.partition import (
     returned,
     tensor_inputs,
 )
+from mucc.torch.importer.strided_reads import take_strided
 from mucc.torch.importer.work import ALIASES, Work, work_of
 
 operations.load()
@@ -179,6 +180,7 @@ def import_graph(
     With a `target`, kernels take weights of a module in inference in the order in which they read them.
     """
     fold_norms(captured)
+    take_strided(captured)
     derived = derived_extents(captured.graph.nodes, names or {})
     graph = Graph(captured, formats, names=names or {}, derived=derived, excluded=wide_integers(captured))
     steps = cut(graph, judge)
