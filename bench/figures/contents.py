@@ -92,7 +92,7 @@ def overview() -> Figure:
     """One strip for each kind of work."""
     return Figure(
         "overview",
-        "Speed against rivals, on an H100 (where marked, an H200)",
+        "Speed against rivals, on an H100 (some H200)",
         (
             gemm("bf16 products, tuned / cuBLASLt, H200", "bf16"),
             gemm("fused layers / max-autotune, H200", "fused", "compile_ms"),

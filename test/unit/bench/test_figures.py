@@ -69,8 +69,17 @@ def test_a_figure_is_small_and_says_what_it_shows(name: str):
     words = {element.tag.rpartition("}")[2]: element.text or "" for element in root}
     assert words["title"] == DRAWN[name].title and words["desc"] == DRAWN[name].alt
     assert "prefers-color-scheme:dark" in text and len(text) < 20_000
-    across = [float(e.get("x", 0)) for e in root.iter() if e.tag.endswith("text")]
-    assert all(0 < x < WIDTH for x in across)
+    for element in root.iter():
+        if element.tag.endswith("text"):
+            # Letters of DejaVu Sans, which is wide, in its sizes of 13 and, bold, of 15.
+            wide = len(element.text or "") * (10 if element.get("class") == "h" else 7.4)
+            x, anchor = float(element.get("x", 0)), element.get("text-anchor")
+            assert x >= wide if anchor == "end" else x + wide <= WIDTH + 8 or anchor, element.text
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_labels_do_not_touch_figures(name: str):
+    assert all(len(strip.label) * 7.4 < WIDTH - 28 - 12 * 7.4 for strip in DRAWN[name].strips)
 
 
 def test_slower_shapes_are_rings_and_the_least_is_named():
