@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from bench import scale
 from bench.scale import TIMES, Farm, recorded_costs, simulated
 
