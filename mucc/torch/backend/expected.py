@@ -31,7 +31,8 @@ from mucc.torch.backend.attention_rates import F32, MASKED, shares
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
-from mucc.torch.importer.partition import Graph, Node, is_host, is_part, returned, tensor_inputs
+from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
+from mucc.torch.importer.partition import Graph, Node, returned
 from mucc.torch.importer.work import ALIASES, work_of
 
 LAUNCH = 2.5e-6

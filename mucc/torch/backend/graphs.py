@@ -15,7 +15,8 @@ from mucc.torch.importer.extents import (
     typical_extents,
 )
 from mucc.torch.importer.integers import wide_integers
-from mucc.torch.importer.partition import Formats, Graph, readers, tensor_inputs
+from mucc.torch.importer.nodes import tensor_inputs
+from mucc.torch.importer.partition import Formats, Graph, readers
 from mucc.torch.importer.work import ALIASES
 
 Node = Any

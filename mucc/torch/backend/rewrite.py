@@ -13,7 +13,8 @@ from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
 from mucc.torch.importer.emit import Kernel, Order, inverse
 from mucc.torch.importer.lowering import Meta
-from mucc.torch.importer.partition import Graph, Node, keeps_place, names_of
+from mucc.torch.importer.nodes import keeps_place
+from mucc.torch.importer.partition import Graph, Node, names_of
 
 _aten = torch.ops.aten
 _convert = torch.ops.prims.convert_element_type.default
