@@ -88,7 +88,8 @@ class Region:
                 value = _permuted(place, value, inverse(self.kernel.orders[copied]))
             if (dtype := restored_dtype(meta.meta(copied))) is not None:
                 value = place.add(_convert, (value, dtype), value.meta["val"].to(dtype))
-            wanted = order_of(result.meta["val"])
+            # Operations such as attention lay out results as their operands, and views of those may be read.
+            wanted = order_of(result.meta["val"], fills=False)
             if keeps_order and wanted is not None and wanted != order_of(value.meta["val"]):
                 value = _ordered(place, value, wanted)
             for name in ("stack_trace", "nn_module_stack", "source_fn_stack", "original_aten"):

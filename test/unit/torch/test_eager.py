@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ F: Any = torch.nn.functional
 from inductor import backend as by_interpreter  # noqa: E402 (it needs torch)
 
 leaves: Any = torch.utils._pytree.tree_leaves
+checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +82,17 @@ class Block(nn.Module):
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(F.gelu(self.up(self.second(x))))
+
+
+class Checkpointed(nn.Module):
+    """A block that is computed again in the backward pass, where its attention reads parts of a product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x: Any) -> Any:
+        return checkpoint(self.block, x, use_reentrant=False)
 
 
 class Residual(nn.Module):
@@ -154,6 +167,7 @@ class InPlace(nn.Module):
 CASES: dict[str, Callable[[], tuple[Any, ...]]] = {
     "transformer": lambda: (Block(), torch.randn(2, 5, 16, requires_grad=True)),
     "causal": lambda: (Block(causal=True), torch.randn(2, 7, 16, requires_grad=True)),
+    "checkpointed": lambda: (Checkpointed(), torch.randn(2, 4, 16, requires_grad=True)),
     "tied": lambda: (Tied(), torch.randint(0, 9, (2, 5))),
     "recurrent": lambda: (Recurrent(), torch.randn(2, 3, 4, requires_grad=True)),
     "experts": lambda: (Experts(), torch.randn(6, 8, requires_grad=True)),
