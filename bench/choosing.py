@@ -63,8 +63,8 @@ def chosen(torch: Any, case: tuple[Any, Case], card: str) -> tuple[int, int, flo
     class Timed(Ahead):
         """The trace, with the time of each graph."""
 
-        def graph_pass(self, *given: Any) -> Any:
-            made = super().graph_pass(*given)
+        def graph_pass(self, options: Options, target: str, is_inference: bool) -> Any:
+            made = super().graph_pass(options, target, is_inference)
             made.divided = timed(made.divided)
             return made
 
