@@ -105,6 +105,8 @@ def test_conditions_have_names():
     said = {audit.condition(*numbers) for numbers in itertools.product((1, 4), (0, 16), (0, 1))}
     assert len(said) == 8 and "idle" in said
     assert "16 busy processors, 1 processes on the GPU, 4 audits at once" in said
+    assert audit.condition(1, 0, 0, "builds") == "builds"
+    assert audit.condition(4, 0, 0, "builds") == "builds, 4 audits at once"
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/-2"])
