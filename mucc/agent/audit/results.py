@@ -103,3 +103,14 @@ def bytes_of(said: Json) -> int:
 def room_for(described: Sequence[Json], most: int) -> int:
     """Return the bytes that results take together, at `most` so many."""
     return min(sum(padded(max(bytes_of(said), 0)) for said in described), most)
+
+
+def ranges(described: Sequence[Json], most: int) -> list[tuple[int, int]]:
+    """Return where results lie that take memory, first byte and end, within the first `most` bytes."""
+    at, found = 0, list[tuple[int, int]]()
+    for said in described:
+        size = max(bytes_of(said), 0)
+        if size and at + size <= most:
+            found.append((at, at + size))
+        at += padded(size)
+    return found

@@ -34,7 +34,7 @@ from mucc.api.json_types import Json
 torch: Any = importlib.import_module("torch")
 
 SPOT = 1 << 12
-"""Elements of each result that are read at once when it is handed over, at places that are drawn then."""
+"""Bytes of each result that are read at once when it is handed over, at places that are drawn then."""
 
 CALM = 0.02
 """Slack for the mark that inputs are ready, as a share of the usual time from the key until then. A call
@@ -117,6 +117,7 @@ class Stopwatch:
         self.masking: Masking | None = None
         self.reset: Callable[[], int] | None = None
         """Have lines of the cache that somebody has set aside be like others."""
+        self._places = torch.Generator().manual_seed(secrets.randbits(63))
         self.usually_cleared = 0.0
         self.usual: list[float] = []
         """What calls took so far that were not watched, in ms."""
@@ -263,12 +264,13 @@ class Stopwatch:
             return self._measured(case)
 
     def _flushed(self) -> None:
-        """Flush the caches of a CPU while the candidate's process sleeps, which would take a processor from
-        that otherwise, and have it listen."""
-        if self.host_clock is not None:
-            self.host_clock.flush()
+        """Have the candidate's process listen. On a CPU, stop it then and flush the caches: a thread of it
+        could read weights back into them, and flushing would take a processor from it."""
         self.wire.send(b"W")
         self._expect(b"A", ANSWERING)
+        if self.host_clock is not None:
+            self._stop()
+            self.host_clock.flush()
 
     def _measured(self, case: Case) -> tuple[Times, bool]:
         """Have a call made; its times, and whether results changed after they had been handed over."""
@@ -339,12 +341,10 @@ class Stopwatch:
     def _handed(self, case: Case) -> tuple[int, int, int]:
         """Have a call made by words: when it began, returned, and handed over, in ns.
 
-        On a CPU the parent stops the candidate's process while its inputs come, so that no thread of it
-        follows them, and the call begins when that may go on.
+        On a CPU the parent has stopped the candidate's process before its inputs come, so that no thread of
+        it follows them, and the call begins when that may go on.
         """
         stopped = self.host_clock is not None
-        if stopped:
-            self._stop()
         self._shown(case)
         now: Callable[[], int] = time.perf_counter_ns
         expect = self._expect
@@ -431,11 +431,19 @@ class Stopwatch:
             raise Ended(CLOSED)
 
     def _spots(self) -> tuple[Any, Any] | None:
-        """Read bytes of the results at places that are drawn now; None without results."""
+        """Read bytes of each result at places that are drawn now; None without results.
+
+        They are drawn by a generator of their own: inputs show the state of the one that made them.
+        """
         results = self.lender.results
         if results is None:
             return None
-        places = torch.randint(0, results.size, (min(SPOT, results.size),))
+        places = torch.cat(
+            [
+                torch.randint(start, end, (min(SPOT, end - start),), generator=self._places)
+                for start, end in self.lender.ranges or [(0, results.size)]
+            ]
+        )
         return places, results.data[places]
 
     def _expect(self, word: bytes, seconds: float | None = None) -> None:

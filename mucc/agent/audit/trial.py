@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import socket
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -27,6 +26,7 @@ from mucc.agent.audit.cases import (
 )
 from mucc.agent.audit.crowds import crowd
 from mucc.agent.audit.described import descriptions
+from mucc.agent.audit.draws import Draws
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.looking import Looker
@@ -91,7 +91,7 @@ class Trial:
     ):
         self.zygote, self.request, self.solution = zygote, request, solution
         self.options, self.folder = options, folder
-        self.rng = random.Random(seed)
+        self.rng = Draws(seed)
         self.weights = self.rng.randrange(2**31)
         self.device = options.device
         self.seconds: dict[str, float] = {}
