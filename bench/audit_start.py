@@ -1,5 +1,5 @@
-"""What goes by until both processes of an audit are there, confined, once torch is loaded: wall time, and what
-processors spend on it, process by process.
+"""What goes by until both processes of an audit are there, confined, once torch is loaded: wall time, and
+what processors spend on it, process by process.
 
     python -m bench.audit_start [--times 20] [--record NAME] SAMPLE
 
