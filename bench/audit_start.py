@@ -23,6 +23,7 @@ from mucc.agent.audit.auditing import PRELOADED
 from mucc.agent.audit.solutions import sources_beside
 from mucc.agent.isolation.process import Child
 from mucc.agent.isolation.zygote import Zygote
+from mucc.api import processes
 
 REST = 1.5
 """Seconds between starts, in which processes that wait for the next audit are made."""
@@ -44,6 +45,7 @@ def start(zygote: Zygote, solution: str) -> dict[str, float]:
     """Start the two processes of an audit; return what that took in ms."""
     with tempfile.TemporaryDirectory() as folder:
         server = zygote.start().pid
+        waiting = {pid: spent_ms(pid) for pid in processes.descendants(server)}
         own, theirs, began = time.thread_time(), spent_ms(server), time.perf_counter()
         found: dict[str, float] = {}
         with Child(zygote, "mucc.agent.audit.judge", folder, *LIMITS) as judge:
@@ -53,7 +55,8 @@ def start(zygote: Zygote, solution: str) -> dict[str, float]:
                 found["wall_ms"] = (time.perf_counter() - began) * 1e3
                 found["parent_cpu_ms"] = (time.thread_time() - own) * 1e3
                 found["server_cpu_ms"] = spent_ms(server) - theirs
-                found["judge_cpu_ms"], found["candidate_cpu_ms"] = spent_ms(judge.pid), spent_ms(other.pid)
+                for name, pid in (("judge", judge.pid), ("candidate", other.pid)):
+                    found[f"{name}_cpu_ms"] = spent_ms(pid) - waiting.get(pid, 0.0)
     found["cpu_ms"] = sum(ms for name, ms in found.items() if name.endswith("_cpu_ms"))
     return found
 
