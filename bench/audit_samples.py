@@ -31,9 +31,10 @@ HELPERS = (
 PROBLEM = "_problem"
 """What the name of a problem ends with that one sample has for itself."""
 
-NO_GAIN = ("deferral_watching", "deferral_native")
+NO_GAIN = ("deferral_watching", "deferral_native", "deferral_protected_memory")
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
-memory, where those of a GPU are not; on a CPU they are stopped while inputs come."""
+memory, where those of a GPU are not; on a CPU they are stopped while inputs come. Or they compute while results
+are handed over, which counts."""
 
 HONEST_WHEN_PROFILED = (
     "library_unless_profiled_by_a_variable",

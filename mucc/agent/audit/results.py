@@ -55,7 +55,7 @@ class Results:
             if isinstance(value, torch.Tensor) and value.numel():
                 size = value.numel() * value.element_size()
                 if at + size <= self.data.numel():
-                    _copy(self.data[at : at + size].view(value.dtype).view(value.shape), value.detach())
+                    copy(self.data[at : at + size].view(value.dtype).view(value.shape), value.detach())
                 at += padded(size)
 
     def read(self, described: Sequence[Json]) -> list[Any]:
@@ -72,7 +72,7 @@ class Results:
         return found
 
 
-def _copy(target: Any, value: Any) -> None:
+def copy(target: Any, value: Any) -> None:
     """Copy a result; in main memory piece by piece, in any order, if it is large."""
     size = value.numel() * value.element_size()
     if value.device.type != "cpu" or size < 2 * PIECE or not value.is_contiguous():

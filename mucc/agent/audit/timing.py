@@ -25,7 +25,7 @@ from mucc.agent.audit.lending import Lender
 from mucc.agent.audit.masking import WORD, Masking
 from mucc.agent.audit.noise import MOST_MS, waited_ns
 from mucc.agent.audit.referee import Given
-from mucc.agent.audit.results import room_for
+from mucc.agent.audit.results import copy, room_for
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
 from mucc.agent.isolation.line import Line
@@ -60,8 +60,8 @@ DISTURBED = 2.0
 """Times the least of them: a median that is larger was disturbed by other work."""
 
 
-HANDING = 0.02
-"""Slack for handing over results, as a share of what it usually takes."""
+HANDING, HANDING_CPU = 0.02, 0.1
+"""Slack for handing over results, as a share of what it usually takes, on a GPU and on a CPU."""
 
 HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
 """Further slack for that in ms, on a GPU and on a CPU."""
@@ -118,6 +118,8 @@ class Stopwatch:
         self.reset: Callable[[], int] | None = None
         """Have lines of the cache that somebody has set aside be like others."""
         self._places = torch.Generator().manual_seed(secrets.randbits(63))
+        self._held: Any = None
+        """A copy of the memory of results."""
         self.usually_cleared = 0.0
         self.usual: list[float] = []
         """What calls took so far that were not watched, in ms."""
@@ -245,7 +247,7 @@ class Stopwatch:
             return copied / 1e6
         (small, least), *more = self.handing
         if self.device.type == "cpu" or not more:
-            return (1 + HANDING) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
+            return (1 + HANDING_CPU) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
         (large, most), *_ = more
         size = room_for(described, self.lender.memory)
         slope = max(most - least, 0.0) / (large - small)
@@ -299,13 +301,21 @@ class Stopwatch:
             return None, 0
         if self.host_clock is not None:
             self._stop()
+        held = self._room_like(results.data)
         begun = time.perf_counter_ns()
-        held = results.data.clone()
+        copy(held, results.data)
         copied = time.perf_counter_ns() - begun
         if self.host_clock is not None:
             self.line.say({"go": True})
             self.line.heard()
         return held, copied
+
+    def _room_like(self, data: Any) -> Any:
+        """Return memory for as many bytes that was written before, as what results are handed over in was: to
+        write new memory takes several times as long, and is no part of what handing over takes."""
+        if self._held is None or self._held.numel() != data.numel():
+            self._held = torch.zeros_like(data).fill_(1)
+        return self._held
 
     def _stop(self) -> None:
         """Have the parent stop the candidate's process."""

@@ -287,6 +287,6 @@ def test_pieces_of_large_results_are_copied_in_another_order_each_time():
         patch.setattr(torch.Tensor, "copy_", copied)
         for _ in range(3):
             orders.append([])
-            results._copy(target, value)  # pyright: ignore[reportPrivateUsage]
+            results.copy(target, value)
     assert all(sorted(order) == list(range(16)) for order in orders)
     assert len({tuple(order) for order in orders}) == 3 and torch.equal(value, target)

@@ -167,7 +167,7 @@ def test_functions_of_an_object_that_its_class_does_not_have_are_noticed():
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(watch, "torch"), (watch, "PROCESSES"), (results, "_copy"), (watch.Code, "name")]
+    ("owner", "name"), [(watch, "torch"), (watch, "PROCESSES"), (results, "copy"), (watch.Code, "name")]
 )
 def test_what_our_modules_hold_may_not_be_replaced(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str):
     before = tamper.snapshot()
