@@ -33,8 +33,8 @@ PROBLEM = "_problem"
 
 NO_GAIN = ("deferral_watching", "deferral_native", "deferral_protected_memory")
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
-memory, where those of a GPU are not; on a CPU they are stopped while inputs come. Or they compute while results
-are handed over, which counts."""
+memory, where those of a GPU are not; on a CPU they are stopped while inputs come. Or they compute while
+results are handed over, which counts."""
 
 HONEST_WHEN_PROFILED = (
     "library_unless_profiled_by_a_variable",
