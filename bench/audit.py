@@ -236,7 +236,8 @@ class Run:
     def _row(self, auditor: Auditor, candidate: Candidate) -> dict[str, Any] | None:
         on = depends(candidate, self.options, self.beside, self.card)
         key = f"{candidate.kind}/{candidate.name}/{self.beside}"
-        if (known := self.records.find(key, "audit", on)) is not None:
+        known = self.records.find(key, "audit", on)
+        if known is not None and known["label"] is not None:  # else the run ended amid the audit, perhaps
             return known
         if time.monotonic() >= self.until:
             return None

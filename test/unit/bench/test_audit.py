@@ -71,6 +71,22 @@ def test_a_run_that_was_ended_goes_on(
     assert measured[3:] == names[:1] and results[1]["summary"]["audit.left"] == 0
 
 
+def test_what_was_not_judged_is_audited_again(
+    tmp_path: Path, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    """A run that is ended by a signal ends the processes of its last audit, too."""
+    real = audit.measure
+
+    def ended(candidate: audit.Candidate, *_: Any) -> dict[str, Any]:
+        return {"name": candidate.name, "kind": "", "honest": True, "label": None, "unjudged": "signal 9"}
+
+    monkeypatch.setattr(audit, "measure", ended)
+    run(tmp_path)
+    monkeypatch.setattr(audit, "measure", real)
+    run(tmp_path)
+    assert [found["summary"]["audit.unjudged"] for found in results] == [3, 0]
+
+
 def row(name: str, verdict: str, *, honest: bool, condition: str = "idle", **more: Any) -> dict[str, Any]:
     label = {"accepted": "No Issues", "rejected": "Original Gaming", "inconclusive": "Inconclusive"}[verdict]
     base = {"name": name, "honest": honest, "condition": condition, "label": label, "verdict": verdict}
