@@ -67,9 +67,10 @@ fuzz: $(STAMPS)/dev ## 100,000 mutated sources and 3,000 random programs through
 fuzz-gpu: $(STAMPS)/dev ## build random programs, run them on this GPU, compare (bench/gpu_fuzz)
 	python -m bench.gpu_fuzz
 
-docs: $(STAMPS)/dev ## write the pages and the grammars of editors that are made from the compiler
+docs: $(STAMPS)/dev ## write the pages, figures and grammars of editors that are made from the compiler and from results
 	mucc docs --errors > build/errors.md && mv build/errors.md docs/errors.md
 	python -m mucc.editor.grammars
+	python -m bench.figures
 
 site: $(STAMPS)/docs ## build the documentation site strictly, build/site (mucc[docs])
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict

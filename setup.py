@@ -11,21 +11,21 @@ ROOT = Path(__file__).resolve().parent
 LINKS = ("agent", "dialects", "passes", "runtime")
 """Folders of `mucc` that the root has links to, so that the tree shows them at the top."""
 
-_LINK = re.compile(r"\[([^\]]*)\]\((?!\w+:|#)([^)\s]*)\)")
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s]*)\)")
 
 
 def index_readme(text: str, source: str | None) -> str:
     """Make the readme for a page without the files beside it.
 
     Links to files of the project lead to `source`, the address of its files, or without one become their text
-    with the file's name.
+    with the file's name, and images their description.
     """
 
     def there(link: re.Match[str]) -> str:
-        text, path = link.groups()
+        image, text, path = link.groups()
         if source:
-            return f"[{text}]({source.rstrip('/')}/{path})"
-        named = path.rstrip("/") in text.replace("`", "").rstrip("/")
+            return f"{image}[{text}]({source.rstrip('/')}/{path})"
+        named = image or path.rstrip("/") in text.replace("`", "").rstrip("/")
         return text if named else f"{text} (`{path}`)"
 
     return _LINK.sub(there, text)

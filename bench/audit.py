@@ -7,8 +7,9 @@ The samples are those of the tests. Honest kernels are theirs, and what torch.co
 file of the folders (`--eager`: PyTorch's own kernels as well). A false alarm is any rejection of one of these
 but for being PyTorch's work, which it may be. `--load` keeps processors busy meanwhile, `--beside` the GPU.
 
-Audits that run at once disturb each other, which `-j` counts as a condition of its own: for idle figures give
-each GPU a shard, `-j 1`. `python -m bench.audit_join` puts shards and conditions together.
+Rows tell the load average, and `--others` says what this run did not start. Audits that run at once disturb
+each other, which `-j` counts as a condition of its own: for idle figures give each GPU a shard, `-j 1`.
+`python -m bench.audit_join` puts shards and conditions together.
 
 Each row is kept as it comes (`-o`), so a run that was ended goes on where it was; what has changed since,
 mucc included, is audited anew. After `--seconds` nothing new begins, and the result has what there is.
@@ -116,9 +117,10 @@ def shard(text: str) -> tuple[int, int]:
     return int(part), int(parts)
 
 
-def condition(jobs: int, load: int, beside: int) -> str:
-    """What audits ran beside: "idle", or what kept the machine busy."""
-    said = [f"{load} busy processors"] if load else []
+def condition(jobs: int, load: int, beside: int, others: str = "") -> str:
+    """What audits ran beside: "idle", or what kept the machine busy; `others` is what no option started."""
+    said = [others] if others else []
+    said += [f"{load} busy processors"] if load else []
     said += [f"{beside} processes on the GPU"] if beside else []
     said += [f"{jobs} audits at once"] if jobs > 1 else []
     return ", ".join(said) or "idle"
@@ -234,12 +236,14 @@ class Run:
     def _row(self, auditor: Auditor, candidate: Candidate) -> dict[str, Any] | None:
         on = depends(candidate, self.options, self.beside, self.card)
         key = f"{candidate.kind}/{candidate.name}/{self.beside}"
-        if (known := self.records.find(key, "audit", on)) is not None:
+        known = self.records.find(key, "audit", on)
+        if known is not None and known["label"] is not None:  # else the run ended amid the audit, perhaps
             return known
         if time.monotonic() >= self.until:
             return None
         row = measure(candidate, self.options, auditor) | {
             "condition": self.beside,
+            "load_average": round(os.getloadavg()[0], 1),
             "card": self.card,
             "commit": self.commit,
         }
@@ -278,6 +282,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeat", type=at_least_one, default=1, help="audit honest samples so often")
     parser.add_argument("--load", type=int, default=0, help="processes that keep processors busy meanwhile")
     parser.add_argument("--beside", type=int, default=0, help="processes that keep the GPU busy meanwhile")
+    parser.add_argument("--others", default="", help="what else keeps this machine busy, for the rows")
     parser.add_argument("--shard", type=shard, default=(1, 1), help="K/N: the K-th of N parts of all")
     parser.add_argument("--kind", choices=("all", "cheats", "honest"), default="all")
     parser.add_argument("--no-samples", action="store_true")
@@ -292,7 +297,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(args.output) / "audits.jsonl"
     if args.again:
         path.unlink(missing_ok=True)
-    beside = condition(args.jobs, args.load, args.beside)
+    beside = condition(args.jobs, args.load, args.beside, args.others)
     card = card_of(args.device)
     run = Run(Records(path), options, args.jobs, args.seconds, beside, card)
     rows: list[dict[str, Any]] = []

@@ -28,9 +28,13 @@ HELPERS = (
 )
 """Helpers among the files of samples, which are not samples themselves."""
 
-NO_GAIN = ("deferral_watching", "deferral_native")
+PROBLEM = "_problem"
+"""What the name of a problem ends with that one sample has for itself."""
+
+NO_GAIN = ("deferral_watching", "deferral_native", "deferral_protected_memory")
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
-memory, where those of a GPU are not; on a CPU they are stopped while inputs come."""
+memory, where those of a GPU are not; on a CPU they are stopped while inputs come. Or they compute while
+results are handed over, which counts."""
 
 HONEST_WHEN_PROFILED = (
     "library_unless_profiled_by_a_variable",
@@ -73,12 +77,18 @@ def _of(kind: str, device: str, folder: Path) -> Iterator[Candidate]:
     if device == "cuda" and kind != "cuda":
         _built(place, folder)
     for path in sorted(place.glob("*.py")):
-        if path.stem in (*HELPERS, *NO_GAIN):
+        if is_helper(path) or path.stem in NO_GAIN:
             continue
         if device == "cuda" and (path.stem in HONEST_WHEN_PROFILED or (kind != "cuda" and _is_native(path))):
             continue
         honest = kind == "honest" or path.stem.startswith("honest")
-        yield Candidate(path.stem, "sample", place / "problem.py", path, honest)
+        own = path.with_name(f"{path.stem}{PROBLEM}.py")
+        yield Candidate(path.stem, "sample", own if own.exists() else place / "problem.py", path, honest)
+
+
+def is_helper(path: Path) -> bool:
+    """Whether a file is no sample itself: it helps samples, or is the problem of one."""
+    return path.stem in HELPERS or path.stem.endswith(PROBLEM)
 
 
 def _is_native(path: Path) -> bool:

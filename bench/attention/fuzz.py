@@ -4,7 +4,8 @@
 
 A few programs are built (`--build-only` needs no GPU), and each is called many times: lengths of 1 to 5,000,
 inputs times 1, 3 and 10, rows and sequences that see no key. A result is good where its error is at most
-1.5 times that of softmax whose weights and result are rounded to the type of the inputs.
+1.5 times that of softmax whose weights and result are rounded to the type of the inputs. `--on-host` needs no
+GPU: the C++ of the kernels runs on the CPU (bench/host), which takes seconds for lengths of 200.
 """
 
 from __future__ import annotations
@@ -14,17 +15,23 @@ import importlib
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bench.attention.forms import FORMS, Form
 from bench.common import at_least_one, run_main
 from bench.runner import Options, build_problems, loaded
+from mucc.library.errors import MuccError
 
 LONGEST = 5000
 SCORES = 1 << 25
 """The most scores of a call, all of which are computed in float64."""
+
+KEYS_ON_HOST = 64
+"""The fewest keys of f32 for which wgmma is used on the host, where calls are short."""
 
 SLACK = 1.5
 FLOOR = 2.0**-11
@@ -43,8 +50,8 @@ SUMS_FLOOR = 1e-5
 class Call:
     """A call of a form: its inputs, and what it should give."""
 
-    def __init__(self, torch: Any, form: Form, rng: random.Random, longest: int):
-        self.torch, self.form = torch, form
+    def __init__(self, torch: Any, form: Form, rng: random.Random, longest: int, device: str = "cuda"):
+        self.torch, self.form, self.device = torch, form, device
         self.queries = 1 if form.few else round(math.exp(rng.uniform(0, math.log(longest))))
         self.keys = round(math.exp(rng.uniform(0, math.log(longest))))
         if form.page:
@@ -67,11 +74,11 @@ class Call:
         if not (page := self.form.page):
             return [q, k, v, *self.more.values()]
         torch, count = self.torch, k.shape[0] * (self.keys // page)
-        order = torch.randperm(count + 3, device="cuda")[:count]
+        order = torch.randperm(count + 3, device=self.device)[:count]
         pools: list[Any] = []
         for x in (k, v):
             by_page = x.reshape(*x.shape[:2], -1, page, x.shape[-1]).permute(0, 2, 3, 1, 4)
-            pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device="cuda").to(x.dtype)
+            pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device=self.device).to(x.dtype)
             # PyTorch indexes no tensors of 8-bit floats.
             bits = torch.uint8 if x.dtype.itemsize == 1 else x.dtype
             pool.view(bits)[order] = by_page.reshape(count, *by_page.shape[2:]).view(bits)
@@ -104,7 +111,7 @@ class Call:
     def _operand(self, at: int, by: float) -> Any:
         shape = [*self._lead(at), self.keys if at else self.queries, self.form.widths[at == 2]]
         # The products of all scales stay in the range of f16.
-        return (self.torch.randn(shape, device="cuda") * by).to(self.dtype)
+        return (self.torch.randn(shape, device=self.device) * by).to(self.dtype)
 
     def _further(self, name: str, rng: random.Random) -> Any:
         torch, rows = self.torch, self.queries
@@ -112,42 +119,42 @@ class Call:
             case "of_row" | "of_key":
                 return self._labels(rows if name == "of_row" else self.keys, rng)
             case "sink":
-                return torch.randn(self.sizes["H"], device="cuda") * rng.choice((1, 10))
+                return torch.randn(self.sizes["H"], device=self.device) * rng.choice((1, 10))
             case "x":
                 return self._operand(0, 1)[..., : self.form.widths[1]].contiguous()
             case "w":
                 dtype = torch.float32 if "w: f32" in self.form.more else self.dtype
                 shape = (*self._lead(0), rows, self.keys)
-                return (torch.randn(shape, device="cuda") * rng.choice((1, 10))).to(dtype)
+                return (torch.randn(shape, device=self.device) * rng.choice((1, 10))).to(dtype)
             case "slope":
-                return torch.rand(self.sizes["H"], device="cuda")
+                return torch.rand(self.sizes["H"], device=self.device)
             case "n":
                 lengths = [
                     rng.choice((0, self.keys, rng.randint(0, self.keys))) for _ in range(self.sizes["B"])
                 ]
-                return torch.tensor(lengths, device="cuda", dtype=torch.int32)
+                return torch.tensor(lengths, device=self.device, dtype=torch.int32)
             case "m":
-                kept = torch.rand(self.sizes["B"], 1, rows, self.keys, device="cuda") < rng.choice(
+                kept = torch.rand(self.sizes["B"], 1, rows, self.keys, device=self.device) < rng.choice(
                     (0.01, 0.5, 1)
                 )
                 kept[..., :: rng.randint(1, 9), :] = False
                 return kept.to(torch.int8)
             case _:
-                bias = torch.randn(rows, self.keys, device="cuda") * rng.choice((1.0, 1e4, 1e30))
+                bias = torch.randn(rows, self.keys, device=self.device) * rng.choice((1.0, 1e4, 1e30))
                 bias[:: rng.randint(1, 9)] = -math.inf
                 return bias
 
     def _labels(self, count: int, rng: random.Random) -> Any:
         """Draw document numbers for positions of sequences: sorted in four fifths of the draws."""
         torch, documents = self.torch, rng.choice((1, 3, 20, 200))
-        labels = torch.randint(0, documents, (self.sizes["B"], count), device="cuda", dtype=torch.int32)
+        labels = torch.randint(0, documents, (self.sizes["B"], count), device=self.device, dtype=torch.int32)
         return labels if rng.random() < 0.2 else labels.sort(-1).values
 
     def scores(self, *, narrowed: bool = False) -> Any:
         """Return the scores in float64, of inputs as products have them where `narrowed`."""
         torch = self.torch
         q, k = (self._narrowed(x.double()) if narrowed else x.double() for x in self.inputs[:2])
-        i, j = (torch.arange(n, device="cuda") for n in (self.queries, self.keys))
+        i, j = (torch.arange(n, device=self.device) for n in (self.queries, self.keys))
         more = {n: x.double() if x.is_floating_point() else x for n, x in self.more.items()}
         return self.form.score(q @ k.mT / math.sqrt(q.shape[-1]), i[:, None], j[None], more)
 
@@ -201,14 +208,14 @@ class Call:
         return (q @ k.mT / math.sqrt(q.shape[-1])).amax(-1)
 
     def _filled(self, shape: Any, dtype: Any) -> Any:
-        return self.torch.full(shape, math.nan, device="cuda", dtype=dtype)
+        return self.torch.full(shape, math.nan, device=self.device, dtype=dtype)
 
     def _error_of_gradients(self, kernel: Any) -> tuple[float, float]:
         """Compare the gradients of all operands, of a random gradient of the result."""
         torch = self.torch
         scores, result = self.scores(), self.expected()[1].nan_to_num()
         sums = scores.logsumexp(-1)
-        gradient = torch.randn(result.shape, device="cuda").to(self.dtype)
+        gradient = torch.randn(result.shape, device=self.device).to(self.dtype)
         outputs = tuple(self._filled(x.shape, x.dtype) for x in self._differentiated)
         y = result.to(self.dtype)
         kernel(*self.inputs, *self.more.values(), y, sums.float(), gradient, out=outputs)
@@ -285,6 +292,9 @@ def main() -> int:
     stages = parser.add_mutually_exclusive_group()
     stages.add_argument("--build-only", action="store_true", help="call nothing; needs no GPU")
     stages.add_argument("--run-only", action="store_true", help="take libraries as they are")
+    stages.add_argument(
+        "--on-host", action="store_true", help="run the C++ of kernels on the CPU, and check each access"
+    )
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=1)
     args = parser.parse_args()
@@ -292,23 +302,65 @@ def main() -> int:
     forms = [form for form in FORMS if re.search(args.only, form.key)]
     if not forms:
         raise SystemExit(f"no program matches '{args.only}'")
+    if args.on_host:
+        with tempfile.TemporaryDirectory(prefix="mucc-fuzz-") as made:
+            kernels = {form.key: _on_host(form, args.target, Path(made)) for form in forms}
+            return run(forms, kernels, args.calls, args.seed, args.longest, "cpu")
     if not args.run_only and (failed := build_problems(forms, folder, Options(args.target, args.jobs, 600))):
         raise SystemExit("\n".join(f"{key}: {error}" for key, error in failed.items()))
-    return 0 if args.build_only else run(forms, folder, args.calls, args.seed, args.longest)
+    if args.build_only:
+        return 0
+    kernels = {form.key: loaded(form, folder)[0] for form in forms}
+    return run(forms, kernels, args.calls, args.seed, args.longest)
 
 
-def run(forms: Sequence[Form], folder: Path, calls: int, seed: int, longest: int) -> int:
+def _on_host(form: Form, target: str, folder: Path) -> Callable[..., None]:
+    """Return what calls the C++ of a form's kernels, which the first call builds for the host."""
+    from bench.host.calls import HostKernel
+    from mucc.compiler.driver import Options as Compiling
+    from mucc.compiler.driver import compile_text
+    from mucc.diagnostics.core import Source
+    from mucc.kernels.attention import emission
+
+    emission.WARPGROUP_KEYS = KEYS_ON_HOST
+
+    @cache
+    def kernel() -> HostKernel:
+        compilation = compile_text(Source(f"{form.key}.mcu", form.text), Compiling(target, tuned=False))
+        compilation.sink.raise_if_errors()
+        own = folder / form.key
+        own.mkdir()
+        # Atomics add the gradients of queries in an order that may differ.
+        return HostKernel(compilation, own, processors=3, same_bits=form.gives != "gradients")
+
+    def call(*given: Any, out: Any) -> None:
+        kernel().launch(*given, *(out if isinstance(out, tuple) else (out,)))
+
+    return call
+
+
+def run(
+    forms: Sequence[Form],
+    kernels: Mapping[str, Callable[..., None]],
+    calls: int,
+    seed: int,
+    longest: int,
+    device: str = "cuda",
+) -> int:
     """Call the programs in turns; 1 where a result is wrong."""
     torch: Any = importlib.import_module("torch")
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    kernels = {form.key: loaded(form, folder)[0] for form in forms}
     wrong = 0
     largest = dict.fromkeys(kernels, 0.0)
     for number in range(calls):
         form = forms[number % len(forms)]
-        call = Call(torch, form, rng, longest)
-        error, most = call.error(kernels[form.key])
+        call = Call(torch, form, rng, longest, device)
+        try:
+            error, most = call.error(kernels[form.key])
+        except MuccError as refused:
+            print(f"{call}: {refused}", flush=True)
+            error, most = math.inf, 0.0
         largest[form.key] = max(largest[form.key], error / most if most else math.inf)
         if not error <= most:
             wrong += 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
+from bench.fuzz.attending import gradients, optioned
+from bench.fuzz.conditions import all_or_any, as_number, combined, compared, masking, selecting
 from bench.fuzz.drawing import NAMES, Chain, Operation, Unfit, Value
 from bench.fuzz.elementary import (
     bounded,
@@ -32,6 +35,7 @@ from bench.fuzz.elementary import (
     summed,
     taken,
 )
+from bench.fuzz.integral import arithmetic, bits, counted_up, put_in_order, running, whole_element
 from bench.fuzz.products import (
     attended,
     convolved,
@@ -43,6 +47,7 @@ from bench.fuzz.products import (
     shared,
     written_out,
 )
+from bench.fuzz.scalars import bounded_slice, joined_rest, measured, scaled
 
 OPERATIONS: dict[Operation, int] = {
     element: 5,
@@ -75,6 +80,24 @@ OPERATIONS: dict[Operation, int] = {
     ranked: 2,
     convolved: 5,
     pooled: 4,
+    compared: 3,
+    combined: 4,
+    selecting: 5,
+    masking: 1,
+    all_or_any: 3,
+    as_number: 3,
+    bits: 3,
+    arithmetic: 3,
+    whole_element: 2,
+    counted_up: 3,
+    put_in_order: 2,
+    running: 2,
+    optioned: 3,
+    gradients: 1,
+    scaled: 2,
+    measured: 2,
+    bounded_slice: 3,
+    joined_rest: 2,
 }
 """Operations with their weights: how often each is drawn relative to the others."""
 
@@ -120,6 +143,9 @@ def chain(seed: str, rounds: bool = True) -> str:
 
 def written(c: Chain, results: Sequence[Value]) -> str:
     """Return the program of a chain; with `rounds` results may have the dtype of their values."""
+    results = [
+        replace(r, text=f"cast({r.text}, f32)", dtype="f32") if r.dtype == "bool" else r for r in results
+    ]
     wide = [(r, r.dtype if r.dtype in ("s32", "s8", "u8") else "f32") for r in results]
     stored = [(r, c.pick((wide, r.dtype))) for r, wide in wide] if c.rounds else wide
     types = [f"{dtype}[{', '.join(map(str, r.dims))}]" for r, dtype in stored]

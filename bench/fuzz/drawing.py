@@ -140,6 +140,8 @@ class Chain:
         same = [v for v in self.values if v.dims == dims and v.dtype == dtype]
         if same and self.chance(0.6):
             return self.pick(same)
+        if dtype == "bool":
+            return Value(f"({self.param(dims).text} > {self.pick((0, -0.5))})", dims, "bool")
         return self.constant(dims, dtype) if self.chance(0.1) else self.param(dims, dtype)
 
     def constant(self, dims: Dims, dtype: str = "f32") -> Value:
@@ -173,6 +175,11 @@ def needs(condition: object) -> None:
     """Raise Unfit unless a condition holds."""
     if not condition:
         raise Unfit
+
+
+def in_memory(v: Value) -> None:
+    """Raise Unfit for bools, which no tensor in memory holds."""
+    needs(v.dtype != "bool")
 
 
 def floats(v: Value) -> None:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from bench.fuzz.drawing import LARGEST, Chain, Dim, Value, floats, needs, number, plus, times, tupled
+from bench.fuzz.drawing import (
+    LARGEST,
+    Chain,
+    Dim,
+    Value,
+    floats,
+    in_memory,
+    needs,
+    number,
+    plus,
+    times,
+    tupled,
+)
 
 # Elements
 
@@ -13,6 +25,10 @@ SMOOTH = (
     *("relu({})", "abs({})", "tanh({})", "sigmoid({})", "(-{})", "silu({})", "gelu({})", "softplus({})"),
     *("clamp({}, -1, 2)", "leaky_relu({}, slope=0.2)", "(2 * {})", "({} + 0.5)", "(1 - {})", "sin({})"),
     *("exp(min({}, 2))", "sqrt(abs({}) + 1)", "({} / 3)", "max({}, 0.25)", "where({0} > 9, 0, {0})"),
+    *("cos({})", "erf({})", "expm1(min({}, 1))", "log(abs({}) + 1)", "log1p(abs({}))", "rsqrt(abs({}) + 1)"),
+    *("mish({})", "selu({})", "elu({}, alpha=0.7)", "softsign({})", "hardswish({})", "hardsigmoid({})"),
+    *("hardtanh({}, -0.5, 2)", "pow(abs({}) + 0.5, 1.5)", "atan2({}, 1.5)", "neg({})", "tan(tanh({}))"),
+    *("gelu({}, approximate=tanh)", "softplus({}, beta=2)", "fmod({}, 64)"),
 )
 JUMPING = ("floor({})", "round({} * 2)", "sign({})", "where({} > 0.3, 1.0, -1.0)", "cast({} > 0, f32)")
 WHOLE = (
@@ -357,7 +373,7 @@ def sorted_(c: Chain, v: Value) -> Value:
 
 def gathered(c: Chain, v: Value) -> Value:
     """Gather rows by an index tensor."""
-    floats(v)
+    in_memory(v)
     needs(v.rank >= 1)
     rows = c.param(c.dims(c.pick((1, 1, 2))), "s32", " ", stem="r")
     made = replace(v, text=f"gather({v.text}, {rows.text})", dims=(*rows.dims, *v.dims[1:]))
@@ -367,7 +383,7 @@ def gathered(c: Chain, v: Value) -> Value:
 
 def scattered(c: Chain, v: Value) -> Value:
     """Scatter rows to the row numbers of an index tensor."""
-    floats(v)
+    in_memory(v)
     needs(v.rank >= 2)
     rows = c.param(v.dims[:1], "s32", " ", stem="r")
     return _grown(v, f"scatter({v.text}, {rows.text}, {(to := plus(v.dims[0], c.rng.randint(0, 4)))})", 0, to)
@@ -375,7 +391,7 @@ def scattered(c: Chain, v: Value) -> Value:
 
 def taken(c: Chain, v: Value) -> Value:
     """Take elements along an axis by an index tensor (`take_along`)."""
-    floats(v)
+    in_memory(v)
     i = c.axis(v)
     count = c.extent()
     dims = (*v.dims[:i], count, *v.dims[i + 1 :])

@@ -56,7 +56,10 @@ def grouped(c: Chain, v: Value) -> Value:
 
 def narrow(c: Chain, v: Value) -> Value:
     """Multiply by quantised weights, or by 2:4 sparse ones."""
-    needs(v.rank == 2 and v.dtype in ("bf16", "f16"))
+    floats(v)
+    needs(v.rank == 2)
+    if v.dtype == "f32":
+        v = replace(v, text=f"cast({v.text}, bf16)", dtype="bf16")
     k, n = number(v.dims[1]), c.extent()
     kind = c.pick(("s8", "u8", "s4", "u4", "sparse", "scaled"))
     if kind == "sparse":
@@ -159,11 +162,17 @@ def convolved(c: Chain, v: Value) -> Value:
     stride, dilation = [c.pick((1, 1, 2, 3)) for _ in extents], [c.pick((1, 1, 2)) for _ in extents]
     pad = [c.pick((0, 0, 1, 2)) for _ in extents]
     options = f", stride={tupled(stride)}, pad={tupled(pad)}, dilation={tupled(dilation)}, groups={groups}"
+    if v.dtype == "f32" and c.chance(0.3):
+        options += f", compute={c.pick(('f32', 'tf32', 'tf32x3'))}"
     if c.chance(0.3):
         w = c.other((channels, outputs // groups, *size), v.dtype)
+        more = [
+            c.rng.randrange(max(s, d)) if c.chance(0.3) else 0 for s, d in zip(stride, dilation, strict=True)
+        ]
+        options += f", output_pad={tupled(more)}"
         found = [
-            (n - 1) * s - 2 * p + d * (k - 1) + 1
-            for n, s, p, d, k in zip(extents, stride, pad, dilation, size, strict=True)
+            (n - 1) * s - 2 * p + d * (k - 1) + 1 + m
+            for n, s, p, d, k, m in zip(extents, stride, pad, dilation, size, more, strict=True)
         ]
         text = f"conv_transpose({v.text}, {w.text}{options})"
     else:
@@ -179,16 +188,24 @@ def convolved(c: Chain, v: Value) -> Value:
 
 
 def pooled(c: Chain, v: Value) -> Value:
-    """Take the largest or the mean of each window."""
+    """Take the largest element, the mean or a divided sum of each window."""
     extents = spatial(v)
+    is_max = c.chance(0.5)
     size = [c.rng.randint(1, min(3, n)) for n in extents]
     stride = size if c.chance(0.5) else [c.rng.randint(1, 3) for _ in extents]
     pad = [c.rng.randint(0, k // 2) if c.chance(0.3) else 0 for k in size]
-    options = f", {tupled(size)}, stride={tupled(stride)}, pad={tupled(pad)}"
-    if c.chance(0.5):
-        text = f"max_pool({v.text}{options})"
+    dilation = [c.pick((1, 1, 2)) if is_max and c.chance(0.3) else 1 for _ in size]
+    wide = [d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True)]
+    is_ceil = c.chance(0.3)
+    options = f", {tupled(size)}, stride={tupled(stride)}, pad={tupled(pad)}{', ceil=on' if is_ceil else ''}"
+    if is_max:
+        text = f"max_pool({v.text}{options}, dilation={tupled(dilation)})"
     else:
-        text = f"avg_pool({v.text}{options}{', count_pad=off' if c.chance(0.3) else ''})"
-    found = [(n + 2 * p - k) // s + 1 for n, k, s, p in zip(extents, size, stride, pad, strict=True)]
-    needs(min(found) >= 1)
-    return replace(v, text=text, dims=(*v.dims[:2], *found), rough=v.rough or "avg" in text)
+        text = f"avg_pool({v.text}{options}{c.pick(('', '', ', count_pad=off', ', divisor=3'))})"
+    found: list[int] = []
+    for n, k, s, p in zip(extents, wide, stride, pad, strict=True):
+        needs(n + 2 * p >= k)
+        count = (n + 2 * p - k + (s - 1 if is_ceil else 0)) // s + 1
+        # As in PyTorch, the last window begins within the tensor or its padding in front.
+        found.append(count - 1 if is_ceil and (count - 1) * s >= n + p else count)
+    return replace(v, text=text, dims=(*v.dims[:2], *found), rough=v.rough or not is_max)

@@ -6,9 +6,11 @@ Draws programs until so many were accepted by the compiler, builds them, calls e
 inputs (those with open dims at several sizes), and compares. `--forms 'norms|pools'` draws programs of those
 forms alone; `bench/gpu_fuzz/forms.py` lists them. `--stage interpret` needs neither compiler
 nor GPU, `--stage build` no GPU, and `--stage prepare` neither; it builds what the same run on a GPU then
-finds in the cache. What is found is shrunk with `--reduce SECONDS`. Each outcome is a line of
-the file `-o`, to which later runs add; the result in bench/results counts all of its lines. `--replay
-NUMBERS` tries the one program that the `choices` of such a line stand for.
+finds in the cache. `--stage host` needs g++ alone: light kernels run on the CPU, in several orders of
+threads, with each access of memory checked, and contractions are stand-ins. What is found is shrunk with
+`--reduce SECONDS`. Each outcome is a line of the file `-o`, to which later runs add; the result in
+bench/results counts all of its lines, but not of the host. `--replay NUMBERS` tries the one program that the
+`choices` of such a line stand for.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from typing import Any
 
 from bench.common import at_least_one, cpu_label, write_result
 from bench.gpu_fuzz.choices import Choices
+from bench.gpu_fuzz.forms import ON_HOST
 from bench.gpu_fuzz.programs import generate
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
-from bench.gpu_fuzz.workers import Crew, Task, try_on
+from bench.gpu_fuzz.varying import vary_strategies
+from bench.gpu_fuzz.workers import PATIENCE, PATIENCE_ON_HOST, Crew, Task, try_on
 from bench.lines import Lines
 
 FIGURES = {
@@ -86,7 +90,9 @@ class Run:
         while True:
             self._next += 1
             task = Task(seed=f"{self._args.seed}:{self._next - 1}")
-            if not self._args.forms or re.fullmatch(self._args.forms, generate(task.choices).form):
+            form = generate(task.choices).form
+            wanted = self._args.forms or ("|".join(ON_HOST) if self._args.stage == "host" else ".*")
+            if re.fullmatch(wanted, form):
                 return task
 
     def take(self, task: Task, outcome: Outcome) -> None:
@@ -127,7 +133,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first program's number")
     parser.add_argument("--forms", default="", metavar="REGEX", help="draw programs of these forms alone")
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
-    parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run"), default="run")
+    parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run", "host"), default="run")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--again", action="store_true", help="try first what the file's findings are")
     parser.add_argument("--vary", action="store_true", help="convolutions by any legal strategy")
@@ -140,6 +146,8 @@ def options() -> argparse.ArgumentParser:
 def replay(args: argparse.Namespace) -> int:
     """Try one program in this process; the status is 1 where it is a finding."""
     choices = Choices(given=[int(n) for n in args.replay.split(",")])
+    if args.vary:
+        vary_strategies()
     outcome = attempt(choices, args.stage, args.runs)
     show(outcome, "replay")
     return int(outcome.is_finding)
@@ -163,7 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return replay(args)
     began = time.monotonic()
     path = Path(args.output)
-    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs, args.vary))
+    patience = PATIENCE_ON_HOST if args.stage == "host" else PATIENCE
+    crew = Crew(args.jobs, partial(try_on, args.stage, args.runs, args.vary), patience)
     run = Run(args, path)
     try:
         crew.run(run.task, run.take, began + args.seconds)
@@ -176,6 +185,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         crew.close()
     figures = summary(run.rows)
     if args.stage == "prepare":
+        return int(bool(run.findings))
+    if args.stage == "host":
+        print(json.dumps(figures, indent=1))
         return int(bool(run.findings))
     print(write(run.rows, args.stage))
     print(json.dumps(figures, indent=1))

@@ -56,3 +56,22 @@ FORMS = {
     "losses": Form(measures.losses, 4),
     "operands": Form(operands.operands, 6),
 }
+
+ON_HOST = tuple(
+    name
+    for name in FORMS
+    if name
+    not in (
+        "sparse",
+        "blocks",
+        "grouped",
+        "mixed",
+        "pair",
+        "picked",
+        "lists",
+        "widened",
+        "product",
+        "batched",
+    )
+)
+"""The forms whose kernels run on the host: those of the others are CUTLASS's."""

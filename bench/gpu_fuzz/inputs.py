@@ -40,8 +40,13 @@ PRIMES = (2, 3, 11, 13, 31, 61, 131, 251, 509)
 """Extents of some open dims, which no vector of elements divides."""
 
 
-def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[str, int] | None:
-    """Sizes of open dims that keep all promises; None where there seem to be none."""
+def draw_dims(
+    program: Program, info: KernelInfo, rng: random.Random, most: int | None = None
+) -> dict[str, int] | None:
+    """Sizes of open dims that keep all promises, None where there seem to be none.
+
+    All tensors together have `most` elements at most.
+    """
     for attempt in range(4000):
         dims: dict[str, int] = {}
         for name, value in info.dims.items():
@@ -53,9 +58,15 @@ def draw_dims(program: Program, info: KernelInfo, rng: random.Random) -> dict[st
             for name in names(dim):
                 if info.dims[name] is None and dims[name] % divisor:
                     dims[name] = rng.choice((1, 2, 3, 5)) * divisor
+        if most is not None and _elements(info, dims) > most:
+            continue
         if all(holds(text, dims) for text, _ in info.promises):
             return dims
     return None
+
+
+def _elements(info: KernelInfo, dims: Mapping[str, int]) -> int:
+    return sum(math.prod(a.extents(dims)) for a in (*info.inputs, *info.outputs) if a.role != "scalar")
 
 
 class Manner(NamedTuple):

@@ -29,11 +29,15 @@ from mucc.runtime.torch_glue import DTYPES
 
 torch: Any = importlib.import_module("torch")
 
-Stage = Literal["interpret", "build", "prepare", "run"]
+Stage = Literal["interpret", "build", "prepare", "run", "host"]
 """How far a program is taken: compared on the CPU, built for any target, or run on a GPU.
 
-`prepare` builds what a run takes from the cache.
+`prepare` builds what a run takes from the cache. `host` runs the C++ of light kernels on the CPU, where
+each access of memory is checked, and contractions are stand-ins.
 """
+
+MOST_ON_HOST = 1 << 17
+"""The most elements of all tensors on the host, where a million of them take seconds."""
 
 GUARD = 256
 """Bytes around outputs that no kernel may write."""
@@ -99,7 +103,8 @@ def _try(program: Program, stage: Stage, runs: int, cores: int, outcome: Outcome
     info = Manifest.parse(compilation.manifest).kernels[0]
     rng = random.Random(f"{program.choices}")
     varied = None in info.dims.values() or program.form in (*SHIFTED, *SCALED)
-    sizes = [draw_dims(program, info, rng) for _ in range(runs if varied else 1)]
+    most = MOST_ON_HOST if stage == "host" else None
+    sizes = [draw_dims(program, info, rng, most) for _ in range(runs if varied else 1)]
     calls = [dims for dims in sizes if dims is not None]
     if not calls:
         outcome.kind, outcome.code = "refused", "no sizes keep the promises"
@@ -112,12 +117,16 @@ def _try(program: Program, stage: Stage, runs: int, cores: int, outcome: Outcome
             if outcome.is_finding:
                 return
         return
+    if stage == "host":
+        _run_on_host(program, compilation, calls, rng, outcome)
+        return
     data = program.text.encode()
     request = Request(data, "f.mcu", "so", program.target, dims=program.hints, tuned=False, timeout=400)
     with Pool(cores, 16 << 30) as pool:
         built = build(request, pool=pool)
     if stage == "run":
-        _run(program, compilation, built.data, calls, rng, outcome)
+        device = torch.device("cuda", torch.cuda.current_device())
+        _run(program, compilation, _loaded(built.data), device, calls, rng, outcome)
 
 
 def _interpreted(
@@ -142,22 +151,41 @@ def _interpreted(
                 return
 
 
-def _run(
+def _loaded(library: bytes) -> Any:
+    """Load the kernel of a library."""
+    from mucc.runtime.module import load
+
+    with tempfile.TemporaryDirectory(prefix="mucc-fuzz-") as folder:
+        path = Path(folder, "f.so")
+        path.write_bytes(library)
+        return load(path)["f"]
+
+
+def _run_on_host(
     program: Program,
     compilation: Compilation,
-    library: bytes,
     calls: Sequence[Mapping[str, int]],
     rng: random.Random,
     outcome: Outcome,
 ) -> None:
-    """Load the library, call it, compare."""
-    from mucc.runtime.module import load
+    """Call the C++ of the kernels on the CPU, compare."""
+    from bench.host.calls import PROCESSORS, HostKernel
 
-    device = torch.device("cuda", torch.cuda.current_device())
     with tempfile.TemporaryDirectory(prefix="mucc-fuzz-") as folder:
-        path = Path(folder, "f.so")
-        path.write_bytes(library)
-        kernel = load(path)["f"]
+        kernel = HostKernel(compilation, Path(folder), rng.choice(PROCESSORS))
+        _run(program, compilation, kernel, torch.device("cpu"), calls, rng, outcome)
+
+
+def _run(
+    program: Program,
+    compilation: Compilation,
+    kernel: Any,
+    device: Any,
+    calls: Sequence[Mapping[str, int]],
+    rng: random.Random,
+    outcome: Outcome,
+) -> None:
+    """Call a kernel, compare."""
     info = kernel.info
     if detail := _taken_without_elements(kernel, calls[0], device):
         outcome.kind, outcome.detail = "wrong", detail
@@ -169,7 +197,8 @@ def _run(
         given = [[*d[0], *(o.tensor for o in own)] for d, own in zip(drawn, outputs, strict=True)]
         outcome.dims = dict(problems[0])
         kernel.launch(*(given[0] if len(given) == 1 else map(list, zip(*given, strict=True))))
-        torch.cuda.synchronize()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         for dims, (arguments, values), own in zip(problems, drawn, outputs, strict=True):
             outcome.runs += 1
             _compare(program, compilation, info, dims, arguments, values, own, outcome)

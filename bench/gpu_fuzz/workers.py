@@ -18,8 +18,8 @@ from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.trying import Outcome, Stage, attempt, settle
 from bench.gpu_fuzz.varying import vary_strategies
 
-PATIENCE = 420.0
-"""Seconds after which a program counts as hanging."""
+PATIENCE, PATIENCE_ON_HOST = 420.0, 1800.0
+"""Seconds after which a program counts as hanging: on a GPU, and as C++ on a CPU that may be busy."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def _text_of(task: Task) -> dict[str, Any]:
 class Crew:
     """Several workers that share a stream of tasks."""
 
-    def __init__(self, jobs: int, trial: Trial):
-        self._workers = [Worker(trial) for _ in range(jobs)]
+    def __init__(self, jobs: int, trial: Trial, patience: float = PATIENCE):
+        self._workers = [Worker(trial, patience) for _ in range(jobs)]
 
     def run(
         self, task: Callable[[], Task | None], take: Callable[[Task, Outcome], None], until: float

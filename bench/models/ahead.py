@@ -12,19 +12,11 @@ from bench.models.measuring import Setting, call_of
 def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
     """Build the kernels of a model in all modes of a setting; returns how many there are."""
     from mucc.target.devices import get_card
-    from mucc.torch.backend.ahead import Ahead, faked
+    from mucc.torch.backend.ahead import Ahead
     from mucc.torch.backend.options import Options
 
-    fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
-    case = _made(torch, model)
-
-    def halved(value: Any) -> Any:
-        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(torch.bfloat16) if is_float else value
-
-    module = faked(case.module.to(torch.bfloat16).eval(), fake)
-    args, keywords = faked(torch.utils._pytree.tree_map(halved, (case.args, dict(case.keywords))), fake)
-    case = Case(module, args, keywords)
+    fake, case = halved_on_fakes(torch, model)
+    module = case.module
     found: set[Any] = set()
     for mode in setting.modes:
         torch._dynamo.reset()
@@ -36,6 +28,22 @@ def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
             call_of(torch, case, model.trains, torch.compile(module, backend=ahead, dynamic=False))()
         found |= set(ahead.requests)
     return len(found)
+
+
+def halved_on_fakes(torch: Any, model: Model) -> tuple[Any, Case]:
+    """Make a model in bf16 for inference on fake tensors; returns their mode too."""
+    from mucc.torch.backend.ahead import faked
+
+    fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
+    case = _made(torch, model)
+
+    def halved(value: Any) -> Any:
+        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(torch.bfloat16) if is_float else value
+
+    module = faked(case.module.to(torch.bfloat16).eval(), fake)
+    args, keywords = faked(torch.utils._pytree.tree_map(halved, (case.args, dict(case.keywords))), fake)
+    return fake, Case(module, args, keywords)
 
 
 def _made(torch: Any, model: Model) -> Case:

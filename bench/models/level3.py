@@ -90,6 +90,11 @@ class _Block(_Module):
         return x + self.down(_functional.gelu(self.up(self.second(x)), approximate="tanh"))
 
 
+def mingpt(layers: int) -> Callable[[Any], Case]:
+    """Return blocks of minGPT, one after the other, on 8 sequences of 512 tokens."""
+    return _tokens(lambda: nn.Sequential(*(_Block(768, 8) for _ in range(layers))), 8, 512, 768)
+
+
 def _tokens(module: Callable[[], Any], *shape: int) -> Callable[[Any], Case]:
     return lambda torch: Case(module(), (torch.rand(*shape),))
 

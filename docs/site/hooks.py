@@ -32,7 +32,7 @@ COMMANDS = "reference/commands.md"
 API = "reference/api"
 
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+_LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 _ROW = re.compile(r"\[([^\]]+)\]\(([^)#]+\.md)\)")
 
 
@@ -93,12 +93,12 @@ def _linked(link: re.Match[str], original: str, here: str) -> str:
     path = posixpath.normpath(posixpath.join(posixpath.dirname(original), path))
     if path in BESIDE:
         place = BESIDE[path]
-    elif path.startswith("docs/") and path.endswith(".md"):
+    elif path.startswith("docs/") and path.endswith((".md", ".svg", ".png")):
         place = path.removeprefix("docs/")
     else:
         return words if posixpath.basename(path) in words or "\x00" in words else f"{words} (`{path}`)"
     relative = posixpath.relpath(place, posixpath.dirname(here) or ".")
-    return f"[{words}]({relative}{'#' if anchor else ''}{anchor})"
+    return f"{'!' * link[0].startswith('!')}[{words}]({relative}{'#' if anchor else ''}{anchor})"
 
 
 def _place(path: str) -> str:

@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from mucc.process.output import Printed, notes
     from mucc.process.pausing import descendants, parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
-    from mucc.process.registers import Place, working
+    from mucc.process.registers import Code, Place, working
     from mucc.process.symbols import Symbols
     from mucc.process.tree import End, Family, end_strays
 
 __all__ = [
+    "Code",
     "End",
     "Family",
     "Place",
@@ -38,7 +39,7 @@ __getattr__ = names_from(
         "mucc.process.output": ("Printed", "notes"),
         "mucc.process.pausing": ("descendants", "parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
-        "mucc.process.registers": ("Place", "working"),
+        "mucc.process.registers": ("Code", "Place", "working"),
         "mucc.process.symbols": ("Symbols",),
         "mucc.process.tree": ("End", "Family", "end_strays"),
     },

@@ -7,29 +7,33 @@ from typing import TYPE_CHECKING
 from mucc.api import names_from
 
 if TYPE_CHECKING:
-    from mucc.process.sandbox.layers import QUOTA, available, enter
+    from mucc.process.sandbox.layers import QUOTA, available, enter, prepare
     from mucc.process.sandbox.modes import GUARDS, Isolation, Layer
-    from mucc.process.sandbox.namespaces import leave_namespaces
-    from mucc.process.sandbox.places import Places, places
+    from mucc.process.sandbox.namespaces import Begun, leave_namespaces
+    from mucc.process.sandbox.places import Common, Places, common, places
 
 __all__ = [
     "GUARDS",
     "QUOTA",
+    "Begun",
+    "Common",
     "Isolation",
     "Layer",
     "Places",
     "available",
+    "common",
     "enter",
     "leave_namespaces",
     "places",
+    "prepare",
 ]
 
 __getattr__ = names_from(
     __name__,
     {
-        "mucc.process.sandbox.layers": ("QUOTA", "available", "enter"),
+        "mucc.process.sandbox.layers": ("QUOTA", "available", "enter", "prepare"),
         "mucc.process.sandbox.modes": ("GUARDS", "Isolation", "Layer"),
-        "mucc.process.sandbox.namespaces": ("leave_namespaces",),
-        "mucc.process.sandbox.places": ("Places", "places"),
+        "mucc.process.sandbox.namespaces": ("Begun", "leave_namespaces"),
+        "mucc.process.sandbox.places": ("Common", "Places", "common", "places"),
     },
 )

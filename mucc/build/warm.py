@@ -120,4 +120,6 @@ def warm(target: str, jobs: int | None, reporter: Reporter, purpose: str | None 
                 failed.append(error)
     for error in failed:
         reporter.add(error.diagnostics)
-    sys.stdout.write(f"built {count} kernels for {target}; what they share is in the cache now\n")
+    kept = "" if failed and not count else "; what they share is in the cache now"
+    lost = f", {len(failed)} could not be built" if failed else ""
+    sys.stdout.write(f"built {count} kernels for {target}{lost}{kept}\n")

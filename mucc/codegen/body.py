@@ -176,11 +176,16 @@ def _is_rounding_back(op: Operation) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A pointwise body: a C++ struct `name` whose `apply` maps `inputs` floats to one."""
+    """A pointwise body: a C++ struct `name` whose `apply` maps `inputs` floats to one.
+
+    `apply` of a `placed` one is a template: LLVM leaves the marker of `apply<true>` where it is. It may move
+    any other marker into a branch behind which alone its result is used, as it does with what is expensive.
+    """
 
     name: str
     text: str
     inputs: int
+    placed: bool = False
 
     def marker(self, index: int, base: str = "") -> str:
         """Emit the struct with a marker comment in the PTX, where body `index` is spliced in later.
@@ -191,13 +196,16 @@ class Body:
         operands = ", ".join(f"%{i}" for i in range(self.inputs + 1))
         taken = ", ".join(f'"f"({n})' for n in names)
         parameters = ", ".join(f"float {n}" for n in names)
+        marker = f'("// mucc.body {index} 1: {operands}" : "=f"(y) : {taken});'.replace(" : )", ")")
         return "\n".join(
             [
                 f"struct {self.name} : {base} {{" if base else f"struct {self.name} {{",
+                *(["  template <bool kPlaced = false>"] if self.placed else []),
                 f"  static MUCC_DEVICE float apply({parameters}) {{",
                 "    float y = 0.0f;",
                 "#if defined(__CUDA_ARCH__)",
-                f'    asm("// mucc.body {index} 1: {operands}" : "=f"(y) : {taken});'.replace(" : )", ")"),
+                *([f"    if constexpr (kPlaced) asm volatile{marker}", "    else"] if self.placed else []),
+                f"    asm{marker}",
                 "#endif",
                 "    return y;",
                 "  }",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -66,6 +66,10 @@ class Product:
     @property
     def is_one(self) -> bool:
         return self.factor == 1 and not self.names
+
+    def is_positive(self, extents: Collection[str]) -> bool:
+        """Whether the product is greater than 0 where all of these extents are."""
+        return self.factor > 0 and all(name in extents for name in self.names)
 
     def __str__(self) -> str:
         """Emit as C++; the leading name makes the arithmetic 64 bits wide."""

@@ -144,7 +144,7 @@ class Parts:
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
-    `spliced` names the bodies that are compiled apart (see `Texts`).
+    `spliced` names the bodies that are compiled apart, if `straight` those without branches (see `Texts`).
     """
 
     fast: int
@@ -161,6 +161,7 @@ class Parts:
     output_vector: str = "Op::kVector"
     fits: str = "fits"
     spliced: Collection[str] = ()
+    straight: bool = False
 
 
 class Pointwise(ABC):
@@ -425,7 +426,7 @@ class Pointwise(ABC):
             ]
         work = ["struct Work : Op {", *parts.work, "};"]
         texts = Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
-        return replace(texts, spliced=frozenset(parts.spliced))
+        return replace(texts, spliced=frozenset(parts.spliced), straight=parts.straight)
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
         axis = "" if fast == rank - 1 else f", {fast}"

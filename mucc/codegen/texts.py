@@ -41,8 +41,9 @@ class Entry:
 class Texts:
     """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host.
 
-    The PTX of the bodies named by `spliced` is compiled apart and spliced into that of the rest, which
-    kernels with other such bodies share.
+    `entries` are in the order in which `launch` chooses them; a kernel may be there several times. The PTX
+    of the bodies named by `spliced` is compiled apart and spliced into that of the rest, which kernels with
+    other such bodies share; if `straight`, only where none of these bodies has branches.
     """
 
     data: str
@@ -51,6 +52,7 @@ class Texts:
     entries: list[Entry]
     launch: str
     spliced: frozenset[str] = frozenset()
+    straight: bool = False
 
     @property
     def device(self) -> str:
@@ -69,7 +71,7 @@ class Texts:
         return {i: b for i, b in enumerate(self.bodies) if b.name in self.spliced}
 
     def _device(self, bodies: list[str]) -> str:
-        return "\n\n".join([*bodies, self.data, self.work, *(e.text for e in self.entries)])
+        return "\n\n".join([*bodies, self.data, self.work, *dict.fromkeys(e.text for e in self.entries)])
 
     def codes(self, image: str | None) -> str:
         """Emit the table of kernels: in an image with this C++ name, or linked in."""

@@ -81,11 +81,13 @@ OWN_NAME = "kernel.cu"
 class Divided:
     """A source in two parts: a skeleton with markers, and the bodies that belong there.
 
-    The names of the skeleton's kernels begin with `ENTRY`.
+    The names of the skeleton's kernels begin with `ENTRY`. If `straight`, bodies with branches do not belong
+    there: then all is compiled in one piece.
     """
 
     skeleton: str
     bodies: str
+    straight: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class _SeparateImages(_StageWriter):
         divided = None
         if apart := texts.apart:
             skeleton = _named(f"{head}\n\n{texts.skeleton}\n", entry, ENTRY)
-            divided = Divided(skeleton, bodies_source(apart))
+            divided = Divided(skeleton, bodies_source(apart), texts.straight)
         source = f"{head}\n\n{texts.device}\n"
         code, own = self._image_entry(op, places, scope, source, entry, divided=divided)
         if code.entry != entry:

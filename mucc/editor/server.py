@@ -21,6 +21,7 @@ from pygls.workspace import ServerTextPosition, TextDocument
 from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticError, Fix, Severity, Source, Span
 from mucc.editor.analysis import Analysis, Value, analyse
 from mucc.editor.assist import completions, hover
+from mucc.editor.documents import Protocol
 from mucc.editor.symbols import Kind, Symbol, symbol_at
 from mucc.frontend import format as formatted
 from mucc.frontend.lexer import is_name
@@ -63,7 +64,7 @@ class Server(LanguageServer):
     """The server of one client. `target` is what programs are checked for."""
 
     def __init__(self, target: str):
-        super().__init__("mucc", __version__)  # pyright: ignore[reportUnknownMemberType]
+        super().__init__("mucc", __version__, protocol_cls=Protocol)  # pyright: ignore[reportUnknownMemberType]
         self.target = target
         self._known: dict[str, tuple[int | None, Analysis]] = {}
         self._waiting: dict[str, asyncio.TimerHandle] = {}

@@ -20,7 +20,10 @@ def no_gpu() -> str | None:
     try:
         torch: Any = importlib.import_module("torch")
     except ModuleNotFoundError:
-        return "torch is not installed"
+        from mucc.build.toolchain.doctor import gpu
+
+        found = gpu()
+        return "torch is not installed" + ("" if found.found else f", and there is no GPU: {found.detail}")
     if torch.version.cuda is None:
         return "the installed torch is built without CUDA"
     if not torch.cuda.is_available():
@@ -90,7 +93,10 @@ def run_on_cpu(
             inputs.append(_pruned(values, arg.dtype))
             continue
         inputs.append(arrays.round_to(values, arg.dtype))
-    progress("interpreting the program and what it was lowered to")
+    sizes = ",".join(f"{name}={extent}" for name, extent in dims.items())
+    progress(
+        f"interpreting the program and what it was lowered to for {sizes}; smaller --dims take less time"
+    )
     with np.errstate(all="ignore"):
         wanted = references(compilation, info, inputs)
         lowered = compilation.interpret_lowered(info.name, inputs)

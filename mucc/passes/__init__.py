@@ -23,6 +23,7 @@ _MODULES = {
     "decompose": ("decompose", "Decompose"),
     "check-lowering": ("check_lowering", "CheckLowering"),
     "scale-products": ("scale_products", "ScaleProducts"),
+    "store-conditions": ("store_conditions", "StoreConditions"),
     "form-stages": ("form_stages", "FormStages"),
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),
     "fuse-epilogue": ("fuse_epilogue", "FuseEpilogue"),

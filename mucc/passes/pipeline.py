@@ -27,6 +27,7 @@ from mucc.passes.plan_workspace import PlanWorkspace
 from mucc.passes.prepare_operands import PrepareOperands
 from mucc.passes.promise_extents import PromiseExtents
 from mucc.passes.select_schedule import SelectSchedule
+from mucc.passes.store_conditions import StoreConditions
 from mucc.target import get_target
 
 Step = tuple[Pass, Level]
@@ -62,6 +63,7 @@ def staging(target: str, module: ModuleOp | None = None) -> Iterator[Step]:
     yield MuCanonicalize(), levels.PRIMITIVE
     yield from sought((_SCALE,), levels.PRIMITIVE)
     yield MoveRegroups(), levels.PRIMITIVE
+    yield StoreConditions(), levels.PRIMITIVE
     yield FormStages(target), levels.STAGED
     yield from sought((r for kind in KINDS.values() for r in kind.stage_passes.values()), levels.STAGED)
 

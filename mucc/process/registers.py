@@ -15,11 +15,17 @@ WORDS = 512
 WORD = struct.Struct("=Q")
 
 
+BYTES = 64
+"""Bytes of machine code that are read where a thread is in code of no file."""
+
+
 class Place(NamedTuple):
-    """Machine code: a file and an offset in it; no file for code that was made in memory."""
+    """Machine code: a file and an offset in it; no file for code that was made in memory, of which `code` has
+    the next bytes where they were read."""
 
     file: str
     offset: int
+    code: bytes = b""
 
 
 class Mapping(NamedTuple):
@@ -32,14 +38,21 @@ class Mapping(NamedTuple):
 
 
 class Code:
-    """The machine code that a process has mapped. Raises OSError where the system does not tell."""
+    """The machine code that a process has mapped. Raises OSError where the system does not tell.
 
-    def __init__(self, pid: int):
+    What was in a file `before` stays code of that file, whatever is mapped there now: who puts a copy in its
+    place runs the same code.
+    """
+
+    def __init__(self, pid: int, before: Code | None = None):
         self.found = list(_mappings(pid))
         self._starts = [m.start for m in self.found]
+        self._before = before
 
     def place(self, address: int) -> Place | None:
         """Return what lies at an address; None where that is no machine code."""
+        if self._before and (known := self._before.place(address)) and known.file:
+            return known
         n = bisect_right(self._starts, address) - 1
         if n < 0 or address >= self.found[n].end:
             return None
@@ -59,17 +72,18 @@ def _mappings(pid: int) -> Iterator[Mapping]:
             yield Mapping(int(start, 16), int(end, 16), int(fields[2], 16), name if is_file else "")
 
 
-def working(pid: int) -> list[list[Place]]:
+def working(pid: int, before: Code | None = None) -> list[list[Place]]:
     """Return where the threads of a stopped process are that compute: for each the place of its next
     instruction, and of those that words on its stack point to, the innermost first.
 
     Threads that wait in a call of the system are left out. Some of the words are no return addresses, but
-    numbers that were left there. Raises OSError where the system does not tell.
+    numbers that were left there. `before` is the code that was mapped earlier. Raises OSError where the
+    system does not tell.
     """
     at = [found for thread in os.listdir(f"/proc/{pid}/task") if (found := _registers(pid, thread))]
     if not at:
         return []
-    code = Code(pid)
+    code = Code(pid, before)
     return [list(_places(pid, code, *found)) for found in at]
 
 
@@ -86,16 +100,17 @@ def _registers(pid: int, thread: str) -> tuple[int, int] | None:
 
 
 def _places(pid: int, code: Code, instruction: int, stack: int) -> Iterator[Place]:
-    yield code.place(instruction) or Place("", 0)
-    for word in _words(pid, stack):
+    first = code.place(instruction) or Place("", 0)
+    yield first if first.file else first._replace(code=_read(pid, instruction, BYTES))
+    data = _read(pid, stack, WORDS * WORD.size)
+    for (word,) in WORD.iter_unpack(data[: len(data) // WORD.size * WORD.size]):
         if (found := code.place(word)) is not None:
             yield found
 
 
-def _words(pid: int, stack: int) -> list[int]:
-    """Return the words from an address on, as many as are there."""
+def _read(pid: int, address: int, size: int) -> bytes:
+    """Return the bytes from an address on, as many as are there."""
     with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
-        file.seek(stack)
-        data = file.read(WORDS * WORD.size)
-        return [word for (word,) in WORD.iter_unpack(data[: len(data) // WORD.size * WORD.size])]
-    return []
+        file.seek(address)
+        return file.read(size)
+    return b""

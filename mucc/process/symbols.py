@@ -11,6 +11,9 @@ SEGMENT = struct.Struct("<IIQQQQQQ")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 
+EXECUTED = 1
+"""Of ELF: the flag of a segment with machine code."""
+
 LOADED, ALL_SYMBOLS, SHARED_SYMBOLS, FUNCTION = 1, 2, 11, 2
 """Of ELF: a segment that is loaded, the two tables of symbols, and a symbol that is a function."""
 
@@ -58,6 +61,13 @@ class Symbols:
         table = memoryview(data[self._table : self._table + size // SYMBOL.size * SYMBOL.size])
         addresses = table.cast("Q")[1::WORDS].tolist()
         self._order = sorted([at << INDEX | n for n, at in enumerate(addresses) if at])
+
+    def find(self, code: bytes) -> int | None:
+        """Return the offset of the first such bytes in the file's machine code; None where there are none."""
+        for _, flags, offset, _, _, size, *_ in self._loaded:
+            if flags & EXECUTED and (at := self._data.find(code, offset, offset + size)) >= 0:
+                return at
+        return None
 
     def name(self, offset: int) -> str:
         """Return the mangled name of the function at an offset of the file; "" where there is none."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import compiled
 import numpy as np
 import pytest
 from hostlib import INCLUDE, cuda_paths
 
+from bench.host import compiled
 from mucc.codegen.body import compute_body, identity_body
 from mucc.compiler.driver import Compilation, Options, compile_text
 from mucc.diagnostics import Source

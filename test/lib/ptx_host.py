@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import compiled
 import numpy as np
 import on_host
 import pytest
-from hostlib import CPU, Device, DType, Tensor
 from ptx_text import translate
 
+from bench.host import compiled
+from bench.host.abi import CPU, Device, DType, Tensor
+from bench.host.program import library
 from mucc.build.toolchain import nvrtc
 from mucc.build.toolchain.splice import read_bodies, splice
 from mucc.codegen.kernel_code import ENTRY
@@ -121,17 +122,17 @@ class Spliced:
             pytest.skip(reason)
         machine = Machine(folder)
         parts = compilation.parts()
-        library = _host_library(parts, folder)
+        loaded = _host_library(parts, folder)
         pairs = [forms(image) for image in parts.images if image.skeleton is None]
-        library.on_host_runner(machine.library.ptx_launch)
-        library.on_host_sm_shared(SHARED)
+        loaded.on_host_runner(machine.library.ptx_launch)
+        loaded.on_host_sm_shared(SHARED)
         kernels = Manifest.parse(compilation.manifest).kernels
         one, other = tuple(a for a, _ in pairs), tuple(b or a for a, b in pairs)
         machine.library.ptx_clear()
         for form, modules in enumerate((one, other)):
             for module in modules:
                 machine.load(form, module)
-        return Spliced(compilation, library, kernels, machine, one, other)
+        return Spliced(compilation, loaded, kernels, machine, one, other)
 
     def kernel_names(self) -> list[str]:
         """Return the names of all kernels."""
@@ -150,10 +151,10 @@ def _host_library(parts: Any, folder: Path) -> ct.CDLL:
     lines += [f'extern "C" unsigned char const {image.symbol}[] = {{0}};' for image in parts.images]
     gxx = shutil.which("g++")
     assert gxx
-    on_host._library(gxx, "\n".join([*lines, parts.program, ""]), folder / "k.so")  # pyright: ignore[reportPrivateUsage]
-    library = ct.CDLL(str(folder / "k.so"))
-    library.mucc_last_error.restype = ct.c_char_p
-    return library
+    library(gxx, "\n".join([*lines, parts.program, ""]), folder / "k.so")
+    loaded = ct.CDLL(str(folder / "k.so"))
+    loaded.mucc_last_error.restype = ct.c_char_p
+    return loaded
 
 
 @dataclass

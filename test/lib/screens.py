@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -18,6 +19,9 @@ import pytest
 
 WIDTHS = (390, 1280)
 """Of a telephone and of a small laptop, in pixels."""
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+"""Chromium by the names that distributions give it."""
 
 PROBE = """<!doctype html><body><script>
 const pages = PAGES, width = WIDTH, found = [];
@@ -105,11 +109,23 @@ def too_pale(folder: Path, pages: Sequence[str], width: int, schemes: Sequence[s
     return _look(folder, pages, width, PALE.replace("SCHEMES", json.dumps(list(schemes))))
 
 
+def browser_command() -> str:
+    """Return the path of a browser: MUCC_BROWSER, or the first of BROWSERS; skip where there is none.
+
+    A browser that MUCC_BROWSER names and that is not there is an error: no test is skipped unnoticed.
+    """
+    if named := os.environ.get("MUCC_BROWSER"):
+        found = shutil.which(named)
+        assert found, f"MUCC_BROWSER names '{named}', which is no program"
+        return found
+    if found := next(filter(None, map(shutil.which, BROWSERS)), None):
+        return found
+    return pytest.skip("needs chromium: apt-get install chromium, or MUCC_BROWSER=PATH of a Chromium")
+
+
 def _look(folder: Path, pages: Sequence[str], width: int, look: str, *flags: str) -> list[str]:
     """Open pages in a browser, run a function `look` in each, and return what it pushes to `found`."""
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("needs chromium: apt-get install chromium")
+    chromium = browser_command()
     text = PROBE.replace("PAGES", json.dumps(list(pages))).replace("WIDTH", str(width))
     (folder / "probe.html").write_text(text.replace("LOOK", look))
     said: SimpleQueue[str] = SimpleQueue()

@@ -2,11 +2,13 @@
 
     python test/tools/torch_matrix.py
     python test/tools/torch_matrix.py --torch 2.13 test/unit/torch/test_backend.py
+    python test/tools/torch_matrix.py --python /opt/env/bin/python
 
 Each version is installed, in its build for the CPU, beside this checkout into a fresh environment of uv. A
 version of which no such build can be had here is a row that says so; builds with CUDA are never taken, since
-they come with gigabytes of libraries. Prints the table of docs/pytorch.md. The exit status is 1 where a test
-failed. With `--index ""` builds come from what uv is set up to (`UV_FIND_LINKS`, its own index).
+they come with gigabytes of libraries. `--python` runs the tests where one is installed. Prints the table of
+docs/pytorch.md. The exit status is 1 where a test failed. With `--index ""` builds come from what uv is set
+up to (`UV_FIND_LINKS`, its own index).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from install_matrix import ROOT, environment, run
@@ -33,6 +35,7 @@ TESTS = ("test/unit/torch",)
 NEEDED = ("pytest", "hypothesis", "numpy", "lit", "filecheck")
 """What the tests need beside mucc and PyTorch."""
 
+VERSION = "from importlib.metadata import version; print(version('torch'))"
 PATIENCE = 3600
 """Seconds for the tests with one version."""
 
@@ -77,21 +80,37 @@ def try_minor(minor: str, tests: list[str], index: str) -> Row:
         wanted = [f"torch=={version}", *NEEDED, "-e", str(ROOT)]
         if (done := run([*install, *where, *wanted], folder, env)).returncode:
             return Row(minor, version, is_good=False, counts=done.stderr[-500:])
-        env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "test/lib")))
-        started = time.monotonic()
-        options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not long", "-W", "ignore"]
-        command = [str(folder / "env/bin/python"), "-m", "pytest", *options, *tests]
-        tested = subprocess.run(
-            command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-        sys.stderr.write(tested.stdout[-3000:] if tested.returncode else "")
-        return Row(minor, version, "", counted(tested), not tested.returncode, time.monotonic() - started)
+        return tested(Row(minor, version), str(folder / "env/bin/python"), env, tests)
+
+
+def try_python(python: str, tests: list[str]) -> Row:
+    """Run tests with an interpreter that has PyTorch, of any build, and what the tests need."""
+    env = dict(os.environ)
+    version = run([python, "-c", VERSION], ROOT, env).stdout.strip()
+    return tested(Row(version, version), python, env, tests) if version else Row(python, skipped="no torch")
+
+
+def tested(row: Row, python: str, env: dict[str, str], tests: list[str]) -> Row:
+    """Run tests by an interpreter; returns a row with what came of them."""
+    env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, ROOT / "test/lib")))
+    started = time.monotonic()
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-m", "not long", "-W", "ignore"]
+    done = subprocess.run(
+        [python, "-m", "pytest", *options, *tests],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    sys.stderr.write(done.stdout[-3000:] if done.returncode else "")
+    return replace(row, counts=counted(done), is_good=not done.returncode, seconds=time.monotonic() - started)
 
 
 def version_of(folder: Path, env: dict[str, str]) -> str:
     """Return the version of PyTorch in an environment, without importing it."""
-    code = "from importlib.metadata import version; print(version('torch'))"
-    return run(["env/bin/python", "-c", code], folder, env).stdout.strip()
+    return run(["env/bin/python", "-c", VERSION], folder, env).stdout.strip()
 
 
 def reason(message: str) -> str:
@@ -111,13 +130,20 @@ def main() -> int:
     """Try all versions; the exit status says whether all tests passed."""
     parser = argparse.ArgumentParser(description="run the tests around PyTorch with several versions of it")
     parser.add_argument("--torch", action="append", metavar="MINOR", help="such as 2.12 (may be repeated)")
+    parser.add_argument(
+        "--python", action="append", metavar="PATH", help="an interpreter with PyTorch (may be repeated)"
+    )
     parser.add_argument("--index", default=INDEX, help="the package index with builds for the CPU")
     parser.add_argument("tests", nargs="*", help=f"files of tests (default: {' '.join(TESTS)})")
     args = parser.parse_args()
     rows: list[Row] = []
     print("| torch | result |\n|---|---|")
-    for minor in args.torch or MINORS:
-        rows.append(row := try_minor(minor, args.tests or [*TESTS], args.index))
+    tests = args.tests or [*TESTS]
+    for python in args.python or ():
+        rows.append(row := try_python(python, tests))
+        print(row.line, flush=True)
+    for minor in args.torch or (() if args.python else MINORS):
+        rows.append(row := try_minor(minor, tests, args.index))
         print(row.line, flush=True)
     return 0 if all(row.is_good for row in rows) else 1
 

@@ -279,4 +279,5 @@ def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
         facts["probes"],
         facts["card"],
         facts["rounded"],
+        facts["spread"],
     )

@@ -11,7 +11,7 @@ from typing import Any
 from mucc.agent.audit import values
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.inputs import leaves, make_inputs, sampled
-from mucc.agent.audit.results import Results, padded, room_for
+from mucc.agent.audit.results import Results, padded, ranges, room_for
 from mucc.agent.audit.rooms import Room, Wire, make
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.threads import bytes_of, few
@@ -99,6 +99,8 @@ class Lender:
         self.device, self.memory, self.wire = device, memory, wire
         self.slots: dict[int, LentSlot] = {}
         self.results: Room | None = None
+        self.ranges: list[tuple[int, int]] = []
+        """Where results lie in that memory, first byte and end."""
         self._older: list[Room] = []
         """Memory that a GPU knows the address of."""
 
@@ -144,6 +146,7 @@ class Lender:
     def room(self, described: Sequence[Json]) -> Room | None:
         """Lend memory for such results; None where there is enough already."""
         size = room_for(described, self.memory)
+        self.ranges = ranges(described, size)
         if self.results is not None and size <= self.results.size:
             return None
         room, fd = make(size)

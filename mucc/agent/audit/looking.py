@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from mucc.agent.audit.cases import Case
-from mucc.agent.audit.places import Look, computing
+from mucc.agent.audit.places import PYTORCHS, Look, computing
 from mucc.agent.audit.times import Times
 from mucc.agent.isolation.process import Child
 from mucc.api.processes import Place
@@ -19,6 +19,8 @@ SPIN = 1e-3
 AT_REST_NS = 100_000
 """Time of processors that a process may take in ns after it was seen to be stopped: what it takes to stop."""
 
+SEARCHES = 8
+"""Looks at code in no file that is looked for in PyTorch's files, which takes a tenth of a second each."""
 
 TIMES, MORE_NS = 2.0, 50_000
 """Processes that the candidate's has started work in a call where they take more than so many times the time
@@ -51,6 +53,9 @@ class Looker:
         self._seen: list[Seen] = []
         self._spent = 0
         self._helpers = Helpers(child)
+        self._pytorchs: list[str] = []
+        """Files of PyTorch that compute."""
+        self._searches = SEARCHES
 
     @property
     def helped(self) -> list[str]:
@@ -62,6 +67,7 @@ class Looker:
         if self.is_open is None:
             self.child.pause()
             self.is_open = self.child.working() is not None
+            self._pytorchs = [path for path in self.child.libraries() if PYTORCHS.search(path)]
             self.child.resume()
 
     def stop(self) -> None:
@@ -113,7 +119,14 @@ class Looker:
             if seen.threads is None:
                 yield Look(seen.case, hidden=True)
             elif seen.threads and (gpu or seen.ns < ends.get(seen.case, 0.0)):  # else all threads wait
-                yield Look(seen.case, computing(seen.threads))
+                yield Look(seen.case, computing(seen.threads, self._originals(seen.threads)))
+
+    def _originals(self, threads: Sequence[Sequence[Place]]) -> Sequence[str]:
+        """Return the files that code in no file may be a copy of."""
+        if not self._searches or not any(places and places[0].code for places in threads):
+            return ()
+        self._searches -= 1
+        return self._pytorchs
 
 
 class Helpers:

@@ -159,6 +159,7 @@ class Reference:
     probes: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     card: str = ""
     rounded: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    spread: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True)

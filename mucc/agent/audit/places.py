@@ -54,9 +54,12 @@ class Look:
         return any(map(PRODUCTS.search, self.functions))
 
 
-def computing(threads: Iterable[Sequence[Place]]) -> tuple[str, ...]:
-    """Return the functions of PyTorch's that threads compute in (`registers.working`), by mangled names."""
-    found = (function_of(places) for places in threads)
+def computing(threads: Iterable[Sequence[Place]], originals: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the functions of PyTorch's that threads compute in (`registers.working`), by mangled names.
+
+    Code in no file is looked for in `originals`, files that it may be a copy of.
+    """
+    found = (function_of(places, originals) for places in threads)
     return tuple(sorted({name for name in found if name and does_compute(name)}))
 
 
@@ -65,11 +68,16 @@ def does_compute(function: str) -> bool:
     return bool(PRODUCTS.search(function) or (COMPUTES.search(function) and not MOVES.search(function)))
 
 
-def function_of(places: Sequence[Place]) -> str:
-    """Return the function of PyTorch's that a thread is in, itself or by what PyTorch calls.
+def function_of(places: Sequence[Place], originals: Sequence[str] = ()) -> str:
+    """Return the function of PyTorch's that a thread is in, itself, in a copy, or by what PyTorch calls.
 
-    Code that was made in memory belongs to whoever calls it. Returns "" where a thread is in other code.
+    Code that was made in memory belongs to whoever calls it, if it is no copy of code in `originals`. Returns
+    "" where a thread is in other code.
     """
+    if places and places[0].code:
+        for path in originals:
+            if name := _copied(path, places[0].code):
+                return name
     for n, place in enumerate(places):
         file = os.path.basename(place.file)
         if not file or SHARED_BY_ALL.match(file):
@@ -85,6 +93,13 @@ def function_of(places: Sequence[Place]) -> str:
 def _name(path: str, offset: int) -> str:
     symbols = _symbols(path)
     return symbols.name(offset) if symbols else ""
+
+
+@cache
+def _copied(path: str, code: bytes) -> str:
+    symbols = _symbols(path)
+    at = symbols.find(code) if symbols else None
+    return "" if symbols is None or at is None else symbols.name(at)
 
 
 @cache

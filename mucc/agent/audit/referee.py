@@ -8,7 +8,7 @@ import copy
 import importlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from statistics import median
 from typing import Any, NamedTuple
@@ -18,8 +18,9 @@ from mucc.agent.audit.cases import KINDS, Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.rounding import NEAREST, TRUNCATED, permitted, round_weights
+from mucc.agent.audit.rounding import NEAREST, OF_INPUTS, TRUNCATED, permitted, round_weights
 from mucc.agent.audit.slots import Slot
+from mucc.agent.audit.spread import spread
 from mucc.agent.audit.threads import bytes_of, few
 from mucc.api.importer import OpenedProblem, Request, parse_problem, raised
 from mucc.api.json_types import Json
@@ -32,11 +33,14 @@ SLOW = 2.0
 
 WARM = 3
 
-BRIEF = 0.5
-"""Seconds of a call in float64 up to which the reference is also computed with rounded weights."""
+BRIEF = 0.2
+"""Seconds of a call in float64 up to which the reference is run with rounded operands too."""
 
-SMALLEST = 2.0**-20
-"""Relative changes of results below this are lost in f32."""
+SMALLEST_STEP = 2.0**-22
+"""Relative changes of results (rms) that are smaller say nothing of how operands were rounded."""
+
+DEVIATIONS = 4.0
+"""Standard deviations by which the share of such a change in a candidate's results may be off by chance."""
 
 DISTURBED = 0.5
 """The least share of wall time that a call spends on a processor; below it other work delayed the call."""
@@ -273,6 +277,7 @@ class Referee:
             "aliases": self.aliases,
             "probes": self._probes(),
             "rounded": self._rounded(stated),
+            "spread": spread(stated) if weak and all(weak) else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
@@ -357,47 +362,73 @@ class Referee:
         return found
 
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
-        """How much of the error that comes of rounding weights is in the candidate's results, and in
-        PyTorch's, by formats: all of it is 1. Of two cases the one with less, in the rounding with most.
+        """How much of the error that comes of rounding weights or inputs is in the candidate's results at the
+        least, and in PyTorch's, by formats: all of it is 1. Of two cases the one with less, in the rounding
+        with most.
 
-        Probes change inputs alone, as weights are the candidate's from its start.
+        Probes change inputs alone, as weights are the candidate's from its start, and need two calls that may
+        be told from others by what they share.
         """
-        by_seed = {j.case.seed: j for j in stated if j.got and _whole(j)}
-        cases = list(by_seed.values())[:2]
+        cases = _first_of_each([j for j in stated if j.got and _whole(j)])[:2]
         if self.exact is False or self.seconds > BRIEF or len(cases) < 2 or self._changes():
             return {}
         found: dict[str, dict[str, float]] = {}
+        for name, model, way in self._roundings():
+            parts = [p for j in cases if (p := self._part(j, model, way)) is not None]
+            if len(parts) == len(cases):
+                least = {k: min(p[k] for p in parts) for k in parts[0]}
+                if name not in found or least["candidate"] > found[name]["candidate"]:
+                    found[name] = least
+        return found
+
+    def _roundings(self) -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
+        """Yield formats by name, with a model in float64 and what is to be done to its inputs: its weights
+        are rounded, or these."""
         for ways in (NEAREST, TRUNCATED):
             for name, way in ways.items():
                 model = copy.deepcopy(self.model)
-                if not round_weights(model, way):
-                    return {}
-                model = model.double()
-                parts = [p for j in cases if (p := self._part(j, model)) is not None]
-                if len(parts) == len(cases):
-                    least = {k: min(p[k] for p in parts) for k in parts[0]}
-                    if name not in found or least["candidate"] > found[name]["candidate"]:
-                        found[name] = least
-        return found
+                if round_weights(model, way):
+                    yield name, model.double(), _as_it_is
+            for name in OF_INPUTS:
+                yield name, self.exact, ways[name]
 
-    def _part(self, judged: Judged, model: Any) -> dict[str, float] | None:
-        """Return how far results moved from the exact ones towards those of a model, as shares of the way:
-        of the candidate, and of PyTorch in f32. None if exact and model's results differ in last digits only.
-        """
-        inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, judged.case, self.device))
+    def _part(self, judged: Judged, model: Any, way: Callable[[Any], Any]) -> dict[str, float] | None:
+        """Return how far results moved from the exact ones towards those of a model, as shares of the way: of
+        the candidate at the least, and of PyTorch in f32. None if these two differ in last digits only."""
+
+        def prepared(value: Any) -> Any:
+            is_f32 = isinstance(value, torch.Tensor) and value.dtype == torch.float32
+            return in_float64(way(value.contiguous()) if is_f32 else value)
+
+        inputs = torch.utils._pytree.tree_map(prepared, make_inputs(self.problem, judged.case, self.device))
         others = [v.reshape(-1) for v in leaves(self._run(model, judged.case, inputs))]
-        way, gone, own, size = 0.0, 0.0, 0.0, 0.0
+        steps, errors, own = list[Any](), list[Any](), list[Any]()
+        size = 0.0
         for want, other, got, near in zip(judged.want, others, judged.got, judged.own, strict=True):
-            if near.dtype != torch.float32:
-                continue
-            step = other - want
-            way += float((step * step).sum())
-            size += float((want * want).sum())
-            gone += float(((got.double() - want) * step).sum())
-            own += float(((near.double() - want) * step).sum())
-        if not math.isfinite(gone + own + way) or way <= size * SMALLEST**2:
+            if near.dtype == torch.float32:
+                steps.append(other - want)
+                errors.append(got.double() - want)
+                own.append(near.double() - want)
+                size += float((want * want).sum())
+        if not steps:
             return None
-        return {"candidate": gone / way, "pytorch": own / way}
+        step, error, mine = map(torch.cat, (steps, errors, own))
+        length = float((step * step).sum())
+        gone, theirs = float((error * step).sum()), float((mine * step).sum())
+        if not math.isfinite(gone + theirs + length) or length <= size * SMALLEST_STEP**2:
+            return None
+        rest = error - gone / length * step
+        doubt = DEVIATIONS * math.sqrt(float((rest * rest).sum()) / rest.numel() / length)
+        return {"candidate": max(gone / length - doubt, 0.0), "pytorch": theirs / length}
+
+
+def _first_of_each(judged: Sequence[Judged]) -> list[Judged]:
+    """Return the first call for each inputs: who knows that they come again may compute otherwise then."""
+    return list({j.case.seed: j for j in reversed(judged)}.values())[::-1]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _share(moved: Mapping[str, float]) -> float:

@@ -55,7 +55,7 @@ class Results:
             if isinstance(value, torch.Tensor) and value.numel():
                 size = value.numel() * value.element_size()
                 if at + size <= self.data.numel():
-                    _copy(self.data[at : at + size].view(value.dtype).view(value.shape), value.detach())
+                    copy(self.data[at : at + size].view(value.dtype).view(value.shape), value.detach())
                 at += padded(size)
 
     def read(self, described: Sequence[Json]) -> list[Any]:
@@ -72,7 +72,7 @@ class Results:
         return found
 
 
-def _copy(target: Any, value: Any) -> None:
+def copy(target: Any, value: Any) -> None:
     """Copy a result; in main memory piece by piece, in any order, if it is large."""
     size = value.numel() * value.element_size()
     if value.device.type != "cpu" or size < 2 * PIECE or not value.is_contiguous():
@@ -103,3 +103,14 @@ def bytes_of(said: Json) -> int:
 def room_for(described: Sequence[Json], most: int) -> int:
     """Return the bytes that results take together, at `most` so many."""
     return min(sum(padded(max(bytes_of(said), 0)) for said in described), most)
+
+
+def ranges(described: Sequence[Json], most: int) -> list[tuple[int, int]]:
+    """Return where results lie that take memory, first byte and end, within the first `most` bytes."""
+    at, found = 0, list[tuple[int, int]]()
+    for said in described:
+        size = max(bytes_of(said), 0)
+        if size and at + size <= most:
+            found.append((at, at + size))
+        at += padded(size)
+    return found

@@ -22,15 +22,37 @@ FORMATS: dict[str, Callable[[Any], Any]] = {
     "bf16": lambda t: t.bfloat16().float(),
 }
 
+BF16, DIGITS_17 = ~0xFFFF, ~0x7F
+"""The bits of an f32 that are those of a bf16, and 17 of its 24 binary digits. Who keeps 14 to 16 makes the
+error of 17 and a further one, so that these show too."""
+
+
+def _truncated(t: Any, bits: int) -> Any:
+    return (t.view(torch.int32) & bits).view(torch.float32)
+
+
+def _terms(t: Any, rounded: Callable[[Any], Any]) -> Any:
+    """Return the sum of two terms that are rounded: what products of three by tensor cores multiply."""
+    high = rounded(t)
+    return high + rounded(t - high)
+
+
 NEAREST: dict[str, Callable[[Any], Any]] = {
     "tf32": lambda t: (t.view(torch.int32) + 0x1000 & TF32).view(torch.float32),
     "bf16": FORMATS["bf16"],
+    "bf16x2": lambda t: _terms(t, FORMATS["bf16"]),
+    "digits17": lambda t: (t.view(torch.int32) + 0x40 & DIGITS_17).view(torch.float32),
 }
 TRUNCATED: dict[str, Callable[[Any], Any]] = {
     "tf32": FORMATS["tf32"],
-    "bf16": lambda t: (t.view(torch.int32) & ~0xFFFF).view(torch.float32),
+    "bf16": lambda t: _truncated(t, BF16),
+    "bf16x2": lambda t: _terms(t, lambda part: _truncated(part, BF16)),
+    "digits17": lambda t: _truncated(t, DIGITS_17),
 }
-"""Formats by name, as those who round weights may do it."""
+"""Formats by name, as those who round weights or inputs may do it."""
+
+OF_INPUTS = ("bf16x2", "digits17")
+"""Formats that inputs are rounded to as well: others show by probes."""
 
 OPERANDS = {
     "mm": (0, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -35,20 +35,14 @@ OWNERS = (
     "torch.profiler.profile",
     "torch.autograd.profiler.profile",
     "torch.utils._pytree",
-    "mucc.agent.audit.candidate",
-    "mucc.agent.audit.tamper",
-    "mucc.agent.audit.watch",
-    "mucc.agent.audit.watch.Hook",
-    "mucc.agent.audit.watch.Tracer",
-    "mucc.agent.isolation.line.Line",
-    "mucc.agent.audit.clocks.CudaClock",
-    "mucc.agent.audit.gate.Stream",
-    "mucc.agent.audit.masking.Masking",
-    "mucc.agent.audit.candidate.Session",
-    "mucc.agent.audit.results.Results",
-    "mucc.agent.audit.rooms.Wire",
+    "random",
+    "random.SystemRandom",
 )
-"""Modules and classes whose functions are compared with what they were."""
+"""Modules and classes of others whose functions are compared with what they were."""
+
+OWN = "mucc.agent."
+"""What names of modules begin with that solutions have no business with. All that these hold when a solution
+is loaded is compared, also classes and what is no function: a module in a variable, a pattern, a table."""
 
 REPLACED_BY_TORCH = ("torch.manual_seed",)
 """Functions that parts of torch itself wrap when they are loaded; others may not."""
@@ -87,12 +81,34 @@ def snapshot() -> dict[str, object]:
             if f"{owner}.{name}" in REPLACED_BY_TORCH:
                 found[f"{owner}.{name}"] = "torch" if _is_torchs(value) else value
             elif callable(value):
-                found[f"{owner}.{name}"] = value
-                if isinstance(value, FunctionType):
-                    found[f"the code of {owner}.{name}"] = value.__code__
+                found.update(_with_code(f"{owner}.{name}", value))
+    for owner, members in _own():
+        for name, value in members.items():
+            if not name.startswith("__") or callable(value):
+                found.update(_with_code(f"{owner}.{name}", value))
     for name in OPERATORS:
         found[f"aten::{name}"] = torch._C._dispatch_dump(f"aten::{name}")
     return found
+
+
+def _with_code(name: str, value: object) -> dict[str, object]:
+    """Return what stands for a value: itself, a function's code, and what a table holds as text."""
+    found = {name: value}
+    if isinstance(value, FunctionType):
+        found[f"the code of {name}"] = value.__code__
+    elif isinstance(value, (dict, list, set)):
+        found[f"what is in {name}"] = repr(value)  # pyright: ignore[reportUnknownArgumentType]
+    return found
+
+
+def _own() -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield our own modules and the classes that these define, with what they hold."""
+    for module in [n for n in sys.modules if n.startswith(OWN)]:
+        members: Mapping[str, object] = getattr(sys.modules[module], "__dict__", {})
+        yield module, members
+        for name, value in list(members.items()):
+            if isinstance(value, type) and value.__module__ == module:
+                yield f"{module}.{name}", vars(value)
 
 
 def _is_torchs(value: Any) -> bool:

@@ -25,7 +25,7 @@ from mucc.agent.audit.lending import Lender
 from mucc.agent.audit.masking import WORD, Masking
 from mucc.agent.audit.noise import MOST_MS, waited_ns
 from mucc.agent.audit.referee import Given
-from mucc.agent.audit.results import room_for
+from mucc.agent.audit.results import copy, room_for
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
 from mucc.agent.audit.times import Times
@@ -35,7 +35,7 @@ from mucc.api.json_types import Json
 torch: Any = importlib.import_module("torch")
 
 SPOT = 1 << 12
-"""Elements of each result that are read at once when it is handed over, at places that are drawn then."""
+"""Bytes of each result that are read at once when it is handed over, at places that are drawn then."""
 
 CALM = 0.02
 """Slack for the mark that inputs are ready, as a share of the usual time from the key until then. A call
@@ -61,8 +61,8 @@ DISTURBED = 2.0
 """Times the least of them: a median that is larger was disturbed by other work."""
 
 
-HANDING = 0.02
-"""Slack for handing over results, as a share of what it usually takes."""
+HANDING, HANDING_CPU = 0.02, 0.1
+"""Slack for handing over results, as a share of what it usually takes, on a GPU and on a CPU."""
 
 HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
 """Further slack for that in ms, on a GPU and on a CPU."""
@@ -102,6 +102,9 @@ class Stopwatch:
         self.masking: Masking | None = None
         self.reset: Callable[[], int] | None = None
         """Have lines of the cache that somebody has set aside be like others."""
+        self._places = torch.Generator().manual_seed(secrets.randbits(63))
+        self._held: Any = None
+        """A copy of the memory of results."""
         self.usually_cleared = 0.0
         self.usual: list[float] = []
         """What calls took so far that were not watched, in ms."""
@@ -229,7 +232,7 @@ class Stopwatch:
             return copied / 1e6
         (small, least), *more = self.handing
         if self.device.type == "cpu" or not more:
-            return (1 + HANDING) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
+            return (1 + HANDING_CPU) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
         (large, most), *_ = more
         size = room_for(described, self.lender.memory)
         slope = max(most - least, 0.0) / (large - small)
@@ -248,12 +251,13 @@ class Stopwatch:
             return self._measured(case)
 
     def _flushed(self) -> None:
-        """Flush the caches of a CPU while the candidate's process sleeps, which would take a processor from
-        that otherwise, and have it listen."""
-        if self.host_clock is not None:
-            self.host_clock.flush()
+        """Have the candidate's process listen. On a CPU, stop it then and flush the caches: a thread of it
+        could read weights back into them, and flushing would take a processor from it."""
         self.wire.send(b"W")
         self._expect(b"A", ANSWERING)
+        if self.host_clock is not None:
+            self._stop()
+            self.host_clock.flush()
 
     def _measured(self, case: Case) -> tuple[Times, bool]:
         """Have a call made; its times, and whether results changed after they had been handed over."""
@@ -282,13 +286,21 @@ class Stopwatch:
             return None, 0
         if self.host_clock is not None:
             self._stop()
+        held = self._room_like(results.data)
         begun = time.perf_counter_ns()
-        held = results.data.clone()
+        copy(held, results.data)
         copied = time.perf_counter_ns() - begun
         if self.host_clock is not None:
             self.line.say({"go": True})
             self.line.heard()
         return held, copied
+
+    def _room_like(self, data: Any) -> Any:
+        """Return memory for as many bytes that was written before, as what results are handed over in was: to
+        write new memory takes several times as long, and is no part of what handing over takes."""
+        if self._held is None or self._held.numel() != data.numel():
+            self._held = torch.zeros_like(data).fill_(1)
+        return self._held
 
     def _stop(self) -> None:
         """Have the parent stop the candidate's process."""
@@ -324,12 +336,10 @@ class Stopwatch:
     def _handed(self, case: Case) -> tuple[int, int, int]:
         """Have a call made by words: when it began, returned, and handed over, in ns.
 
-        On a CPU the parent stops the candidate's process while its inputs come, so that no thread of it
-        follows them, and the call begins when that may go on.
+        On a CPU the parent has stopped the candidate's process before its inputs come, so that no thread of
+        it follows them, and the call begins when that may go on.
         """
         stopped = self.host_clock is not None
-        if stopped:
-            self._stop()
         self._shown(case)
         now: Callable[[], int] = time.perf_counter_ns
         expect = self._expect
@@ -416,11 +426,19 @@ class Stopwatch:
             raise Ended(CLOSED)
 
     def _spots(self) -> tuple[Any, Any] | None:
-        """Read bytes of the results at places that are drawn now; None without results."""
+        """Read bytes of each result at places that are drawn now; None without results.
+
+        They are drawn by a generator of their own: inputs show the state of the one that made them.
+        """
         results = self.lender.results
         if results is None:
             return None
-        places = torch.randint(0, results.size, (min(SPOT, results.size),))
+        places = torch.cat(
+            [
+                torch.randint(start, end, (min(SPOT, end - start),), generator=self._places)
+                for start, end in self.lender.ranges or [(0, results.size)]
+            ]
+        )
         return places, results.data[places]
 
     def _expect(self, word: bytes, seconds: float | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import socket
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from mucc.agent.audit.cases import (
 )
 from mucc.agent.audit.crowds import crowd
 from mucc.agent.audit.described import descriptions
+from mucc.agent.audit.draws import Draws
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.noise import is_steady
@@ -84,7 +84,7 @@ class Trial(Processes):
     ):
         super().__init__(zygote, request, options, folder)
         self.solution = solution
-        self.rng = random.Random(seed)
+        self.rng = Draws(seed)
         self.weights = self.rng.randrange(2**31)
         self.smallest: dict[str, float] = {} if smallest is None else smallest
         """What the smallest of kernels takes in us, by cards, as far as it was measured before."""

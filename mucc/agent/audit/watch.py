@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -29,6 +29,9 @@ EVENTS = {
     "gc.get_referents": "looks for what an object refers to",
 }
 """Audit events of Python by which a file looks into the process that runs it."""
+
+FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
+"""Attributes that lead to a frame, and from there to those of its callers."""
 
 WATCHED, UNRECORDED = "asks whether it is being watched", "switches off what PyTorch records"
 INTERRUPTS = "sets a handler of signals, which gets the frames that it interrupts"
@@ -55,6 +58,9 @@ PROCESSES = re.compile(
     r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$)"
 )
 """Paths of /proc that show other processes. Facts of the machine and a process's own size are left out."""
+
+CALL = "an observed call"
+"""What the profiler is told that a call on a CPU is, so that it is timed by the clock of its operations."""
 
 SPIN_CYCLES = 6_000_000
 """Cycles of a GPU, about 3 ms, for which its stream is at work before an observed call."""
@@ -145,6 +151,9 @@ class Hook:
         if event in STARTS:
             if self.calling:
                 self.started[event] = None
+        elif event == "object.__getattr__":
+            if args[1:] and args[1] in FRAMES:
+                self._found_a_frame()
         elif (event in EVENTS or event == "open") and not self._busy:
             self._busy = True
             try:
@@ -156,6 +165,15 @@ class Hook:
                     self.seen["looks into processes by /proc"] = None
             finally:
                 self._busy = False
+
+    def _found_a_frame(self) -> None:
+        """Note that a frame was read from a traceback or a generator, if the candidate's own code did it."""
+        self._busy = True  # to read the code of a frame is an event as well
+        try:
+            if self.code.name(self._frame(2)) is not None:
+                self.seen[EVENTS["sys._getframe"]] = None
+        finally:
+            self._busy = False
 
     def _by_candidate(self) -> bool:
         """Whether the candidate's code did it, itself or by a library that does it for others."""
@@ -253,14 +271,16 @@ def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tup
         if at_work and device.type == "cuda":
             torch.cuda._sleep(SPIN_CYCLES)
         started = time.monotonic()
-        result = call()
+        with nullcontext() if device.type == "cuda" else torch.profiler.record_function(CALL):
+            result = call()
         if mark is not None:
             with suppress(RuntimeError):
                 mark.set()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.monotonic() - started
-    return result, _work(profile, mark is not None), seconds
+    told = [event.cpu_time_total / 1e6 for event in profile.events() if event.name == CALL]
+    return result, _work(profile, mark is not None), min([seconds, *told])
 
 
 class Operations:

@@ -17,7 +17,7 @@ from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
 from mucc.api.json_types import Json
-from mucc.api.processes import End, Family, Place, Printed, end_strays, notes
+from mucc.api.processes import Code, End, Family, Place, Printed, end_strays, notes
 from mucc.api.sandbox import Layer
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
@@ -98,6 +98,8 @@ class Child:
             os.close(theirs_out)
         self._until = time.monotonic() + seconds
         self._paused: list[int] = []
+        self._code: Code | None = None
+        """The machine code that was mapped when the process was looked at for the first time."""
         # Of namespaces the first process, which whoever loses its parent there becomes a child of.
         self._first = processes.parent(self._pid) if Layer.NAMESPACES in zygote.layers() else None
         self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
@@ -214,12 +216,13 @@ class Child:
 
     def working(self) -> list[list[Place]] | None:
         """Return where threads of the stopped processes compute (`processes.working`); None where the system
-        does not tell."""
+        does not tell. Code that is in a file at the first time counts as that file's from then on."""
         found: list[list[Place]] = []
         try:
+            self._code = self._code or Code(self._pid)
             for pid in self._paused:
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                    found += processes.working(pid)
+                    found += processes.working(pid, self._code)
         except OSError:
             return None
         return found

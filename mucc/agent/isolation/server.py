@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import gc
 import importlib
 import json
@@ -38,7 +39,20 @@ from typing import NamedTuple, NoReturn
 from mucc.agent.isolation.huge_pages import HugePages
 from mucc.agent.isolation.line import Line
 from mucc.api.json_types import Json
-from mucc.api.sandbox import QUOTA, Isolation, Layer, Places, available, enter, leave_namespaces, places
+from mucc.api.sandbox import (
+    QUOTA,
+    Begun,
+    Common,
+    Isolation,
+    Layer,
+    Places,
+    available,
+    common,
+    enter,
+    leave_namespaces,
+    places,
+    prepare,
+)
 
 MARK = "MUCC_CHILD_MARK"
 """The variable by which descendants of a child are found that have left its process group."""
@@ -96,6 +110,8 @@ class Server:
         self.spares: list[Spare] = []
         self._prepares = Layer.NAMESPACES in layers
         """Whether spare processes can be made, as far as is known."""
+        self._known: Common | None = None
+        """What is the same for all confined processes, as it was when the last spare one was made."""
         self._pieces = 0
         """Pieces of memory that are still to be put into huge pages."""
 
@@ -165,7 +181,8 @@ class Server:
 
     def _place(self, request: Json) -> Places:
         """Return what a child may read and write. Raises OSError."""
-        return places(request["folder"], QUOTA, request["readable"], request["writable"])
+        self._known = self._known or common()
+        return places(request["folder"], QUOTA, request["readable"], request["writable"], self._known)
 
     def _beside(self, request: Json, place: Places, given: list[int]) -> int:
         """Fork a child that shares the namespaces of this process."""
@@ -181,6 +198,7 @@ class Server:
                 os.setsid()
                 os.close(leads)
                 self._confine(place, given)
+                _reseed()
                 self._live(request, given)
             except BaseException:
                 traceback.print_exc()
@@ -200,7 +218,9 @@ class Server:
     def _used(self, spare: Spare, request: Json, given: list[int]) -> tuple[int, int, int]:
         try:
             with spare.line as line:
-                socket.send_fds(line, [json.dumps(request).encode()], given)
+                # Looked up here: the process no longer sees what is hidden from it.
+                told = {**request, "readable": (), "place": dataclasses.asdict(self._place(request))}
+                socket.send_fds(line, [json.dumps(told).encode()], given)
                 room = socket.CMSG_SPACE(CREDENTIALS.size) + socket.CMSG_SPACE(4)
                 data, extra, _, _ = line.recvmsg(1 << 10, room)
         except BaseException:
@@ -217,6 +237,7 @@ class Server:
 
     def _spare(self) -> Spare:
         """Fork a process into namespaces of its own, where it waits for a request."""
+        self._known = common()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ended, told = os.pipe()
         try:
@@ -224,7 +245,7 @@ class Server:
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
                 first = os.fork()
                 if not first:
-                    self._leave(theirs, told)
+                    self._leave(theirs, told, self._known)
                 os.waitpid(first, 0)  # it ends when it has forked
         except BaseException:
             ours.close()
@@ -234,7 +255,7 @@ class Server:
             os.close(told)
         return Spare(ours, ended)
 
-    def _leave(self, line: socket.socket, told: int) -> NoReturn:
+    def _leave(self, line: socket.socket, told: int, known: Common) -> NoReturn:
         """Leave the old namespaces, and fork the first process of the new ones."""
         try:
             leave_namespaces()
@@ -244,22 +265,24 @@ class Server:
                     line.close()
                     _wait_for(worker, told)
                 os.setsid()
-                self._worker(line.detach())
+                self._worker(line.detach(), known)
         except BaseException as error:
             line.send(str(error).encode()[:500])
         os._exit(0)
 
-    def _worker(self, told: int) -> NoReturn:
-        """Wait for a request, confine this process, tell its folder, and run the child."""
+    def _worker(self, told: int, known: Common) -> NoReturn:
+        """Prepare to be confined, wait for a request, be confined, tell the folder, and run the child."""
         os.dup2(told, 3)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # sockets of the server, and of other spares
         line = socket.socket(fileno=3)
         try:
+            begun = prepare(known)
+            _reseed()
             data, given, _, _ = socket.recv_fds(line, PACKET, 4)
             if not data:
                 os._exit(0)  # nobody needs it any more
             request = json.loads(data)
-            folder = self._confine(self._place(request), given)
+            folder = self._confine(Places(**request["place"]), given, begun)
             assert folder is not None
             socket.send_fds(line, [b"."], [folder])
             os.close(folder)
@@ -274,11 +297,11 @@ class Server:
             traceback.print_exc()
         os._exit(1)
 
-    def _confine(self, place: Places, given: list[int]) -> int | None:
+    def _confine(self, place: Places, given: list[int], begun: Begun | None = None) -> int | None:
         """Enter the layers; return the folder of the process where that is its own."""
         if not self.layers:
             return None
-        return enter(place, self.layers, [f"/proc/self/fd/{fd}" for fd in given[3:]])
+        return enter(place, self.layers, [f"/proc/self/fd/{fd}" for fd in given[3:]], begun)
 
     def _live(self, request: Json, given: list[int]) -> None:
         """Run a child."""
@@ -300,9 +323,6 @@ class Server:
         tempfile.tempdir = None
         os.chdir(folder)
         sys.path[0] = folder
-        random.seed()
-        if numpy := sys.modules.get("numpy"):
-            numpy.random.seed()
         gc.unfreeze()
         module = importlib.import_module(request["fork"])
         module.serve(Line(3, 4))
@@ -347,6 +367,13 @@ def _wait_for(worker: int, told: int) -> NoReturn:
             answer = {"status": os.waitstatus_to_exitcode(status), "peak": usage.ru_maxrss}
             os.write(3, json.dumps(answer).encode())
             os._exit(0)
+
+
+def _reseed() -> None:
+    """Have random numbers be others than in other forks."""
+    random.seed()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
 
 
 def _dumpable(allowed: bool) -> None:

@@ -26,7 +26,7 @@ from mucc.build.cache.keys import content_key
 from mucc.build.jobs import Job, Kind, Result
 from mucc.build.pool import Cancelled, Pool, awaited
 from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
-from mucc.build.toolchain.flags import SPLIT, flags, is_portable
+from mucc.build.toolchain.flags import SPLIT, ambient_flags, flags, is_portable
 from mucc.build.toolchain.nvcc import Built
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
@@ -217,21 +217,23 @@ class Assembly:
     def _light_ptx(self, image: Image) -> str:
         """Build the PTX of an image without CUTLASS.
 
-        Of a divided one the skeleton may be in the cache. Where that cannot be spliced, the bodies are
-        compiled together with the rest.
+        Of a divided one the skeleton may be in the cache. Where that cannot be spliced, or not without making
+        other machine code (`straight`), the bodies are compiled together with the rest.
         """
         from mucc.codegen.kernel_code import ENTRY
 
         if divided := image.divided:
             with contextlib.suppress(SpliceError):
                 bodies = read_bodies(self._small_ptx(image, divided.bodies))
-                skeleton = self._light_skeleton(image, divided.skeleton).decode()
-                return splice(skeleton.replace(ENTRY, image.entry), bodies)
+                if not divided.straight or not any(body.has_branches for body in bodies.values()):
+                    skeleton = self._light_skeleton(image, divided.skeleton).decode()
+                    return splice(skeleton.replace(ENTRY, image.entry), bodies)
         return self._small_ptx(image, image.source, has_kernels=True)
 
     def _light_skeleton(self, image: Image, source: str) -> bytes:
         """Compile a skeleton without CUTLASS to PTX, for kernels of any name."""
-        key = (source, (*flags("ptx", self.target), SPLIT), self._versions[:1], included(source))
+        given = (*flags("ptx", self.target), SPLIT, *ambient_flags())
+        key = (_COMMENT.sub("", source), given, self._versions[:1], included(source))
 
         def make() -> Entry:
             return Entry(self._small_ptx(image, source, "skeleton", has_kernels=True).encode())
@@ -475,4 +477,5 @@ def _round_up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
-_COMMENT = re.compile(r"[ \t]*//.*$", re.MULTILINE)
+_COMMENT = re.compile(r"[ \t]*//(?! mucc\.body).*$", re.MULTILINE)
+"""A comment of C++; the text of a marker's inline assembly looks like one."""

@@ -55,6 +55,11 @@ class BodyCode:
     depots: tuple[str, ...]
     module: tuple[Declaration, ...]
 
+    @property
+    def has_branches(self) -> bool:
+        """Whether there is more than one path through the body."""
+        return LABEL in self.template
+
 
 # ---- the text of a module --------------------------------------------------------------------------------
 

@@ -78,6 +78,7 @@ class AttentionWork(ScoreWork):
         self.result_width: int = width_of(op.attend.value)
         self.labels = op.attend.labels
         super().__init__(op, op.extents, (len(op.extents) - 1,), places)
+        self.function = self.function_of(op.score, op.attend.score)
 
     def node(self, node: Operation) -> None:
         super().node(node)
@@ -94,11 +95,7 @@ class AttentionWork(ScoreWork):
 
     def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
         members, values, fitting = super()._members(axes, parts)
-        operands = {
-            "query": self.attention.score.query,
-            "key": self.attention.score.key,
-            "value": self.attention.attend.value,
-        }
+        operands = dict(zip(("query", "key", "value"), self._read, strict=True))
         members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in operands), *members]
         given = [*map(self.operand, operands.values()), *values]
         if self.attention.score.pages is not None:
@@ -179,6 +176,9 @@ class AttentionWork(ScoreWork):
                 arguments=[keys],
                 scratch="attention::scratch",
                 scratch_arguments=[keys],
+                # Without kernels on wgmma other instructions come out than where all is compiled together.
+                spliced=[self.function.name] if self.function and self.has_warpgroups else (),
+                straight=True,
             )
         )
 
@@ -187,13 +187,17 @@ class AttentionWork(ScoreWork):
         if not self.attention.transposes:
             return []
         shared = shared_axes(self.batch, self.attention.attend.value)
-        # A schedule that is given has its kernel at all sizes, and reproducible sums have one kernel.
-        is_open = not settings_in(self.attention) and not is_reproducible(self.attention)
-        by_size = self.attention.is_f32 and self.has_warpgroups and is_open
         return [
             f"static constexpr int kSharedValues = {shared};",
-            *([f"static constexpr int kLeastKeys = {WARPGROUP_KEYS};"] if by_size else []),
+            *([f"static constexpr int kLeastKeys = {WARPGROUP_KEYS};"] if self.is_by_size else []),
         ]
+
+    @property
+    def is_by_size(self) -> bool:
+        """Whether the launch chooses by sizes between kernels on wgmma and those on mma.sync."""
+        # A schedule that is given has its kernel at all sizes, and reproducible sums have one kernel.
+        is_open = not settings_in(self.attention) and not is_reproducible(self.attention)
+        return self.attention.is_f32 and self.has_warpgroups and is_open
 
     def _tile(self, *mainloops: str) -> Tile:
         """Return the tile of the kernel with one of the mainloops: the schedule's, or the default."""
@@ -313,15 +317,38 @@ class AttentionWork(ScoreWork):
             "  }",
         ]
 
+    @property
+    def has_pieces(self) -> bool:
+        """Whether there are kernels that read operands in pieces; if not, those by elements stand for them.
+
+        Elements of e4m3 become f16 on their way to shared memory one by one. TMA takes all that
+        can be read in pieces, but for strides that are not positive. Those that are made of extents are,
+        since calls with empty tensors are refused.
+        """
+        if self.attention.is_narrow:
+            return False
+        return not self.has_warpgroups or not all(map(self._has_positive_strides, self._read))
+
+    @property
+    def _read(self) -> tuple[SSAValue, SSAValue, SSAValue]:
+        """The queries, keys and values."""
+        return self.attention.score.query, self.attention.score.key, self.attention.attend.value
+
+    def _has_positive_strides(self, value: SSAValue) -> bool:
+        """Whether rows and leading axes of an operand have strides greater than 0 if it has elements."""
+        _, axes = self.places.view(value, (*self.space[:-2], *Shaped.of(value.type).dims[-2:]))
+        extents = self.places.dim_names.values()
+        return all(axis.extent == 1 or axis.stride.is_positive(extents) for axis in axes[:-1])
+
     def _entries(self, entry: str) -> list[Entry]:
         """Return the kernels in the order of `mucc::attention::Form`."""
         given = "Work const op, mucc::Extents<Op::kRank> const extents"
-        # Elements of e4m3 become f16 on their way to shared memory.
-        forms = (("elements", "false"), ("pieces", boolean(not self.attention.is_narrow)))
-        entries = [
-            Entry(f"{entry}_{form}", given, f"mucc::attention::run<{pieces}>(op, extents)")
-            for form, pieces in (forms if self.is_many else ())
-        ]
+        elements, pieces = (
+            Entry(f"{entry}_{form}", given, f"mucc::attention::run<{flag}>(op, extents)")
+            for form, flag in (("elements", "false"), ("pieces", "true"))
+        )
+        has_pieces = self.is_by_size or self.has_pieces
+        entries = [elements, pieces if has_pieces else elements] if self.is_many else []
         maps = "__grid_constant__ mucc::attention::Maps const maps"
         if self.has_warpgroups and self.is_many:
             entries.append(
@@ -347,7 +374,8 @@ class AttentionWork(ScoreWork):
     def _decode_entries(self, entry: str, given: str, maps: str) -> list[Entry]:
         """Return the kernels for few queries."""
         given += ", mucc::attention::Split const split"
-        forms = [("elements", "kElements", ""), ("pieces", "kPieces", "")]
+        elements = ("elements", "kElements", "")
+        forms = [elements, ("pieces", "kPieces", "") if self.has_pieces else elements]
         if self.has_warpgroups:
             forms.append(("tiles", "kTiles", ", &maps"))
         return [

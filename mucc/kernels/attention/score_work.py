@@ -8,8 +8,10 @@ from typing import Protocol
 from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork
+from mucc.codegen.body import Body
 from mucc.codegen.memory import VIEW_TYPES
 from mucc.codegen.names import float_literal, words
+from mucc.dialects.cutlass.nodes import ComputeOp
 from mucc.dialects.mu.ops.elementwise import TanhOp
 from mucc.dialects.mu.types import Dim, Dims, Shaped, dtype_name
 from mucc.kernels.attention.gains import feels_absolute_error
@@ -20,7 +22,7 @@ SCORE_MEMBERS = words(
     """
     query key value packs keys score first_column last_column row_label column_label sum a b keeps to Element
     kBatch kWidth kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kHasLabels kLabelAxes
-    spans kShared
+    spans kShared Score
     """
 )
 
@@ -43,6 +45,29 @@ class ScoreWork(AcrossWork):
 
     labels: tuple[SSAValue, SSAValue] | None = None
     """The labels of a row and of a column, where rows see columns with their own only."""
+    function: Body | None = None
+    """The function of a product, before it is scaled, that is its score; None where `score` computes it."""
+
+    def function_of(self, product: ScoreOp, score: SSAValue) -> Body | None:
+        """Make a body, `Score`, of what computes scores of products alone; None where it reads anything else.
+
+        The scale is part of it, so that kernels do not depend on it.
+        """
+        node, *others = [node for node in self.nodes_for([score]) if node is not product] or [product]
+        if others or not isinstance(node, ComputeOp) or list(node.inputs) != [product.result]:
+            return None
+        place = [n for n in self.op.nodes if isinstance(n, ComputeOp)].index(node)
+        inner = self.bodies[place]
+        lines = [
+            inner.text,
+            "struct Score {",
+            "  template <bool kPlaced = false> static MUCC_DEVICE float apply(float product) {",
+            f"    return {inner.name}::apply(product * {float_literal(product.scale.value.data)});",
+            "  }",
+            "};",
+        ]
+        self.bodies[place] = body = Body("Score", "\n".join(lines), 1, placed=True)
+        return body
 
     def expression(self, op: Operation, operands: Sequence[str]) -> str:
         """Emit an operation; before softmax a faster one where it feels an absolute error only."""
@@ -82,7 +107,7 @@ class ScoreWork(AcrossWork):
 
     def score_constants(self, product: ScoreOp, node: Seeing, plain: bool) -> list[str]:
         """Emit what headers know of scores."""
-        scale = float_literal(product.scale.value.data)
+        scale = float_literal(product.scale.value.data if self.function is None else 1.0)
         return [
             f"static constexpr float kScale = {scale};",
             f"static constexpr bool kCausal = {boolean(node.causal is not None)};",
@@ -95,20 +120,29 @@ class ScoreWork(AcrossWork):
 
     def score_work(self, product: ScoreOp, node: Seeing) -> list[str]:
         """Emit the functions that compute a score, and the first and last column that a row sees."""
-        score = self.lanes[product.result]
         return [
             "  // The score of a query and a key, from their product.",
-            "  template <class P>",
-            f"  MUCC_DEVICE float score(P const& p, float {score}_s) const {{",
-            "    constexpr int V = 1;",
-            f"    mucc::Lanes<V> const {score}({score}_s * kScale);",
-            *self.statements_for([node.score]),
-            f"    return {self.lanes[node.score]}.of[0];",
-            "  }",
+            "  template <bool kPlaced = false, class P>",
+            *self._score(product, node.score),
             *self._limit("first_column", node.first),
             *self._limit("last_column", node.last),
             *self._limit("row_label", self.labels and self.labels[0]),
             *self._limit("column_label", self.labels and self.labels[1]),
+        ]
+
+    def _score(self, product: ScoreOp, value: SSAValue) -> list[str]:
+        """Emit the function that computes a score."""
+        if self.function is not None:
+            call = f"{self.function.name}::apply<kPlaced>(product)"
+            return [f"  MUCC_DEVICE float score(P const&, float product) const {{ return {call}; }}"]
+        score = self.lanes[product.result]
+        return [
+            f"  MUCC_DEVICE float score(P const& p, float {score}_s) const {{",
+            "    constexpr int V = 1;",
+            f"    mucc::Lanes<V> const {score}({score}_s * kScale);",
+            *self.statements_for([value]),
+            f"    return {self.lanes[value]}.of[0];",
+            "  }",
         ]
 
     def _limit(self, name: str, limit: SSAValue | None) -> list[str]:

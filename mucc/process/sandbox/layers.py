@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from mucc.process.sandbox import capabilities, landlock, namespaces, seccomp
 from mucc.process.sandbox.modes import Layer
-from mucc.process.sandbox.places import Places, places
+from mucc.process.sandbox.places import Common, Places, places
 
 QUOTA = 2 << 30
 """Bytes that a confined process may keep in its folder."""
@@ -39,9 +39,21 @@ def available() -> tuple[Layer, ...]:
     return (*found, Layer.LIMITS)
 
 
-def enter(place: Places, layers: Iterable[Layer], shared: Sequence[str] = ()) -> int | None:
+def prepare(known: Common) -> namespaces.Begun:
+    """Begin to confine this process, which came into new namespaces, before it is known what it may read and
+    write. Raises OSError."""
+    place = places("/", 0, known=known)
+    return namespaces.Begun(place.hidden, place.kept)
+
+
+def enter(
+    place: Places,
+    layers: Iterable[Layer],
+    shared: Sequence[str] = (),
+    begun: namespaces.Begun | None = None,
+) -> int | None:
     """Confine this process for good, and give up all capabilities; it may read the files of `shared` too,
-    named by descriptors.
+    named by descriptors. What was `begun` is not done again.
 
     With namespaces, which the caller has left its old ones for (`leave_namespaces`), it returns a descriptor
     of the folder, a file system in memory. Raises OSError where a layer that worked before does not.
@@ -52,7 +64,7 @@ def enter(place: Places, layers: Iterable[Layer], shared: Sequence[str] = ()) ->
     # Namespaces show no private files; without them Landlock refuses to read these.
     readable = None if private else [*place.readable(), *shared]
     if private:
-        folder = namespaces.lay_out(place)
+        folder = namespaces.lay_out(place, begun)
         _limit(resource.RLIMIT_NPROC, PROCESSES)
     capabilities.drop()
     if Layer.LANDLOCK in chosen:

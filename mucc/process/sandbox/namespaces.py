@@ -9,6 +9,7 @@ import ctypes
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 from mucc.process.sandbox.places import SCRATCH, Places
@@ -51,19 +52,49 @@ def leave_namespaces() -> None:
             file.write(text)
 
 
-def lay_out(places: Places) -> int:
-    """Build the file system of a process that came into new namespaces, and a `/proc` of its own.
+class Begun:
+    """A file system that hides folders already, and keeps some of what lies there; `open` still finds all."""
+
+    def __init__(self, hidden: Iterable[str], kept: Iterable[str]):
+        """Begin it, and mount a `/proc` of its own. Raises OSError."""
+        self.kept = frozenset(kept)
+        self._hidden = {path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in hidden}
+        kept_ones = {path: self.open(path) for path in self.kept}
+        _mount("none", "/", "", MS_REC | MS_PRIVATE)
+        _read_only("/", AT_RECURSIVE)
+        for path in self._hidden:
+            _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},mode=755")
+        for path, descriptor in kept_ones.items():
+            _bind(descriptor, path)
+        _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+    def open(self, path: str, flags: int = os.O_PATH) -> int:
+        """Open what lies at a path, hidden or not. Raises OSError."""
+        for folder, descriptor in self._hidden.items():
+            if path == folder or path.startswith(f"{folder}/"):
+                within = os.path.relpath(path, folder)
+                return os.open(within, flags | os.O_CLOEXEC, dir_fd=descriptor)
+        return os.open(path, flags | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Let go of what is hidden."""
+        for descriptor in self._hidden.values():
+            os.close(descriptor)
+        self._hidden.clear()
+
+
+def lay_out(places: Places, begun: Begun | None = None) -> int:
+    """Build the file system of a process that came into new namespaces, or end what was `begun`.
 
     All is read-only but the scratch folders and `places.folder`, a file system in memory that starts with a
     copy of what lies there; returns a descriptor of it. Of hidden folders only what is kept is seen. Raises
     OSError.
     """
-    kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in (*places.kept, *places.open)}
-    begun = os.open(places.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _mount("none", "/", "", MS_REC | MS_PRIVATE)
-    _read_only("/", AT_RECURSIVE)
-    for path in places.hidden:
-        _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},mode=755")
+    begun = begun or Begun(places.hidden, places.kept)
+    there = begun.open(places.folder, os.O_RDONLY | os.O_DIRECTORY)
+    later = [path for path in places.kept if path not in begun.kept]
+    kept = {path: begun.open(path) for path in (*later, *places.open)}
+    begun.close()
     for path, descriptor in kept.items():
         _bind(descriptor, path)
     for path in places.hidden:
@@ -73,9 +104,8 @@ def lay_out(places: Places) -> int:
         _set_attributes(path, 0, clear=ATTR_RDONLY)
     os.makedirs(places.folder, exist_ok=True)
     _mount("tmpfs", places.folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={places.quota},mode=700")
-    shutil.copytree(f"/proc/self/fd/{begun}", places.folder, symlinks=True, dirs_exist_ok=True)
-    os.close(begun)
-    _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    shutil.copytree(f"/proc/self/fd/{there}", places.folder, symlinks=True, dirs_exist_ok=True)
+    os.close(there)
     os.chdir(places.folder)
     return os.open(places.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import site
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -48,19 +49,72 @@ class Places:
         return [self.folder, *self.open, *(SCRATCH if scratch else ()), *DEVICES]
 
 
-def places(folder: str, quota: int, extra: Sequence[str] = (), writable: Sequence[str] = ()) -> Places:
-    """Find what a process needs that works in `folder`, reads the files and folders of `extra`, and may write
-    in the folders of `writable`."""
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What is the same for all confined processes: users' folders, what is hidden, and where programs lie."""
+
+    homes: tuple[str, ...]
+    hidden: frozenset[str]
+    programs: frozenset[str]
+
+
+def common() -> Common:
+    """Find what is the same for all confined processes."""
     homes = _homes()
     hidden = {os.path.realpath(path) for path in (*PRIVATE, *homes) if os.path.isdir(path)}
     hidden = {path for path in hidden if path != "/" and hidden.isdisjoint(_above(path))}
-    kept = {path for path in map(os.path.realpath, (*_programs(), *DRIVERS, *extra)) if os.path.exists(path)}
+    return Common(tuple(homes), frozenset(hidden), frozenset(_existing((*_programs(), *DRIVERS))))
+
+
+def places(
+    folder: str,
+    quota: int,
+    extra: Sequence[str] = (),
+    writable: Sequence[str] = (),
+    known: Common | None = None,
+) -> Places:
+    """Find what a process needs that works in `folder`, reads the files and folders of `extra`, and may write
+    in the folders of `writable`; `known` is what `common` has found before."""
+    known = known or common()
+    kept, hidden = known.programs.union(_existing(extra)), known.hidden
     # Where a hidden folder as a whole would be kept, the programs that were named lie beside private files.
-    needed = {path for path in kept if not hidden.isdisjoint((path, *_above(path)))}
-    needed = {path for path in needed if not any(_within(home, path) for home in homes)}
-    needed = {path for path in needed if needed.isdisjoint(_above(path))}
+    whole = {path for home in known.homes for path in (home, *_above(home))}
+    lies_within = _Beneath(hidden)
+    needed = {path for path in kept if path not in whole and (path in hidden or lies_within(path))}
+    nested = _Beneath(needed)
+    needed = {path for path in needed if not nested(path)}
     shared = tuple(os.path.realpath(path) for path in writable if os.path.isdir(path))
     return Places(os.path.realpath(folder), tuple(sorted(hidden)), tuple(sorted(needed)), quota, shared)
+
+
+class _Beneath:
+    """Whether paths lie beneath some folders; that is found out once for each folder that paths lie in."""
+
+    def __init__(self, folders: Iterable[str]):
+        self._folders = frozenset(folders)
+        self._found: dict[str, bool] = {}
+
+    def __call__(self, path: str) -> bool:
+        folder = os.path.dirname(path)
+        if folder not in self._found:
+            self._found[folder] = not self._folders.isdisjoint(_above(path))
+        return self._found[folder]
+
+
+def _existing(paths: Iterable[str]) -> Iterator[str]:
+    """Yield paths without links, those that are there. Many lie in one folder, which is looked up once."""
+    folders: dict[str, str] = {}
+    for path in paths:
+        head, tail = os.path.split(path)
+        if tail in ("", os.curdir, os.pardir):
+            head, tail = os.path.split(os.path.realpath(path))
+        if head not in folders:
+            folders[head] = os.path.realpath(head)
+        found = os.path.join(folders[head], tail)
+        with suppress(OSError):
+            if stat.S_ISLNK(os.lstat(found).st_mode):
+                found = os.path.realpath(found, strict=True)
+            yield found
 
 
 def _homes() -> list[str]:

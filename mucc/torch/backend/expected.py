@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from math import inf, prod
 from typing import Any, cast
 
 from xdsl.dialects.builtin import f32
@@ -31,7 +31,8 @@ from mucc.torch.backend.attention_rates import F32, MASKED, shares
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
-from mucc.torch.importer.partition import Graph, Node, is_host, is_part, returned, tensor_inputs
+from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
+from mucc.torch.importer.partition import Graph, Node, returned
 from mucc.torch.importer.work import ALIASES, work_of
 
 LAUNCH = 2.5e-6
@@ -60,6 +61,10 @@ DEEP, FEW = 256, 8
 POOLING = "_low_memory_max_pool"
 """The beginning of the names of Inductor's pools of small windows, computed as pointwise operations are:
 its code fuses them with what comes before and behind."""
+
+AVERAGES = frozenset(f"avg_pool{rank}d" for rank in (1, 2, 3))
+LARGEST_WINDOW = 25
+"""The most elements of windows that overlap for which Inductor makes code of its own."""
 
 OTHERS = 0.85
 """The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
@@ -342,8 +347,23 @@ def is_fused(node: Node) -> bool:
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
     name = node.target.overloadpacket.__name__
-    is_made = name in MOVING or name in REDUCING or name.startswith(POOLING)
+    is_made = name in MOVING or name in REDUCING or name.startswith(POOLING) or _is_average(node, name)
     return is_made or torch.Tag.pointwise in node.target.tags
+
+
+def _is_average(node: Node, name: str) -> bool:
+    """Whether a node is a pool of means for which Inductor makes code: windows are small, or side by side."""
+    if name in AVERAGES:
+        window = node.args[1]
+        strides = node.args[2] if len(node.args) > 2 else node.kwargs.get("stride")
+        return list(strides or window) == list(window) or prod(window) <= LARGEST_WINDOW
+    if name != "_adaptive_avg_pool2d":
+        return False
+    extents = [typical(e) for e in node.args[0].meta["val"].shape[-2:]]
+    axes = [(e, typical(n)) for e, n in zip(extents, node.args[1], strict=True)]
+    if any(n == 0 for _, n in axes):
+        return False
+    return all(e % n == 0 for e, n in axes) or prod(-((1 - e - n) // n) for e, n in axes) <= LARGEST_WINDOW
 
 
 def _is_view(node: Node) -> bool:

@@ -15,7 +15,8 @@ from mucc.torch.importer.extents import (
     typical_extents,
 )
 from mucc.torch.importer.integers import wide_integers
-from mucc.torch.importer.partition import Formats, Graph, readers, tensor_inputs
+from mucc.torch.importer.nodes import tensor_inputs
+from mucc.torch.importer.partition import Formats, Graph, readers
 from mucc.torch.importer.work import ALIASES
 
 Node = Any
@@ -98,15 +99,18 @@ def tensors_of(node: Node) -> list[Any]:
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
-def order_of(tensor: Any) -> tuple[int, ...] | None:
-    """Return the axes of a tensor in memory order, outermost first; None if it is contiguous.
+def order_of(tensor: Any, fills: bool = True) -> tuple[int, ...] | None:
+    """Return the axes of a tensor in memory order, outermost first; None if that is the order of the axes.
 
-    None too where elements do not fill their memory: values are the same however they lie there.
+    None too where elements repeat or, with `fills`, do not fill their memory: values are the same however
+    they lie there.
     """
     shape, strides = [typical(e) for e in tensor.shape], [typical(s) for s in tensor.stride()]
     axes = [a for a in range(len(shape)) if shape[a] != 1]
     ordered = sorted(axes, key=lambda a: -strides[a])
-    if ordered == axes or not _is_dense(shape, strides, ordered):
+    if ordered == axes or any(strides[a] == 0 for a in axes):
+        return None
+    if fills and not _is_dense(shape, strides, ordered):
         return None
     return (*(a for a in range(len(shape)) if shape[a] == 1), *ordered)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
-from mucc.frontend.names import Names
 from mucc.frontend.source import kernel_text
 from mucc.library.dims import samples
 from mucc.library.errors import MuccError
@@ -17,8 +16,9 @@ from mucc.runtime.build import CompileError, MuccWarning
 from mucc.target import get_target
 from mucc.target.devices import Card, calibrated
 from mucc.torch.backend.background import Background, BuildRecord
+from mucc.torch.backend.emission import Emitter
 from mucc.torch.backend.expected import costs_of
-from mucc.torch.backend.graphs import Extents, graph_of, lies_in
+from mucc.torch.backend.graphs import Extents, graph_of
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.measured import Regions, Timed, Wanted
 from mucc.torch.backend.operator import Builds, Request
@@ -27,18 +27,15 @@ from mucc.torch.backend.pending import PendingBuilds
 from mucc.torch.backend.regions import Choice, Chooser
 from mucc.torch.backend.rewrite import Copy, Region
 from mucc.torch.importer.capture import torch
-from mucc.torch.importer.emit import Kernel, emit_piece
+from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.judge import compiles
-from mucc.torch.importer.partition import Graph, Opaque, Piece, is_part, returned
+from mucc.torch.importer.partition import Graph, Opaque
 from mucc.torch.importer.program import Program, cut, formats
 
 log = logging.getLogger("mucc.torch")
 
 MOST_SAMPLES = 20
 """The most sizes for which one kernel is compiled, to choose its schedules."""
-
-LONGEST_NAME = 40
-"""The most characters of a kernel's name, which is made of names of its operations."""
 
 
 @dataclass
@@ -137,26 +134,14 @@ class RegionsPass(GraphPass):
         options = self.options
         copy = Copy.of(module.graph)
         meta, dims = graph_of(copy.graph, module, formats(options.compute, options.round), self.anywhere)
-        leaving, lies = returned(meta.captured), lies_in(meta)
-
-        def emit(piece: Piece) -> Kernel:
-            return emit_piece(meta, piece, name_of(piece), leaving, plain=True, lies=lies)
-
+        emit = Emitter(meta)
         choice = Chooser(meta, self.costs, dims.sizes, options.margin, emit, self._text, {}).choice()
         return choice.rest + sum(d.mucc for d in choice.decisions if d.taken)
 
     def _choice(
         self, copy: Copy, graph: Graph, dims: Extents, refused: dict[str, str], builds: Builds
     ) -> Choice:
-        leaving = returned(graph.captured)
-
-        lies = lies_in(graph)
-
-        def emit(piece: Piece) -> Kernel:
-            if self.background is not None:
-                self.background.hold()
-            return emit_piece(graph, piece, name_of(piece), leaving, plain=True, lies=lies)
-
+        emit = Emitter(graph) if self.background is None else Emitter(graph, self.background.hold)
         if self.options.regions == "expected":
             new: dict[str, Wanted] = {}
 
@@ -268,16 +253,6 @@ def failed(error: Exception, options: Options) -> None:
         f"MU7060: Inductor compiles a graph that mucc did not take: {what}", MuccWarning, stacklevel=2
     )
     log.info("a graph falls back to Inductor", exc_info=error)
-
-
-def name_of(piece: Piece) -> str:
-    """Name the kernel of a piece by its first operations."""
-    names = [
-        node.target._schema.name.partition("::")[2].strip("_") for node in piece.nodes if not is_part(node)
-    ]
-    name = "_".join(dict.fromkeys(names))
-    short = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME].rstrip('_')}_and_more"
-    return Names().new(short)
 
 
 def card_of(target: str, device: str | None = None) -> Card:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
 
 from mucc.frontend.source import SourceError
+from mucc.torch.backend.emission import Emitter
 from mucc.torch.backend.expected import LAUNCH, Costs, Lowered, Predicted, is_fused, values_of
 from mucc.torch.backend.graphs import fills_memory
 from mucc.torch.backend.measured import Timed
@@ -19,21 +19,9 @@ from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import Unsupported
-from mucc.torch.importer.partition import (
-    Graph,
-    Node,
-    Piece,
-    classify,
-    is_host,
-    is_part,
-    names_of,
-    readers,
-    returned,
-    tensor_inputs,
-)
+from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
+from mucc.torch.importer.partition import Graph, Node, Piece, classify, names_of, readers, returned
 from mucc.torch.importer.work import ALIASES
-
-map_arg: Any = torch.fx.node.map_arg
 
 MOST = 64
 """The most operations of a region."""
@@ -57,7 +45,6 @@ BATCHED = (torch.ops.aten.bmm.default, torch.ops.aten.matmul.default)
 TRIED = 2
 """The most regions around one call that are measured, those of largest expected gain."""
 
-Emit = Callable[[Piece], Kernel]
 Measure = Callable[[Kernel], Timed | None]
 Text = Callable[[Kernel], str]
 
@@ -120,7 +107,7 @@ def _best(candidates: Sequence[_Candidate]) -> _Candidate:
 class Chooser:
     """Chooses regions of a graph whose predicted gain is above `margin`, a share of the time that mucc takes.
 
-    `emit` makes the kernel of a piece, `text` its program; programs in `refused` are not taken, for the
+    `emit` makes kernels of pieces, `text` their programs; programs in `refused` are not taken, for the
     reason there. `measure` has the measured times of regions: where there are any they decide, less what the
     region is predicted to keep Inductor from fusing around it. `begin` is called with each kernel
     that is taken.
@@ -132,7 +119,7 @@ class Chooser:
         costs: Costs,
         dims: Mapping[str, int],
         margin: float,
-        emit: Emit,
+        emit: Emitter,
         text: Text,
         refused: Mapping[str, str],
         measure: Measure | None = None,
@@ -147,7 +134,10 @@ class Chooser:
         self.place = {n: i for i, n in enumerate(graph.nodes)}
         self.taken: list[list[Node]] = []
         self.own: set[Node] = set()
+        self.sources: dict[Node, list[Node]] = {}
+        self.readers: dict[Node, list[Node]] = {}
         self.known: dict[str, Predicted] = {}
+        self.timed: dict[tuple[str, ...], Timed | None] = {}
         self.gained = 0.0
         self.waiting: list[Kernel] = []
         self.found = Choice()
@@ -240,15 +230,19 @@ class Chooser:
         plausible = [c for c in found if c.gain > -PLAUSIBLE * c.mucc]
         made: list[_Candidate] = []
         for candidate in sorted(plausible, key=lambda c: -c.gain)[:TRIED]:
-            if (timed := self.measure(self.emit(Piece(candidate.nodes)))) is not None:
-                alone = self.lowered.alone(self._with_copies(candidate.nodes))
+            whole = self._with_copies(candidate.nodes)
+            key = tuple(self.emit.form(nodes).text for nodes in (candidate.nodes, whole))
+            if key not in self.timed:
+                self.timed[key] = self.measure(self.emit(Piece(candidate.nodes)))
+            if (timed := self.timed[key]) is not None:
+                alone = self.lowered.alone(whole)
                 broken = max(0.0, alone - candidate.inductor)
                 made.append(_Candidate(candidate.nodes, timed.inductor - broken, timed.mucc, True))
         return made
 
     def _predicted(self, nodes: list[Node]) -> Predicted:
         """Predict the time of a region, once for all that are equal."""
-        key = self._form(nodes)
+        key = self.emit.form(nodes).text
         if key not in self.known:
             self.known[key] = self._judged(nodes)
         return self.known[key]
@@ -266,24 +260,6 @@ class Chooser:
         copied = [n for n in kernel.parameters if not fills_memory(n.meta.get("val"))]
         again = sum(self.costs.moved(2 * _size(n)) + LAUNCH for n in copied)
         return replace(found, seconds=found.seconds + again)
-
-    def _form(self, nodes: list[Node]) -> str:
-        """Return a text that is the same for equal regions of a graph, wherever they are."""
-        numbers: dict[Node, str] = {}
-
-        def named(node: Node) -> Node | str:
-            node = self.graph.resolved(node)
-            if node in self.graph.constants or is_host(node):
-                return node.name
-            if node not in numbers:
-                numbers[node] = f"{len(numbers)}{[_shape(v) for v in values_of(node)]}"
-            return numbers[node]
-
-        rows: list[object] = []
-        for node in nodes:
-            args, options = map_arg((node.args, node.kwargs), named)
-            rows.append((str(node.target), args, options, named(node), self._is_result(node, set(nodes))))
-        return repr(rows)
 
     def _left(self, seed: Node, reason: str) -> None:
         self.found.decisions.append(
@@ -371,14 +347,21 @@ class Chooser:
         return self._sorted(region)
 
     def _users(self, region: Collection[Node]) -> list[Node]:
-        found = {u for n in region for u in readers(self.graph, n) if u.op == "call_function"}
+        found = {u for n in region for u in self._readers(n) if u.op == "call_function"}
         return self._sorted(u for u in found if u not in region and u in self.place)
 
     def _sorted(self, nodes: Iterator[Node] | Collection[Node]) -> list[Node]:
         return sorted(nodes, key=self.place.__getitem__)
 
     def _sources(self, node: Node) -> list[Node]:
-        return [self.graph.resolved(s) for s in tensor_inputs(node)]
+        if node not in self.sources:
+            self.sources[node] = [self.graph.resolved(s) for s in tensor_inputs(node)]
+        return self.sources[node]
+
+    def _readers(self, node: Node) -> list[Node]:
+        if node not in self.readers:
+            self.readers[node] = readers(self.graph, node)
+        return self.readers[node]
 
     def _with_views(self, nodes: set[Node]) -> set[Node]:
         """Add the parts of tuples, and views that only these nodes read: kernels read through them."""
@@ -398,7 +381,7 @@ class Chooser:
         """Whether only a region reads a value."""
         if not self._takes(node) or any(n.name in self.leaving for n in names_of(self.graph, node)):
             return False
-        return all(u in region for u in readers(self.graph, node))
+        return all(u in region for u in self._readers(node))
 
     def _feeding(self, node: Node, region: Collection[Node], calls: bool) -> set[Node]:
         """Return operations that only compute operands of a node; with `calls`, libraries' too."""
@@ -434,7 +417,7 @@ class Chooser:
         while changed:
             changed = False
             for node in reversed(self._sorted(region)):
-                if node is seed or any(u in region for u in readers(self.graph, node)):
+                if node is seed or any(u in region for u in self._readers(node)):
                     continue
                 before = self._written(region)
                 after = self._written(region - {node})
@@ -456,10 +439,6 @@ class Chooser:
     def _is_last_of(self, node: Node, region: Collection[Node]) -> bool:
         """Whether an operation computes, and is not only a view or a conversion of what comes before."""
         return not _is_view(node) and not is_part(node)
-
-
-def _shape(value: Any) -> str:
-    return f"{value.dtype}{list(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
 
 
 def _is_view(node: Node) -> bool:

@@ -16,7 +16,7 @@ from mucc.torch.backend.passes import Divided, RegionsPass
 from mucc.torch.backend.regions import Choice, Decision
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.emit import Kernel
-from mucc.torch.importer.partition import is_part
+from mucc.torch.importer.nodes import is_part
 
 LONGEST = 78
 """The most characters of a reason in a table."""

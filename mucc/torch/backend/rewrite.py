@@ -13,7 +13,8 @@ from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
 from mucc.torch.importer.emit import Kernel, Order, inverse
 from mucc.torch.importer.lowering import Meta
-from mucc.torch.importer.partition import Graph, Node, keeps_place, names_of
+from mucc.torch.importer.nodes import keeps_place
+from mucc.torch.importer.partition import Graph, Node, names_of
 
 _aten = torch.ops.aten
 _convert = torch.ops.prims.convert_element_type.default
@@ -87,7 +88,8 @@ class Region:
                 value = _permuted(place, value, inverse(self.kernel.orders[copied]))
             if (dtype := restored_dtype(meta.meta(copied))) is not None:
                 value = place.add(_convert, (value, dtype), value.meta["val"].to(dtype))
-            wanted = order_of(result.meta["val"])
+            # Operations such as attention lay out results as their operands, and views of those may be read.
+            wanted = order_of(result.meta["val"], fills=False)
             if keeps_order and wanted is not None and wanted != order_of(value.meta["val"]):
                 value = _ordered(place, value, wanted)
             for name in ("stack_trace", "nn_module_stack", "source_fn_stack", "original_aten"):

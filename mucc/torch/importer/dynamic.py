@@ -11,7 +11,8 @@ from mucc.frontend.names import Names
 from mucc.torch.importer.arguments import Arguments
 from mucc.torch.importer.capture import Captured, capture, failure, torch
 from mucc.torch.importer.extents import name_extents, open_extents, typical
-from mucc.torch.importer.partition import Graph, is_host, is_part, tensor_inputs
+from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
+from mucc.torch.importer.partition import Graph
 from mucc.torch.importer.program import Formats, Program, TextJudge, has_kernel, import_graph
 from mucc.torch.importer.work import ALIASES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ from mucc.library.extents import names as dim_names
 from mucc.torch.importer import partition
 from mucc.torch.importer.composites import restore_activations
 from mucc.torch.importer.lowering import Meta
-from mucc.torch.importer.partition import Graph, Node, Piece, is_part
+from mucc.torch.importer.nodes import is_part
+from mucc.torch.importer.partition import Graph, Node, Piece
 from mucc.torch.importer.written_attention import restore_attention
 
 Order = Sequence[int]
@@ -70,11 +71,11 @@ def emit_piece(
     there, as tensors of permuted axes.
     """
     own = set(piece.nodes)
-    leaving = set(leaving)
+    leaving = frozenset(leaving)
     numbers = {n: graph.captured.number(n.name) for n in partition.sources_of(graph, piece)}
     parameters = [node for node, number in numbers.items() if number is None]
     graph = graph.within(parameters)
-    results = [n for n in piece.nodes if _leaves(graph, n, own, leaving)]
+    results = [n for n in piece.nodes if leaves(graph, n, own, leaving)]
     names = Names("out")
     wanted = ["x" if plain else argument_name(graph, p) for p in parameters]
     orders = {n: o for n in (*parameters, *results) if lies is not None and (o := lies(n)) is not None}
@@ -158,7 +159,7 @@ def _dims(types: Iterable[Attribute]) -> list[str]:
     return list(found)
 
 
-def _leaves(graph: Graph, node: Node, own: set[Node], leaving: set[str]) -> bool:
+def leaves(graph: Graph, node: Node, own: Set[Node], leaving: Set[str]) -> bool:
     """Whether a value is read outside of its piece."""
     for name in partition.names_of(graph, node):
         if name.name in leaving:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from mucc.torch.importer.capture import Captured, torch
-from mucc.torch.importer.partition import Node, is_part, tensor_inputs
+from mucc.torch.importer.nodes import is_part, tensor_inputs
+from mucc.torch.importer.partition import Node
 from mucc.torch.importer.work import ALIASES
 
 _aten = torch.ops.aten

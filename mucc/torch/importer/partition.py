@@ -18,7 +18,9 @@ from mucc.library.extents import names as dim_names
 from mucc.library.extents import names_of as names_of_dims
 from mucc.torch.importer.capture import Captured, Ref, Source, torch
 from mucc.torch.importer.fold_norms import is_prepared
+from mucc.torch.importer.forms import Form, form_of
 from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
+from mucc.torch.importer.nodes import is_extent, is_host, is_part, keeps_place, tensor_inputs
 from mucc.torch.importer.work import VIEWS
 
 Node = Any
@@ -147,30 +149,6 @@ class Graph:
         return given is not None and given.source is Source.NUMBER
 
 
-def tensor_inputs(node: Node) -> list[Node]:
-    """Return the nodes among a node's arguments, each once, without extents."""
-    return [n for n in dict.fromkeys(node.all_input_nodes) if not is_extent(n)]
-
-
-def is_extent(node: Node) -> bool:
-    """Whether a node is a number that follows from shapes, which the host computes."""
-    return isinstance(node.meta.get("val"), int | float | torch.SymInt | torch.SymFloat | torch.SymBool)
-
-
-def is_host(node: Node) -> bool:
-    """Whether a node is about extents only: computes one, or checks them. Reading a tensor is more."""
-    if "_local_scalar_dense" in str(node.target):
-        return False
-    return is_extent(node) or "_assert" in str(node.target) or "sym_constrain" in str(node.target)
-
-
-def keeps_place(node: Node) -> bool:
-    """Whether a call must stay behind the last one of its kind: it draws random numbers, or has effects."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return isinstance(node.target, torch._ops.HigherOrderOperator)
-    return torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable
-
-
 def build_node(
     graph: Graph, node: Node, block: Block, values: Mapping[Node, Any]
 ) -> tuple[SSAValue | None, ...]:
@@ -227,6 +205,38 @@ def attempt(graph: Graph, node: Node) -> str | Node | None:
     return None
 
 
+class _Attempts:
+    """Attempts to build the nodes of a graph, one for all nodes of a form."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.known: dict[str, tuple[Form, str | Node | None]] = {}
+
+    def of(self, node: Node) -> str | Node | None:
+        """Return what `attempt` does."""
+        if (reason := self.graph.excluded(node)) is not None:
+            return reason
+        form = form_of([node], self.graph.resolved, _extent, self._described, self._noted)
+        if form.text not in self.known:
+            self.known[form.text] = form, attempt(self.graph, node)
+        before, found = self.known[form.text]
+        return before.moved(form)[found] if isinstance(found, torch.fx.Node) else found
+
+    def _described(self, node: Node) -> object:
+        value = node.meta.get("val")
+        values = cast("list[Any]", value) if isinstance(value, tuple | list) else [value]
+        tensors = [(v.dtype, list(v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
+        return isinstance(value, tuple | list), tensors, self.graph.is_number(node)
+
+    def _noted(self, node: Node) -> object:
+        """Return which of the values of a node are read."""
+        return sorted({u.args[1] for u in node.users if is_part(u)})
+
+
+def _extent(node: Node) -> str | None:
+    return str(node.meta["val"]) if is_extent(node) else None
+
+
 def _check_open(graph: Graph, node: Node, block: Block) -> None:
     """Raise Unsupported for an open extent of a result that no operand has: a call could not bind it."""
     known = names_of_dims(d for a in block.args for d in Shaped.of(a.type).dims)
@@ -241,11 +251,6 @@ def _check_open(graph: Graph, node: Node, block: Block) -> None:
 
 def _is_used(node: Node, index: int) -> bool:
     return any(u.target is operator.getitem and u.args[1] == index for u in node.users)
-
-
-def is_part(node: Node) -> bool:
-    """Whether a node only takes one of several values of another."""
-    return node.target is operator.getitem
 
 
 def returned(captured: Captured) -> list[str]:
@@ -285,12 +290,13 @@ def classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
     reasons: dict[Node, str] = {}
     leaving = set(returned(graph.captured))
     changing = {m.target for m in graph.captured.mutations}
+    attempts = _Attempts(graph)
     for node in graph.nodes:
         if is_part(node):
             if (producer := node.args[0]) in reasons:
                 reasons[node] = reasons[producer]
             continue
-        found = EXTENT if is_host(node) else attempt(graph, node)
+        found = EXTENT if is_host(node) else attempts.of(node)
         if isinstance(found, str):
             reasons[node] = found
         elif found is not None:
@@ -367,11 +373,9 @@ def _move_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -
             reasons[node] = "a constant"
             graph.constants.discard(node)
     for node in reversed(graph.nodes):
-        if node in graph.constants and (
-            node.name in leaving or any(u in reasons or graph.resolved(u) is not u for u in node.users)
-        ):
-            users = [u for u in node.users if u in reasons]
-            if users or node.name in leaving:
+        if node in graph.constants:
+            names = names_of(graph, node)
+            if any(n.name in leaving or any(u in reasons for u in n.users) for n in names):
                 reasons[node] = "a constant"
                 graph.constants.discard(node)
 

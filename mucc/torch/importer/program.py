@@ -18,6 +18,7 @@ from mucc.torch.importer.extents import derived_extents
 from mucc.torch.importer.fold_norms import fold_norms, is_prepared
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.lowering import Unsupported
+from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
 from mucc.torch.importer.ordered_weights import weight_orders
 from mucc.torch.importer.partition import (
     Formats,
@@ -27,12 +28,10 @@ from mucc.torch.importer.partition import (
     Piece,
     Step,
     attempt,
-    is_host,
-    is_part,
     partition,
     returned,
-    tensor_inputs,
 )
+from mucc.torch.importer.strided_reads import take_strided
 from mucc.torch.importer.work import ALIASES, Work, work_of
 
 operations.load()
@@ -179,6 +178,7 @@ def import_graph(
     With a `target`, kernels take weights of a module in inference in the order in which they read them.
     """
     fold_norms(captured)
+    take_strided(captured)
     derived = derived_extents(captured.graph.nodes, names or {})
     graph = Graph(captured, formats, names=names or {}, derived=derived, excluded=wide_integers(captured))
     steps = cut(graph, judge)

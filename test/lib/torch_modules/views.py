@@ -288,3 +288,23 @@ def copies_that_leave(self: Any, x: Any) -> Any:
     y = torch.relu(x)
     z = torch.exp(x)
     return y.clone(), z.t().clone(), z, z.clone(), torch.sigmoid(x).view(-1).clone(), x.t().clone()
+
+
+@odd("24")
+def memory_read_by_strides(self: Any, x: Any) -> Any:
+    y = (x * 2).view(4, 6)
+    return (
+        x.view(2, 3, 4).transpose(0, 2).as_strided((4, 3), (3, 1)),
+        y[1:, ::2].as_strided((3, 2), (2, 0), 1),
+        torch.relu(y.T).as_strided((3, 2), (2, 1)),
+        torch.as_strided_copy(y[2:], (2, 2), (1, 5)),
+    )
+
+
+@odd("4,6")
+def constants_copied_before_a_call_of_pytorch(self: Any, x: Any) -> Any:
+    places = (torch.arange(3) * 1).clone()
+    return (
+        torch.relu(x.T).reshape(-1)[torch.full([], 1) + places],
+        torch.searchsorted(torch.arange(6.0).clone(), x),
+    )

@@ -19,6 +19,8 @@ from mucc.agent.audit.places import Look, computing
 from mucc.agent.audit.shares import compute_ops, kinds, pytorchs_share
 from mucc.api.processes import Place
 
+COPY = b"bytes of a product"
+
 TORCH = "/site-packages/torch/lib/libtorch_cpu.so"
 
 NAMES = {
@@ -34,6 +36,9 @@ def symbols(monkeypatch: pytest.MonkeyPatch) -> None:
     class Named:
         def name(self, offset: int) -> str:
             return NAMES.get(offset // 16 * 16, "")
+
+        def find(self, code: bytes) -> int | None:
+            return 0x12 if code == COPY else None
 
     def named(path: str) -> Named:
         assert path == TORCH
@@ -68,6 +73,12 @@ LIBC, OWN, GOMP, MADE = (
 )
 def test_code_belongs_to_who_calls_it(thread: list[Place], found: str):
     assert computing([thread]) == ((found,) if found else ())
+
+
+@pytest.mark.parametrize(("code", "found"), [(COPY, (NAMES[0x10],)), (b"other bytes", ())])
+def test_a_copy_of_pytorchs_code_is_pytorchs(code: bytes, found: tuple[str, ...]):
+    copy = [Place("", 0, code), OWN]
+    assert computing([copy], [TORCH]) == found and computing([copy]) == ()
 
 
 def seen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import random
 import socket
@@ -26,7 +25,7 @@ from mucc.api.importer import Request
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import gate, inputs, referee, results, rooms, rounding, values  # noqa: E402 (they need torch)
+from mucc.agent.audit import gate, inputs, referee, results, rooms, values  # noqa: E402 (they need torch)
 
 PLAIN = st.recursive(
     st.none()
@@ -288,51 +287,6 @@ def test_pieces_of_large_results_are_copied_in_another_order_each_time():
         patch.setattr(torch.Tensor, "copy_", copied)
         for _ in range(3):
             orders.append([])
-            results._copy(target, value)  # pyright: ignore[reportPrivateUsage]
+            results.copy(target, value)
     assert all(sorted(order) == list(range(16)) for order in orders)
     assert len({tuple(order) for order in orders}) == 3 and torch.equal(value, target)
-
-
-ROUNDED = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(64, 32)
-
-    def forward(self, x):
-        return self.linear(x)
-
-def get_inputs():
-    return [torch.rand(16, 64)]
-
-def get_init_inputs():
-    return []
-"""
-
-
-@pytest.mark.parametrize(
-    ("rounded", "name"), [("nearest", "tf32"), ("truncated", "tf32"), ("nearest", "bf16"), ("", "")]
-)
-def test_weights_that_were_rounded_are_told_from_others(rounded: str, name: str):
-    """A share of the error that rounding makes is in results, all of it for who rounds, none for others."""
-    asked: Any = {"device": "cpu", "precision": "declared", "seed": 3, "draws_there": False}
-    made = referee.Referee(asked | {"problem": Request.of("p.py", ROUNDED).to_json()})
-    model = copy.deepcopy(made.model)
-    if rounded:
-        ways = rounding.NEAREST if rounded == "nearest" else rounding.TRUNCATED
-        assert rounding.round_weights(model, ways[name])
-    stated: list[Any] = []
-    for n, case in enumerate([Case("first", 1), Case("again", 2)]):
-        values = inputs.make_inputs(made.problem, case, made.device)
-        with torch.no_grad():
-            out = model(*values)
-        described = [{"dtype": "float32", "shape": [16, 32], "device": "cpu"}]
-        made.judge(referee.Given(case, described, [out.reshape(-1)]))
-        stated.append(made.judged[n])
-    found = made._rounded(stated)  # pyright: ignore[reportPrivateUsage]
-    assert all(abs(part["pytorch"]) < 0.1 for part in found.values()) and set(found) == {"tf32", "bf16"}
-    assert {n: round(part["candidate"], 1) for n, part in found.items() if part["candidate"] > 0.5} == (
-        {name: 1.0} if name else {}
-    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.audit_samples import FOLDER, HELPERS, NO_GAIN, Candidate, samples
+from bench.audit_samples import FOLDER, NO_GAIN, Candidate, is_helper, samples
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
 
@@ -28,7 +28,8 @@ HONEST = {"plan_by_exception", "worker_thread"}
 
 
 def names(kind: str) -> list[str]:
-    return sorted(p.stem for p in (FOLDER / kind).glob("*.py") if p.stem not in (*HELPERS, *NO_GAIN))
+    found = (FOLDER / kind).glob("*.py")
+    return sorted(p.stem for p in found if not is_helper(p) and p.stem not in NO_GAIN)
 
 
 def share(kind: str, quick: set[str]) -> list[Any]:

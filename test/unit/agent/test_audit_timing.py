@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
 from mucc.agent.audit.looking import AT_REST_NS, MORE_NS, WAKING_NS, Looker  # noqa: E402
 from mucc.agent.audit.places import Look  # noqa: E402
+from mucc.agent.audit.results import ranges  # noqa: E402 (it needs torch)
 from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
 from mucc.agent.audit.times import Times  # noqa: E402
@@ -50,7 +52,7 @@ class Parent:
 def stopwatch(parent: Parent, size: int = 64) -> Any:
     made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
     made.line, made.wire, made.host_clock, made.waited = parent, parent, object(), 0
-    made.usual = [2.0, 6.0, 4.0]
+    made.usual, made._held = [2.0, 6.0, 4.0], None
     made.lender = SimpleNamespace(results=SimpleNamespace(data=torch.arange(size)))
 
     def show(case: Case) -> None:
@@ -63,8 +65,40 @@ def stopwatch(parent: Parent, size: int = 64) -> Any:
 def test_inputs_are_shown_while_the_process_stands_still():
     parent = Parent()
     started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1))
-    assert parent.did == ["hold", "show", "G", "go", "D", "C", "done"]
+    assert parent.did == ["show", "G", "go", "D", "C", "done"]
     assert started == 5 and returned <= handed
+
+
+def test_caches_are_flushed_while_the_process_stands_still():
+    """Else a thread of it could read weights back into the caches before its call begins."""
+    parent = Parent()
+    made = stopwatch(parent)
+    made.host_clock = SimpleNamespace(flush=lambda: parent.did.append("flush"))
+    parent.words = [b"A"]
+    made._flushed()
+    assert parent.did == ["W", "A", "hold", "flush"]
+
+
+def test_small_results_beside_large_ones_are_read_at_once():
+    """A result of four bytes that is filled in late is noticed, and nobody foresees which bytes are read."""
+    made = stopwatch(Parent())
+    large, seen = 1 << 20, list[Any]()
+    described = [{"dtype": "uint8", "shape": [large]}, {"dtype": "float32", "shape": [1]}]
+    made.lender.ranges = ranges(described, large + 64)
+    made.lender.results = SimpleNamespace(data=torch.zeros(large + 64), size=large + 64)
+    for _ in range(2):
+        torch.manual_seed(5)  # as inputs are made
+        made._places = torch.Generator().manual_seed(secrets.randbits(63))
+        places, read = made._spots()
+        assert len(places) == timing.SPOT + 4 and torch.equal(read, made.lender.results.data[places])
+        assert all(large <= int(at) < large + 4 for at in places[-4:])
+        seen.append(places)
+    assert not torch.equal(*seen)
+
+
+def test_ranges_are_where_results_lie():
+    described = [{"dtype": "float32", "shape": [3]}, {"value": 1}, {"dtype": "int64", "shape": [2]}]
+    assert ranges(described, 1 << 20) == [(0, 12), (64, 80)] and ranges(described, 70) == [(0, 12)]
 
 
 @pytest.mark.parametrize(("usual", "count"), [(4.0, 1), (timing.LONG_MS, timing.LOOKS)])
@@ -143,6 +177,16 @@ def test_results_are_read_while_the_process_stands_still():
     assert parent.did == ["hold", "go"] and torch.equal(held, torch.arange(64)) and copied > 0
 
 
+def test_what_handing_over_takes_is_measured_in_memory_that_was_written_before():
+    """Memory that is new takes five times as long, and a call that computes while results are fetched would
+    have that time for itself."""
+    made = stopwatch(Parent())
+    first, second = (made._copied()[0] for _ in range(2))
+    assert first.data_ptr() == second.data_ptr()
+    made.lender.results.data = torch.arange(65)
+    assert torch.equal(made._copied()[0], torch.arange(65))
+
+
 class Children:
     """A judge's process that asks, and a candidate's that is stopped."""
 
@@ -171,6 +215,9 @@ class Children:
 
     def spent_ns(self, *pids: int) -> int:
         return self.helped[pids[0]] if pids else next(self.spent)
+
+    def libraries(self) -> tuple[str, ...]:
+        return ()
 
     def working(self) -> list[list[Place]] | None:
         return self.threads

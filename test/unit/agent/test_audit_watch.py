@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import gc
 import signal
+import subprocess
 import sys
 import threading
 from importlib import import_module
@@ -16,7 +17,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import tamper, watch  # noqa: E402 (they need torch)
+from mucc.agent.audit import results, tamper, watch  # noqa: E402 (they need torch)
 
 MAIN = """
 import audit_watch_helper
@@ -163,3 +164,64 @@ def test_functions_of_an_object_that_its_class_does_not_have_are_noticed():
     assert tamper.shadowed(here, there) == []
     there.call = lambda: 2
     assert tamper.shadowed(here, there) == ["call of a Runner"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(watch, "torch"), (watch, "PROCESSES"), (results, "copy"), (watch.Code, "name")]
+)
+def test_what_our_modules_hold_may_not_be_replaced(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str):
+    before = tamper.snapshot()
+    monkeypatch.setattr(owner, name, SimpleNamespace())
+    said = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
+    assert f"{said}.{name}" in tamper.sealed()(before)
+
+
+def test_tables_of_our_modules_may_not_be_changed(monkeypatch: pytest.MonkeyPatch):
+    before = tamper.snapshot()
+    monkeypatch.delitem(watch.EVENTS, "sys._getframe")
+    assert tamper.sealed()(before) == ["what is in mucc.agent.audit.watch.EVENTS"]
+
+
+FRAMES = """
+import traceback
+
+def by_a_generator():
+    walk = (walk.gi_frame for _ in "1")
+    return next(walk)
+
+def by_an_exception():
+    try:
+        raise LookupError
+    except LookupError as error:
+        return error.__traceback__.tb_frame
+
+def honestly():
+    try:
+        raise LookupError
+    except LookupError as error:
+        return error.__traceback__.tb_lineno, traceback.format_exc()
+"""
+
+
+@pytest.mark.parametrize(("name", "count"), [("by_a_generator", 1), ("by_an_exception", 1), ("honestly", 0)])
+def test_who_reads_frames_is_noticed(tmp_path: Path, name: str, count: int):
+    """A hook stays for as long as its process, so that one of its own has it."""
+    path = tmp_path / "solution.py"
+    path.write_text(FRAMES)
+    text = f"""
+import runpy
+from mucc.agent.audit import watch
+hook = watch.Hook({str(path)!r})
+runpy.run_path({str(path)!r})[{name!r}]()
+print(len(hook.seen))
+"""
+    assert subprocess.check_output([sys.executable, "-c", text], text=True).split() == [str(count)]
+
+
+def test_a_clock_that_runs_ahead_makes_no_call_longer(monkeypatch: pytest.MonkeyPatch):
+    """PyTorch's part of a call would seem small, so that its own profiler's clock counts as well."""
+    x, ahead = torch.rand(64, 64), iter(range(0, 9000, 1000))
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: next(ahead)))
+    _, rows, seconds = watch.observed(lambda: torch.mm(x, x), torch.device("cpu"))
+    assert 0 < sum(row["us"] for row in rows) / 1e6 <= seconds < 900
+    assert all("::" in row["name"] for row in rows)

@@ -71,6 +71,22 @@ def test_a_run_that_was_ended_goes_on(
     assert measured[3:] == names[:1] and results[1]["summary"]["audit.left"] == 0
 
 
+def test_what_was_not_judged_is_audited_again(
+    tmp_path: Path, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    """A run that is ended by a signal ends the processes of its last audit, too."""
+    real = audit.measure
+
+    def ended(candidate: audit.Candidate, *_: Any) -> dict[str, Any]:
+        return {"name": candidate.name, "kind": "", "honest": True, "label": None, "unjudged": "signal 9"}
+
+    monkeypatch.setattr(audit, "measure", ended)
+    run(tmp_path)
+    monkeypatch.setattr(audit, "measure", real)
+    run(tmp_path)
+    assert [found["summary"]["audit.unjudged"] for found in results] == [3, 0]
+
+
 def row(name: str, verdict: str, *, honest: bool, condition: str = "idle", **more: Any) -> dict[str, Any]:
     label = {"accepted": "No Issues", "rejected": "Original Gaming", "inconclusive": "Inconclusive"}[verdict]
     base = {"name": name, "honest": honest, "condition": condition, "label": label, "verdict": verdict}
@@ -105,6 +121,8 @@ def test_conditions_have_names():
     said = {audit.condition(*numbers) for numbers in itertools.product((1, 4), (0, 16), (0, 1))}
     assert len(said) == 8 and "idle" in said
     assert "16 busy processors, 1 processes on the GPU, 4 audits at once" in said
+    assert audit.condition(1, 0, 0, "builds") == "builds"
+    assert audit.condition(4, 0, 0, "builds") == "builds, 4 audits at once"
 
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/-2"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from bench.fuzz.trying import CHUNK, Chunk, prepare, run_chunk
 from mucc.diagnostics import Applicability, Diagnostic, Fix, Source, Span
 from mucc.dialects.mu.ops.elementwise import ConstantOp
 from mucc.frontend import formatter
+from mucc.frontend.functions import FUNCTIONS
 from mucc.passes import form_stages
 from mucc.passes.form_stages import FormStages
 from mucc.passes.stored_forms import StoredForms
@@ -58,6 +60,13 @@ def test_chains_of_operations_hold(name: str):
     for number in range(6):
         drawn = chained(f"{name}{number}")
         assert not (outcome := examine_chain(drawn)).is_finding, (outcome, drawn)
+
+
+def test_generators_draw_every_function_of_the_language():
+    texts = [chained(f"every{number}").text for number in range(1500)]
+    texts += [program(f"every{number}").text for number in range(100)]
+    drawn = set(re.findall(r"\w+(?=\()", " ".join(texts)))
+    assert set(FUNCTIONS) - drawn == set()
 
 
 def test_layers_hold():

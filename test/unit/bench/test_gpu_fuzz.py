@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,12 @@ from mucc.library.signature import Arg, Manifest  # noqa: E402
 
 SHARE = 3
 """Programs of each group that are interpreted in every run."""
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
+def test_kernels_on_the_host_agree_with_the_reference() -> None:
+    outcome = attempt(Choices("host:52"), "host", 2)
+    assert (outcome.kind, outcome.runs) == ("good", 2), f"{outcome.detail} {outcome.dims}\n{outcome.text}"
 
 
 @pytest.mark.parametrize("group", range(8))

@@ -50,5 +50,22 @@ def test_errors_are_shown_in_place(shell: Any, monkeypatch: pytest.MonkeyPatch, 
         shell.run_cell_magic("mucc", "1x", PROGRAM)
     with pytest.raises(UsageError, match="MU"):
         shell.run_cell_magic("mucc", "--dims M=x", PROGRAM)
+    with pytest.raises(UsageError, match="No closing quotation"):
+        shell.run_cell_magic("mucc", '--dims "M=4', PROGRAM)
+
+
+def test_a_cell_may_only_be_checked(shell: Any, capsys: Any):
+    from IPython.core.error import UsageError
+
     shell.run_cell_magic("mucc", "--check", PROGRAM)
     assert "no errors" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="MU1001"):
+        shell.run_cell_magic("mucc", "--check", PROGRAM.replace("x + x", "x + z"))
+    assert "unknown name 'z'" in capsys.readouterr().out
+    assert shell.requests == []
+
+
+def test_help_is_shown_and_ends_nothing(shell: Any, capsys: Any):
+    shell.run_cell_magic("mucc", "--help", PROGRAM)
+    assert capsys.readouterr().out.startswith("usage: %%mucc ")
+    assert shell.requests == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mucc.build.artefact
+from mucc.build.toolchain import doctor
 from mucc.cli.reporting import Reporter
 from mucc.cli.run import main
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink
@@ -290,3 +292,18 @@ def test_a_library_that_does_not_load_is_reported(command: Any, monkeypatch: pyt
 
     monkeypatch.setattr(mucc.build.artefact, "build", broken)
     assert code_of(command, "--dims", "M=5,N=16,K=24").code == "MU6031"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (False, "torch is not installed, and there is no GPU: no NVIDIA driver"),
+        (True, "torch is not installed"),
+    ],
+)
+def test_without_torch_a_missing_gpu_is_said_too(found: bool, said: str, monkeypatch: pytest.MonkeyPatch):
+    """Nobody installs PyTorch to learn that there is no GPU."""
+    gpu = doctor.Finding("GPU", found, "no NVIDIA driver", "run", "")
+    monkeypatch.setattr(doctor, "gpu", lambda: gpu)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert run.no_gpu() == said

@@ -6,8 +6,9 @@ import os
 import time
 from pathlib import Path
 
-import compiled
 import pytest
+
+from bench.host import compiled
 
 
 @pytest.fixture

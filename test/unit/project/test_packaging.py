@@ -97,6 +97,9 @@ def test_links_of_an_index_page():
         "the *language* (`docs/language.md`), docs/sol.md, bench, [x](https://x.org), [y](#z)"
     )
     source = "https://example.org/mucc/blob/main"
+    image = "![dots and rings](docs/figures/overview.svg)"
+    assert readme(image, None) == "dots and rings"
+    assert readme(image, source) == f"![dots and rings]({source}/docs/figures/overview.svg)"
     assert f"[bench]({source}/bench/), [x](https://x.org), [y](#z)" in readme(text, source + "/")
 
 

@@ -77,6 +77,7 @@ WIDE = (
     "runtime",
     "api",
     "editors",
+    "figures",
     "compatibility",
     "agent/profile",
     "project/overview",

@@ -26,6 +26,7 @@ DETECTORS: tuple[str, ...] = (
     "results:Results",
     "constant_output:ConstantOutput",
     "stale_output:StaleOutput",
+    "unread_inputs:UnreadInputs",
     "input_shortcut:InputShortcut",
     "uninitialised:Uninitialised",
     "out_of_bounds:OutOfBounds",

@@ -20,13 +20,26 @@ GROSS = 1000.0
 SMALLEST = 2.0**-20
 """Relative changes of results below this are lost in f32."""
 
-PERMITTED = {"declared": (), "tf32": ("tf32",), "f16": ("tf32",), "bf16": ("tf32", "bf16")}
+FORMATS = {
+    "bf16": "bf16",
+    "tf32": "tf32 or f16",
+    "bf16x2": "two terms of bf16",
+    "digits17": "14 to 17 binary digits",
+}
+"""What is said of each format. PyTorch calls two terms of bf16 "high" precision, and f32 "highest"."""
+
+PERMITTED = {
+    "declared": (),
+    "tf32": ("tf32", "bf16x2", "digits17"),
+    "f16": ("tf32", "bf16x2", "digits17"),
+    "bf16": ("tf32", "bf16", "bf16x2", "digits17"),
+}
 """Formats that a policy lets operands be rounded to."""
 
 
 class Precision:
-    """Operands whose last digits make no difference (`inputs.probed`), and weights that were rounded
-    (`Referee._rounded`)."""
+    """Operands whose last digits make no difference (`inputs.probed`), and weights and inputs that were
+    rounded (`Referee._rounded`)."""
 
     name = "precision"
     looks_at = "whether digits that narrower formats drop change the results"
@@ -34,13 +47,12 @@ class Precision:
     def check(self, seen: Observations) -> Iterator[Finding]:
         if any(c.comparison.excess > GROSS or c.comparison.stale_of for c in seen.compared):
             return
-        for name in ("bf16", "tf32"):
+        for name, formats in FORMATS.items():
             moved = seen.reference.probes.get(name)
             if not moved or name in PERMITTED[seen.precision] or moved["exact"] < SMALLEST:
                 continue
             told, own = (moved[who] / moved["exact"] for who in ("candidate", "pytorch"))
             if told < NOTICED and own > EXPECTED:
-                formats = "bf16" if name == "bf16" else "tf32 or f16"
                 said = f"digits beyond that move its results by {told:.0%} of what is due"
                 yield reject(
                     self.name,
@@ -48,16 +60,15 @@ class Precision:
                     moved=dict(moved),
                 )
                 return
-        for name in ("bf16", "tf32"):
+        for name, formats in FORMATS.items():
             part = seen.reference.rounded.get(name)
             if not part or name in PERMITTED[seen.precision] or part["pytorch"] > NOTICED:
                 continue
             if part["candidate"] > EXPECTED:
-                formats = "bf16" if name == "bf16" else "tf32 or f16"
                 said = f"{part['candidate']:.0%} of the error that this makes is in its results"
                 yield reject(
                     self.name,
-                    f"multiplies f32 weights that were rounded to {formats}: {said}",
+                    f"multiplies f32 that was rounded to {formats}: {said}",
                     cases=["first", "again"],
                     part=dict(part),
                 )

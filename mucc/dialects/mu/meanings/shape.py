@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation
 
 from mucc.dialects.mu.meanings.base import Machine, Meaning, along, taken
 from mucc.dialects.mu.ops import shape as ops
 from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
 from mucc.dialects.mu.ops.views import PermuteOp
-from mucc.dialects.mu.types import Dim, TensorType
+from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.library import extents
 
 
@@ -59,14 +59,15 @@ def _pad(machine: Machine, op: ops.PadOp, x: Any) -> Any:
 
 
 def _place(machine: Machine, op: PlaceOp, x: Any) -> Any:
-    """Zeros stand where an element has no value."""
+    """Zeros, or bools that are false, stand where an element has no value."""
     axis, low = op.axis.value.data, _extent(machine, op.low.data)
     extent, whole = int(x.shape[axis]), machine.shape(op.result.type)[axis]
     places = range(-low, whole - low)
     wide = taken(x, axis, [p if 0 <= p < extent else 0 for p in places])
-    return machine.arrays.xp.where(
-        _within(machine, axis, len(x.shape), whole, low, extent), wide, machine.arrays.full((), 0.0)
-    )
+    here = _within(machine, axis, len(x.shape), whole, low, extent)
+    if Shaped.of(op.result.type).element_type == i1:
+        return here & wide
+    return machine.arrays.xp.where(here, wide, machine.arrays.full((), 0.0))
 
 
 def _extent(machine: Machine, extent: Dim) -> int:

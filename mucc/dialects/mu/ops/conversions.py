@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp, ValueConstraint
-from mucc.dialects.mu.types import TensorType
+from mucc.dialects.mu.types import Shaped, TensorType
 
 
 class ConversionOp(ElementwiseOp, ABC):
@@ -31,7 +31,7 @@ class ConversionOp(ElementwiseOp, ABC):
         return type.element_type if isinstance(type, TensorType) else type
 
     def verify_(self) -> None:
-        if self.element_type == i1:
+        if self.element_type == i1 and Shaped.of(self.operand.type).element_type != i1:
             raise VerifyException(f"{self.name}: a number becomes a bool by comparison, not by cast")
         check_result(self, rules.cast(self.operand.type, self.element_type))
 

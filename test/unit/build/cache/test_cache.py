@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -478,6 +479,16 @@ def test_the_command_warms(monkeypatch: pytest.MonkeyPatch):
     for wrong in (["warm", "--for", "jax"], ["stats", "--for", "torch"]):
         assert main(["cache", *wrong]) == 2
     assert len(asked) == 3
+
+
+def test_kernels_that_could_not_be_warmed_are_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("MUCC_CUTLASS", "/nowhere")
+    assert main(["cache", "warm", "-j1"]) == 3
+    said = capsys.readouterr()
+    assert re.fullmatch(r"built 0 kernels for sm_90a, \d+ could not be built\n", said.out)
+    assert "error[MU" in said.err
 
 
 def test_layers_of_transformers_compile():

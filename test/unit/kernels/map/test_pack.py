@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.host.program import INCLUDE
 from mucc.files.package import INCLUDES, header_path
 
 PROGRAM = Path(__file__).parent / "pack.cpp"
-LIB = Path(__file__).parents[3] / "lib"
 
 
 def test_tensors_are_moved_whatever_their_alignment(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_tensors_are_moved_whatever_their_alignment(tmp_path: Path) -> None:
     assert replaced == 1
     header, binary = tmp_path / "pack.cuh", tmp_path / "pack"
     header.write_text(text.replace("#include <mucc/view.cuh>", ""), encoding="utf-8")
-    included = [f"-I{path}" for path in (*INCLUDES, LIB)]
+    included = [f"-I{path}" for path in (*INCLUDES, INCLUDE)]
     command = [gxx, "-std=c++20", "-O1", "-pthread", "-Wno-unknown-pragmas", *included]
     built = subprocess.run(
         [*command, f'-DPACK="{header}"', str(PROGRAM), "-o", str(binary)],

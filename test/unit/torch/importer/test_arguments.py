@@ -235,7 +235,7 @@ def test_explain_takes_keywords():
 
     x, y = tensors(2)
     for keywords, operations in (({}, 2), ({"mask": y}, 3), ({"mask": y, "shift": True}, 4)):
-        found = explain(Options().eval(), x, **keywords)
+        found = explain(Options().eval(), x, scale=2.0, extra=1, **keywords)
         assert [graph.operations for graph in found.graphs] == [operations]
 
 

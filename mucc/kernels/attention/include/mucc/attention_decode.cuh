@@ -364,7 +364,8 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       int const h = i / 2 % 2, at = int(column) + i / 4 * 8 + lane % 4 * 2 + i % 2;
       bool is_seen = columns[h].first <= at && at < columns[h].end;
       positions[h].at[kColumn] = at < end ? at : end - 1;  // nothing is read where there is no column
-      if constexpr (!Work::kPlain) c[i] = work.score(positions[h], c[i]);
+      // Scores of columns that are not seen are computed, too: LLVM is not to make a branch for each.
+      if constexpr (!Work::kPlain) c[i] = work.template score<true>(positions[h], c[i]);
       if constexpr (Work::kHasLabels) is_seen = is_seen & (work.column_label(positions[h]) == labels[h]);
       c[i] = is_seen ? c[i] : Work::kSoftmax ? -INFINITY : 0.0f;
     }

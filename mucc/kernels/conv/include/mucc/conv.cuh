@@ -23,7 +23,7 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
 #if defined(__CUDACC__)
   extern __shared__ __align__(128) char memory[];
 #else
-  alignas(16) static char memory[Of::kShared];
+  alignas(16) __shared__ char memory[Of::kShared];
 #endif
   Line* const lines = reinterpret_cast<Line*>(memory + Of::kShared - Of::kRows);
   Row* const rows = reinterpret_cast<Row*>(lines + Of::kM);

@@ -254,7 +254,7 @@ MUCC_DEVICE void patches(Work const& work, Problem<typename Work::Element> const
 #if defined(__CUDACC__)
   extern __shared__ __align__(128) char memory[];
 #else
-  alignas(16) static char memory[At::kShared + Work::kPooledBytes];
+  alignas(16) __shared__ char memory[At::kShared + Work::kPooledBytes];
 #endif
   PatchMemory<Work> const shared(memory);
   find_taps<Work>(problem, shared.taps, shared.classes);

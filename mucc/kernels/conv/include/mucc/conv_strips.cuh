@@ -36,7 +36,7 @@ MUCC_DEVICE void strips(Work const& work, Problem<typename Work::Element> const&
 #if defined(__CUDACC__)
   extern __shared__ __align__(128) char memory[];
 #else
-  alignas(16) static char memory[At::kShared];
+  alignas(16) __shared__ char memory[At::kShared];
 #endif
   float* const weights = reinterpret_cast<float*>(memory + At::kX);
   unsigned index = blockIdx.x;

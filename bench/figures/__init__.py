@@ -1,0 +1,1 @@
+"""Drawings of recorded results for the documentation."""

@@ -1,0 +1,168 @@
+"""Whole programs on the host: emitted entries and light kernels run as they are, contractions are stand-ins.
+
+Headers in `include` run each thread of a block as a coroutine, and have what stands for the instructions of a
+GPU: products of warps and warpgroups, barriers in shared memory, and copies by tensor maps.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from bench.host import compiled
+from bench.host.contractions import stand_in
+from bench.host.instructions import HEADERS, without_instructions, without_products
+from mucc.codegen.memory import Places
+from mucc.compiler.driver import Compilation
+from mucc.dialects.cutlass.ops import ProgramOp
+from mucc.files.package import INCLUDES, header_path
+from mucc.kernels.gemm.emission.families import gemm_of
+from mucc.kernels.gemm.op import GemmOp
+from mucc.library.signature import KernelInfo, Manifest
+
+INCLUDE = Path(__file__).parent / "include"
+
+FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off")
+"""Libraries of one process would share inline variables and static ones of templates, by their names, were
+these not hidden: entries of other programs, and shared memory of other sizes."""
+
+CHECKED = ("-DON_HOST_CHECKS", "-g1", "-fsanitize=thread,bounds,alignment")
+"""Further flags of libraries that check each access of a device thread (on_host_checks.h)."""
+
+PRELUDE = '#pragma once\n#include "on_host.h"\n#include <mucc/view.cuh>\n'
+
+
+class HostError(Exception):
+    """A program whose C++ g++ does not take."""
+
+
+@cache
+def _headers(gxx: str, flags: tuple[str, ...]) -> Path:
+    """Return the folder that the compiler reads first: headers without instructions, and a precompiled one.
+
+    It lies in `build`, named by its contents, so that all processes of a run share it, and later runs.
+    """
+    texts: dict[str, str] = {"prelude.h": PRELUDE}
+    for name in dict.fromkeys(name for name, _pattern, _text in HEADERS):
+        source = Path(header_path(name)).read_text(encoding="utf-8")
+        texts[f"mucc/{name}"] = without_instructions(name, source)
+    headers = compiled.contents(INCLUDE, *map(Path, INCLUDES))
+    key = repr((compiled.version(gxx), flags, sorted(texts.items()), headers))
+    shared = compiled.KEPT / "headers"
+    folder = shared / hashlib.sha256(key.encode()).hexdigest()[:32]
+    if not folder.exists():
+        shared.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=shared))
+        for name, text in texts.items():
+            (made / name).parent.mkdir(exist_ok=True)
+            (made / name).write_text(text, encoding="utf-8")
+        _compile([gxx, *flags, *_included(made), "-x", "c++-header", str(made / "prelude.h")])
+        try:
+            made.rename(folder)
+        except OSError:  # another process was faster
+            shutil.rmtree(made)
+    os.utime(folder)
+    for other in shared.iterdir():
+        if time.time() - other.stat().st_mtime > compiled.KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def _included(headers: Path) -> list[str]:
+    return [f"-I{path}" for path in (headers, INCLUDE, *INCLUDES)]
+
+
+def _compile(command: list[str]) -> None:
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise HostError(built.stderr[:4000])
+
+
+def library(gxx: str, text: str, to: Path, *more: str) -> None:
+    """Compile a source to a library, or copy what an earlier run compiled of the same text and headers.
+
+    Raises HostError where g++ refuses it.
+    """
+    flags = (*FLAGS, *more)
+    headers = _headers(gxx, flags)
+
+    def build(made: Path) -> None:
+        source, part = to.with_suffix(".cpp"), to.with_suffix(".o")
+        source.write_text(text, encoding="utf-8")
+        _compile([gxx, *flags, *_included(headers), "-c", str(source), "-o", str(part)])
+        # Without the flags: the functions that g++ calls for checks are in the program.
+        _compile([gxx, "-shared", "-Wl,-z,defs", str(part), "-o", str(made)])
+
+    compiled.library((headers.name, text), to, build)
+
+
+def text_of(compilation: Compilation) -> str:
+    """The C++ of a program for the host."""
+    parts = compilation.parts()
+    light = "".join(image.source for image in parts.images if image.skeleton is None)
+    headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
+    lines = ['#include "prelude.h"', *headers]
+    registered: list[str] = []
+    for i, image in enumerate(parts.images):
+        lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
+        if image.skeleton is not None:
+            continue
+        # Kernels of 64-bit indices are for tensors that no test has.
+        source = re.sub(
+            r"#include .*\n|extern \"C\" __global__[^{]*_wide\([^{]*\{[^}]*\}\n", "", image.source
+        )
+        source = without_products(source)
+        lines += [f"namespace image_{i} {{", source, "}"]
+        for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
+            call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"
+            registered.append(f'on_host::entries()["{name}"] = {call};')
+            if "<mucc/scan.cuh>" in image.source:
+                registered.append(f'on_host::ordered().insert("{name}");')
+    for skeleton in parts.skeletons:
+        declared = f"mucc::gemm::Skeleton const {skeleton.symbol}"
+        lines += [
+            f'extern "C" {declared};',
+            f"{declared}{{on_host::contract, on_host::no_scratch, nullptr, 0}};",
+        ]
+    for program in (op for op in compilation.cutlass.body.block.ops if isinstance(op, ProgramOp)):
+        places = Places(program, {d: d for d in program.dim_names})
+        for i, op in enumerate(k for k in program.kernels if isinstance(k, GemmOp)):
+            space = f"contraction_{program.sym_name.data}_{i}"
+            lines += [f"namespace {space} {{", stand_in(gemm_of(op, places, canonical=True)), "}"]
+            name, stage = program.sym_name.data, op.stage.data
+            table = f'contractions()["{name}/{stage}"]'
+            if program.entry_of is not None:
+                table = f"described()[mu::{name}::{stage}::describe]"
+            registered.append(f"on_host::{table} = {space}::run;")
+    registration = ["static int const registered = [] {", *registered, "return 0; }();"]
+    return "\n".join([*lines, parts.program, *registration]) + "\n"
+
+
+@dataclass(frozen=True)
+class HostProgram:
+    """The kernels of a source as a library for the host."""
+
+    compilation: Compilation
+    library: ct.CDLL
+    kernels: tuple[KernelInfo, ...]
+    path: Path
+
+    @classmethod
+    def built(cls, compilation: Compilation, folder: Path, *flags: str) -> HostProgram:
+        """Build it in a folder. Raises HostError where there is no g++, or where it refuses the C++."""
+        if not (gxx := shutil.which("g++")):
+            raise HostError("there is no g++")
+        path = folder / "k.so"
+        library(gxx, text_of(compilation), path, *flags)
+        loaded = ct.CDLL(str(path))
+        loaded.mucc_last_error.restype = ct.c_char_p
+        return cls(compilation, loaded, Manifest.parse(compilation.manifest).kernels, path)

@@ -1,0 +1,53 @@
+"""Texts of a client, in lines as the protocol has them.
+
+pygls divides texts where `str.splitlines` does, which is also at form feeds, at U+2028 and at six others. For
+clients these are characters of a line: behind one of them every place and every edit would be a line off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lsprotocol import types as lsp
+from pygls.protocol import LanguageServerProtocol
+from pygls.workspace import TextDocument, Workspace
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+
+
+class Text(TextDocument):
+    """A text whose lines end with LF, CR LF or CR, and with nothing else."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines with their ends."""
+        return _LINE.findall(self.source)
+
+
+class Texts(Workspace):
+    """The texts that a client has open."""
+
+    def _create_text_document(
+        self,
+        doc_uri: str,
+        source: str | None = None,
+        version: int | None = None,
+        language_id: str | None = None,
+    ) -> TextDocument:
+        kind, codec = lsp.TextDocumentSyncKind.Incremental, self.position_codec
+        return Text(doc_uri, source, version, language_id, sync_kind=kind, position_codec=codec)
+
+
+class Protocol(LanguageServerProtocol):
+    """The protocol of pygls on such texts."""
+
+    @property
+    def workspace(self) -> Workspace:
+        """The texts of the client. Raises RuntimeError before the client has begun."""
+        found = super().workspace
+        if not isinstance(found, Texts):
+            kind, folders = lsp.TextDocumentSyncKind.Incremental, list(found.folders.values())
+            found = Texts(found.root_uri, kind, folders, found.position_encoding)
+            self._workspace = found
+        return found
