@@ -20,6 +20,9 @@ inline int launches = 0;                 // so far
 // ---- kernels and contractions -----------------------------------------------------------------------------
 
 using Entry = void (*)(void**);
+// Runs kernels instead of the C++ that is compiled here: null, or what went wrong.
+using Runner = char const* (*)(char const* name, unsigned const* grid, int threads, int together, int shared, void** parameters);
+inline Runner runner = nullptr;
 // Kernels whose blocks wait for those of smaller numbers.
 inline std::set<std::string>& ordered() {
   static std::set<std::string> all;
@@ -140,6 +143,12 @@ inline std::vector<unsigned> order_of_blocks(unsigned count, unsigned together, 
 }
 
 inline int start(Call const&, char const*, Code& code, Geometry const& g, void** parameters) {
+  if (on_host::runner) {
+    ++on_host::launches;
+    unsigned const blocks = g.together ? g.grid[0] : g.cluster[0] ? g.cluster[0] : 1;
+    char const* wrong = on_host::runner(code.name, g.grid, int(g.block), int(blocks), int(g.shared), parameters);
+    return wrong ? fail("MU9001", "%s", wrong) : 0;
+  }
   on_host::body = on_host::entries().at(code.name);
   on_host::given = parameters;
   on_host::name_launch(code.name, __builtin_frame_address(0));
@@ -215,6 +224,7 @@ inline int entry_c(const Kernel& k, Entry entry, const MuccTensor* args, int n) 
 }  // namespace mucc
 
 MUCC_DOOR void on_host_sm_count(int count) { on_host::sm_count = count; }
+MUCC_DOOR void on_host_runner(on_host::Runner runner) { on_host::runner = runner; }
 MUCC_DOOR int on_host_launches() { return on_host::launches; }
 MUCC_DOOR void on_host_sm_shared(int bytes) { on_host::sm_shared = bytes; }
 MUCC_DOOR const char* mucc_last_error(void) { return mucc::last_error.text; }
