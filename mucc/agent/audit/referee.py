@@ -62,7 +62,9 @@ class Judged:
         self.got: list[Any] = []
         self.want: list[Any] = []
         self.own: list[Any] = []
-        self.inputs = [list(v.shape) for v in leaves(inputs) if isinstance(v, torch.Tensor)]
+        self.inputs: Sequence[Sequence[int]] = [
+            list(v.shape) for v in leaves(inputs) if isinstance(v, torch.Tensor)
+        ]
 
 
 class Referee:
