@@ -198,11 +198,11 @@ def long(case: Case) -> Any:
 def coarse_exp(x: Any) -> Any:
     """Functions that are off by 3 of the last digits, in directions that seem random."""
     y = torch.sigmoid(x)
-    return y + (torch.randint(-3, 4, y.shape, generator=torch.Generator().manual_seed(1)) * y * 2.0**-23)
+    return y + (x.view(torch.int32) % 7 - 3) * y * 2.0**-23
 
 
 def far(case: Case) -> Any:
-    return drawn(case) + 12.0
+    return drawn(case) + 13.0
 
 
 def winner(case: Case) -> Any:
@@ -257,7 +257,14 @@ def test_honest_results_are_not_said_to_leave_out_inputs(name: str):
     assert Severity.REJECT not in verdicts(told(read, model, make))
 
 
+def test_functions_that_are_off_by_last_digits_have_read_all():
+    found = told(coarse_exp, torch.sigmoid, far)
+    assert found["candidate"] > 0.3 and found["rounding"] > 0.03
+
+
 def test_half_of_a_sum_that_rounding_could_hide_is_noted():
+    found = told(one_by_one, total, long)
+    assert found["candidate"] > 0.3, "who reads all is as far off"
     found = told(lambda x: 2 * x[:, ::2].sum(1), total, long)
     assert found["candidate"] > 0.3 and found["rounding"] > 1
     assert verdicts(found) == [Severity.NOTE]
