@@ -29,9 +29,10 @@ FOLLOWS = frozenset(
     [
         *("f_back", "getouterframes", "walk_stack", "attrgetter", "methodcaller", "__getattribute__"),
         *("eval", "exec", "getmembers", "pythonapi", "FunctionType", "CodeType"),
+        *("__import__", "import_module", "importlib", "runpy", "imp", "pkgutil"),
     ]
 )
-"""Names by which source can follow a frame to its caller."""
+"""Names by which source can follow a frame to its caller, or load code that can."""
 
 OBJECTS = frozenset(["frame", "f_locals", "f_globals", "f_builtins"])
 """Names by which source gets objects of frames that it did not follow: those of a whole stack."""
@@ -63,7 +64,7 @@ class Frames:
         """Whether anything in the source can follow a frame."""
         self._takes = False
         """Whether anything in it can take objects from the frames of a stack."""
-        sources = list(_sources(path))
+        sources = _loaded(path, dict(_sources(path)))
         if any(MENTIONS.search(text) for _, text in sources):
             for file, text in sources:
                 self._read(file, text)
@@ -118,6 +119,25 @@ def _sources(path: str) -> Iterator[tuple[str, str]]:
             elif os.path.exists(os.path.join(beside, "__init__.py")):
                 for inside, _, names in os.walk(beside):
                     yield from _texts(os.path.join(inside, n) for n in sorted(names) if n.endswith(".py"))
+
+
+def _loaded(path: str, texts: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the files, with their texts, whose names the solution's file mentions, or one that is mentioned:
+    others are not loaded by it, unless it loads by names that it computes."""
+    found: dict[str, str] = {}
+    left = [path]
+    while left:
+        file = left.pop()
+        if file in texts and file not in found:
+            words = set(re.findall(r"\w+", texts[file]))
+            found[file] = texts[file]
+            left += [other for other in texts if not words.isdisjoint(_names_of(path, other))]
+    return list(found.items())
+
+
+def _names_of(path: str, file: str) -> list[str]:
+    """Return the name of the module or package beside the solution that a file is, or is part of."""
+    return [os.path.relpath(file, os.path.dirname(path)).split(os.sep)[0].removesuffix(".py")]
 
 
 def _texts(files: Iterable[str]) -> Iterator[tuple[str, str]]:

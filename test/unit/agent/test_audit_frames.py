@@ -258,6 +258,11 @@ def test_names_in_helpers_count(tmp_path: Path):
     ), "a helper could follow it"
 
 
+def test_files_beside_that_are_not_loaded_do_not_count(tmp_path: Path):
+    (tmp_path / "another_attempt.py").write_text("def follow(frame):\n    return eval('frame.f_back')\n")
+    assert seen(tmp_path, HONEST["all of a traceback"]) == []
+
+
 def test_source_without_frames_is_not_read(tmp_path: Path):
     path = tmp_path / "solution.py"
     path.write_text("def run(f):\n    return eval('f.f_back')\n")
