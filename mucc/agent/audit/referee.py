@@ -57,8 +57,14 @@ class Given(NamedTuple):
 class Judged:
     """What a candidate returned for a case, and what was to come."""
 
-    def __init__(self, case: Case, got: list[Any], want: list[Any], own: list[Any]):
-        self.case, self.got, self.want, self.own = case, got, want, own
+    def __init__(self, case: Case, inputs: Sequence[Any]):
+        self.case = case
+        self.got: list[Any] = []
+        self.want: list[Any] = []
+        self.own: list[Any] = []
+        self.inputs: Sequence[Sequence[int]] = [
+            list(v.shape) for v in leaves(inputs) if isinstance(v, torch.Tensor)
+        ]
 
 
 class Referee:
@@ -104,7 +110,7 @@ class Referee:
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
         worst, largest, why = 0.0, 0.0, ""
-        judged = Judged(case, [], [], [])
+        judged = Judged(case, inputs)
         for n, (ref, mine, rounded, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
             if not isinstance(mine, torch.Tensor):
                 same = said.get("value") == mine
@@ -277,7 +283,7 @@ class Referee:
             "aliases": self.aliases,
             "probes": self._probes(),
             "rounded": self._rounded(stated),
-            "spread": spread(stated) if weak and all(weak) else {},
+            "spread": spread(stated, self._moved) if weak and all(weak) and self.exact is not False else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
@@ -360,6 +366,19 @@ class Referee:
             if name not in found or _share(moved) < _share(found[name]):
                 found[name] = moved
         return found
+
+    def _moved(self, case: Case, by: float) -> list[Any]:
+        """Return the exact results of a case whose inputs are multiplied by a number, as far as these are
+        compared; none where they cannot be computed."""
+        inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, case, self.device))
+
+        def times(value: Any) -> Any:
+            is_number = isinstance(value, torch.Tensor) and value.is_floating_point()
+            return value * by if is_number else value
+
+        found = self._precise(case, torch.utils._pytree.tree_map(times, inputs)) or []
+        tensors = [v for v in found if isinstance(v, torch.Tensor)]
+        return [sampled(v.reshape(-1), case.sample, case.most) for v in tensors]
 
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
         """How much of the error that comes of rounding weights or inputs is in the candidate's results at the

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from mucc.agent.audit.activity import MARK, Activity, device_rows
+from mucc.agent.audit.frames import ATTRIBUTES, HANDED, SHOWN, STACKS, Frames, has_ended
 from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
@@ -29,9 +30,6 @@ EVENTS = {
     "gc.get_referents": "looks for what an object refers to",
 }
 """Audit events of Python by which a file looks into the process that runs it."""
-
-FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
-"""Attributes that lead to a frame, and from there to those of its callers."""
 
 WATCHED, UNRECORDED = "asks whether it is being watched", "switches off what PyTorch records"
 INTERRUPTS = "sets a handler of signals, which gets the frames that it interrupts"
@@ -125,6 +123,7 @@ class Hook:
 
     def __init__(self, path: str):
         self.code = Code(path)
+        self.frames = Frames(path)
         self.seen: dict[str, None] = {}
         self.started: dict[str, None] = {}
         self.calling = False
@@ -152,35 +151,72 @@ class Hook:
             if self.calling:
                 self.started[event] = None
         elif event == "object.__getattr__":
-            if args[1:] and args[1] in FRAMES:
-                self._found_a_frame()
+            if args[1:] and args[1] in ATTRIBUTES:
+                self._found_a_frame(args[0], str(args[1]))
         elif (event in EVENTS or event == "open") and not self._busy:
             self._busy = True
             try:
-                if not self._by_candidate():
+                if (frame := self._by_candidate()) is None:
                     return
-                if event in EVENTS:
+                if event == "sys._getframe":
+                    self._looked_at_the_stack(frame, self._frame(1))
+                elif event in EVENTS:
                     self.seen[EVENTS[event]] = None
                 elif args and isinstance(args[0], str) and PROCESSES.match(args[0]):
                     self.seen["looks into processes by /proc"] = None
             finally:
                 self._busy = False
 
-    def _found_a_frame(self) -> None:
-        """Note that a frame was read from a traceback or a generator, if the candidate's own code did it."""
+    def _looked_at_the_stack(self, frame: FrameType, asked: FrameType) -> None:
+        """Note that a frame of the candidate's code read the stack, unless the frame that it gets is its own
+        code's, of which it reads where that is; `asked` is the frame that called the function."""
+        names = set[str]()
+        while asked is not frame and asked.f_back is not None:
+            names.add(asked.f_code.co_name)
+            asked = asked.f_back
+        depth, found = self.frames.depth(frame), frame
+        if depth is None and not names.isdisjoint(STACKS) and not self.frames.takes:
+            self.seen[SHOWN] = None
+            return
+        for _ in range(depth or 0):
+            found = found and found.f_back
+        if depth is None or found is None or self.code.name(found) is None:
+            self.seen[EVENTS["sys._getframe"]] = None
+
+    def _found_a_frame(self, value: Any, name: str) -> None:
+        """Note that the candidate's own code read a frame from a traceback or a generator, unless that leads
+        to no callers, or the code reads only where it is."""
         self._busy = True  # to read the code of a frame is an event as well
         try:
-            if self.code.name(self._frame(2)) is not None:
+            reader = self._frame(2)
+            if reader.f_code.co_name in HANDED and reader.f_code.co_filename.endswith(GO_BETWEENS):
+                is_direct = reader.f_code.co_name == "walk_tb"  # else it serves other functions of its file
+                above = reader.f_back if is_direct else _past_go_betweens(reader.f_back)
+                own = above is not None and self.code.name(above) is not None
+                if own and self.frames.follows:
+                    self.seen[EVENTS["sys._getframe"]] = None
+                return
+            if self.code.name(reader) is None:
+                return
+            found = getattr(value, name)
+            own = found is not None and self.code.name(found) is not None
+            if not has_ended(found) and not (own and self.frames.depth(reader) == 0):
                 self.seen[EVENTS["sys._getframe"]] = None
         finally:
             self._busy = False
 
-    def _by_candidate(self) -> bool:
-        """Whether the candidate's code did it, itself or by a library that does it for others."""
-        frame: FrameType | None = self._frame(2)
-        while frame is not None and frame.f_code.co_filename.endswith(GO_BETWEENS):
-            frame = frame.f_back
-        return frame is not None and self.code.name(frame) is not None
+    def _by_candidate(self) -> FrameType | None:
+        """Return the frame of the candidate's code that did it, itself or by a library that does it for
+        others."""
+        frame = _past_go_betweens(self._frame(2))
+        return frame if frame is not None and self.code.name(frame) is not None else None
+
+
+def _past_go_betweens(frame: FrameType | None) -> FrameType | None:
+    """Return the first frame, from one on to its callers, whose code does nothing for others."""
+    while frame is not None and frame.f_code.co_filename.endswith(GO_BETWEENS):
+        frame = frame.f_back
+    return frame
 
 
 class Tracer:

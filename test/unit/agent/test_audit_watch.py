@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import gc
 import signal
-import subprocess
 import sys
 import threading
 from importlib import import_module
@@ -74,7 +73,7 @@ def test_a_helper_that_looks_at_the_stack_is_told(solution: Any):
     found: list[bool] = []
 
     def event(depth: int) -> None:
-        found.append(watch.Hook._by_candidate(hook))  # type: ignore[arg-type]  # pyright: ignore
+        found.append(watch.Hook._by_candidate(hook) is not None)  # type: ignore[arg-type]  # pyright: ignore
 
     solution.audit_watch_helper.sys = SimpleNamespace(_getframe=event)
     solution.run(2)
@@ -180,42 +179,6 @@ def test_tables_of_our_modules_may_not_be_changed(monkeypatch: pytest.MonkeyPatc
     before = tamper.snapshot()
     monkeypatch.delitem(watch.EVENTS, "sys._getframe")
     assert tamper.sealed()(before) == ["what is in mucc.agent.audit.watch.EVENTS"]
-
-
-FRAMES = """
-import traceback
-
-def by_a_generator():
-    walk = (walk.gi_frame for _ in "1")
-    return next(walk)
-
-def by_an_exception():
-    try:
-        raise LookupError
-    except LookupError as error:
-        return error.__traceback__.tb_frame
-
-def honestly():
-    try:
-        raise LookupError
-    except LookupError as error:
-        return error.__traceback__.tb_lineno, traceback.format_exc()
-"""
-
-
-@pytest.mark.parametrize(("name", "count"), [("by_a_generator", 1), ("by_an_exception", 1), ("honestly", 0)])
-def test_who_reads_frames_is_noticed(tmp_path: Path, name: str, count: int):
-    """A hook stays for as long as its process, so that one of its own has it."""
-    path = tmp_path / "solution.py"
-    path.write_text(FRAMES)
-    text = f"""
-import runpy
-from mucc.agent.audit import watch
-hook = watch.Hook({str(path)!r})
-runpy.run_path({str(path)!r})[{name!r}]()
-print(len(hook.seen))
-"""
-    assert subprocess.check_output([sys.executable, "-c", text], text=True).split() == [str(count)]
 
 
 def test_a_clock_that_runs_ahead_makes_no_call_longer(monkeypatch: pytest.MonkeyPatch):

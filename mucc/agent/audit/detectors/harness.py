@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mucc.agent.audit.findings import Finding, reject
+from mucc.agent.audit.findings import Finding, reject, unsure
+from mucc.agent.audit.frames import SHOWN
 from mucc.agent.audit.observations import Observations
 
 NAMES = ("mucc.agent", "__main__")
@@ -19,8 +20,13 @@ class Harness:
     looks_at = "audit events of Python, and imports of the file"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        if seen.seen:
-            yield reject(self.name, f"the file {'; '.join(seen.seen)}", seen=list(seen.seen))
+        if found := [one for one in seen.seen if one != SHOWN]:
+            yield reject(self.name, f"the file {'; '.join(found)}", seen=found)
+        elif seen.seen:
+            yield unsure(
+                self.name,
+                f"the file {SHOWN}, which tells calls apart: leave out what makes text of the stack",
+            )
         for line, name in _imports(seen.source):
             yield reject(self.name, f"reaches for '{name}' (line {line})", line=line)
 
