@@ -254,3 +254,22 @@ def test_what_was_changed_before_is_read_as_it_is_then():
     for g, e in zip(got, want, strict=True):
         torch.testing.assert_close(g.double(), e)
     assert calls(made) >= 2
+
+
+def test_numbers_that_kernels_hold_are_in_forms():
+    """Numbers of the module's state are literals of a kernel, which its inputs do not show."""
+    from mucc.torch.backend.emission import Emitter
+    from mucc.torch.importer.capture import capture
+    from mucc.torch.importer.partition import Formats, Graph, Piece, classify
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: Any, z: Any) -> Any:
+            return x * torch.tensor(2.0), z * torch.tensor(3.0)
+
+    captured = capture(Scaled(), [matrix(N, N), matrix(N, N)])
+    graph = Graph(captured, Formats())
+    classify(graph, None)
+    scaled = [n for n in graph.nodes if n.target == torch.ops.aten.mul.Tensor]
+    emit = Emitter(graph)
+    kernels = [str(emit(Piece([n])).op) for n in scaled]
+    assert len({*kernels}) == 2 and "2." in kernels[0] and "3." in kernels[1]
