@@ -151,7 +151,7 @@ def two_layers(seed: int, steps: tuple[Step, Step]) -> Callable[..., list[Any]]:
 
 def agrees(function: Any, inputs: list[Any], **options: Any) -> Any:
     """Compare a function with itself in float64, by kernels for every product; returns the backend."""
-    made = backend(margin=ALWAYS)
+    made: Any = backend(margin=ALWAYS)
     with torch.no_grad():
         got = torch.compile(function, backend=made, **options)(*inputs)
         want = function(*[t.double() if t.is_floating_point() else t for t in inputs])
@@ -176,7 +176,8 @@ def test_equal_layers_share_a_kernel(seed: int):
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_one_difference_is_seen(name: str):
     seed = sorted(DIFFERENCES).index(name)
-    for steps in (DIFFERENCES[name], DIFFERENCES[name][::-1]):
+    first, second = DIFFERENCES[name]
+    for steps in ((first, second), (second, first)):
         agrees(two_layers(seed, steps), [matrix(N, N) for _ in range(5)])
         torch._dynamo.reset()
 
@@ -218,7 +219,7 @@ def test_extents_of_other_names_are_other_forms():
     for t in (x, z):
         torch._dynamo.mark_dynamic(t, 0)
     function = two_layers(0, (same, same))
-    made = backend(margin=ALWAYS)
+    made: Any = backend(margin=ALWAYS)
     compiled = torch.compile(function, backend=made)
     w, u, v = matrix(N, N), matrix(1, N), matrix(1, N)
     for a, b in ((x, z), (matrix(9, N), matrix(3, N))):
@@ -233,7 +234,7 @@ def test_frozen_weights_are_those_of_their_layer():
     layers = torch.nn.Sequential(*(torch.nn.Linear(N, N) for _ in range(3)))
     exact, x = copy.deepcopy(layers).double(), matrix(N, N)
     settings = {"cpp.weight_prepack": False}
-    made = backend(margin=ALWAYS, **settings)
+    made: Any = backend(margin=ALWAYS, **settings)
     with torch._inductor.config.patch({"freezing": True, **settings}), torch.no_grad():
         got = torch.compile(layers, backend=made)(x)
     torch.testing.assert_close(got.double(), exact(x.double()), rtol=1e-4, atol=1e-4)
@@ -247,7 +248,7 @@ def test_what_was_changed_before_is_read_as_it_is_then():
         return [first, (z @ w).relu() + u]
 
     given = [matrix(N, N) for _ in range(5)]
-    made = backend(margin=ALWAYS)
+    made: Any = backend(margin=ALWAYS)
     with torch.no_grad():
         got = torch.compile(function, backend=made)(*[t.clone() for t in given])
         want = function(*[t.double() for t in given])
