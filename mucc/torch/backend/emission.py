@@ -56,7 +56,8 @@ class Emitter:
             return node.name if node in self.graph.constants or is_host(node) else None
 
         def described(node: Node) -> object:
-            return self.lies(node), [lies_as(v) for v in values_of(node)]
+            number = self.graph.captured.number(node.name)  # which is part of the kernel
+            return self.lies(node), number, [lies_as(v) for v in values_of(node)]
 
         def is_result(node: Node) -> bool:
             return leaves(self.graph, node, own, self.leaving)

@@ -255,7 +255,8 @@ class Chooser:
             return Predicted(inf, problem=str(error))
         if (reason := self.refused.get(program)) is not None:
             return Predicted(inf, problem=reason)
-        found = self.costs.kernel(program, self.dims)
+        dims = {name: self.dims[name] for name in kernel.op.dim_names if name in self.dims}
+        found = self.costs.kernel(program, dims)
         # What does not fill its memory is copied before a call, each value by an operation of the graph.
         copied = [n for n in kernel.parameters if not fills_memory(n.meta.get("val"))]
         again = sum(self.costs.moved(2 * _size(n)) + LAUNCH for n in copied)

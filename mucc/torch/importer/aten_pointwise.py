@@ -186,7 +186,9 @@ def asinh(b: Builder, x: Any) -> Built:
     root = b.call(e.AddOp, b.call(e.SqrtOp, b.call(e.AddOp, square, 1.0)), 1.0)
     grown = b.call(e.AddOp, size, b.call(e.DivOp, square, root))
     value = _area(b, size, b.call(e.Log1pOp, grown))
-    return b.call(e.SelectOp, b.add(e.CmpOp("lt", b.value(x), b.number(0))), b.call(e.NegOp, value), value)
+    below, above = (b.add(e.CmpOp(relation, b.value(x), b.number(0))) for relation in ("lt", "gt"))
+    near = b.call(e.SelectOp, below, b.call(e.NegOp, value), x)  # a zero keeps its sign
+    return b.call(e.SelectOp, above, value, near)
 
 
 @lowers(aten.acosh.default)

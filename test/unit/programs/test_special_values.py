@@ -188,6 +188,7 @@ def _torch_functions(torch: Any) -> dict[str, Callable[..., Any]]:
         "tanh(x)": torch.tanh,
         "erf(x)": torch.erf,
         "sigmoid(x)": torch.sigmoid,
+        "gelu(x)": f.gelu,
         "gelu(x, approximate=tanh)": lambda x: f.gelu(x, approximate="tanh"),
         "softplus(x)": f.softplus,
         "relu(x)": f.relu,

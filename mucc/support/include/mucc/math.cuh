@@ -325,7 +325,7 @@ MUCC_DEVICE float sigmoid(float x) { return fast_div(1.0f, 1.0f + fast_exp(-x));
 
 // x times the normal distribution function P: max(x, 0) - |x| P(-|x|). log2 P(-a) is nearly a parabola; the polynomial
 // was fitted on [0, 10] so that the absolute error is below 2.5e-7 |x|, and the relative one below 1e-3 where x is
-// negative. Past 10 P(-a) is below 1e-23.
+// negative. Past 10 P(-a) is below 1e-23. max(x, 0) is a product with 0 or 1: at -inf that is NaN, as in PyTorch.
 MUCC_DEVICE float gelu_erf(float x) {
   float const a = fminf(fabsf(x), 10.0f);
   float log2_p = 1.79501480e-8f;
@@ -338,7 +338,8 @@ MUCC_DEVICE float gelu_erf(float x) {
   log2_p = fmaf(log2_p, a, -4.59034711e-1f);
   log2_p = fmaf(log2_p, a, -1.15112650f);
   log2_p = fmaf(log2_p, a, -0.999999583f);
-  return fmaf(-a, fast_exp2(log2_p), max(x, 0.0f));
+  float const step = x > 0.0f ? 1.0f : 0.0f;
+  return fmaf(-a, fast_exp2(log2_p), x * step);
 }
 
 // 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), written as x sigmoid(2u): one exponential, no
