@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
@@ -130,6 +130,47 @@ def examine_chain(drawn: Drawn) -> Outcome:
         return Outcome("defect" if code.startswith(DEFECT) else "refused", code, str(error)[:2000])
     except UndrawableError:
         return Outcome("refused", "indices")
+    except Exception as error:
+        import traceback
+
+        return Outcome("crash", type(error).__name__, "".join(traceback.format_exception(error)[-3:])[-2000:])
+    return Outcome("good")
+
+
+def examine_schedule(drawn: Drawn) -> Outcome:
+    """Take a program with a drawn schedule through the checks of sources, and interpret it; see `examine`.
+
+    What the compiler takes is compiled for several sizes too.
+    """
+    joined = of_any_size() if JOINED in drawn.text else nullcontext()
+    with joined:
+        outcome = examine(drawn.text.encode(), drawn.target, drawn.dims, LEVELS, command=False)
+        if outcome.kind != "good":
+            return outcome
+        return _guarded(lambda: _computed(Source("f.mcu", drawn.text), drawn))
+
+
+def _computed(source: Source, drawn: Drawn) -> None:
+    compilation = compile_source(source, drawn.target, dims=drawn.dims, tuned=False)
+    interpreted(compilation)
+    (info, *others) = Manifest.parse(compilation.manifest).kernels
+    dims = small_dims(info, random.Random(drawn.text))
+    if not others and dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
+        with suppress(UndrawableError):
+            same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
+            _entries(source, drawn.target, info, dims)
+
+
+def _guarded(trial: Callable[[], None]) -> Outcome:
+    """Run a trial: good, refused with its code, or the kind of its failure."""
+    try:
+        with limited(4 * PATIENCE):
+            trial()
+    except Failure as failure:
+        return Outcome(failure.kind, "", str(failure)[:2000])
+    except DiagnosticError as error:
+        code = next(d.code for d in error.diagnostics if d.severity is Severity.ERROR)
+        return Outcome("defect" if code.startswith(DEFECT) else "refused", code, str(error)[:2000])
     except Exception as error:
         import traceback
 
