@@ -40,7 +40,7 @@ def _packet(node: Node) -> Any:
 
 def _base(node: Node) -> Node:
     """Return the value whose memory a node reads."""
-    while _is_view(node):
+    while is_view(node):
         node = node.args[0]
     return node
 
@@ -48,10 +48,10 @@ def _base(node: Node) -> Node:
 _MAY_COPY = frozenset((_aten.reshape, _aten.contiguous))
 
 
-def _is_view(node: Node) -> bool:
+def is_view(node: Node) -> bool:
     """Whether a node is a view of its first operand's memory, of the same dtype."""
     if node.target is operator.getitem:
-        return _is_view(node.args[0])
+        return is_view(node.args[0])
     results = getattr(getattr(node.target, "_schema", None), "returns", ())
     if len(results) != 1 or results[0].alias_info is None or _packet(node) in _MAY_COPY:
         return False
@@ -96,7 +96,7 @@ class _Rewriting:
         """Whether a view leads only to reads of the same memory, each of which is rewritten without it."""
         return node.name not in self.leaving and all(
             (user in self.bases and user.args[0] is node and node not in user.args[1:])
-            or (_is_view(user) and user not in self.bases and self._is_only_rewritten(user))
+            or (is_view(user) and user not in self.bases and self._is_only_rewritten(user))
             for user in node.users
         )
 
@@ -143,7 +143,7 @@ class _Rewriting:
         node.replace_all_uses_with(made)
         self.graph.erase_node(node)
         made.name = name
-        while _is_view(source) and not source.users and source.name not in self.leaving:
+        while is_view(source) and not source.users and source.name not in self.leaving:
             unused, source = source, source.args[0]
             self.graph.erase_node(unused)
 
