@@ -9,9 +9,9 @@ can be read back, an edit leads to no error again, check refuses what a build re
 generated program is compiled for every target and emitted, interpreted before and after lowering, and for
 a share g++ reads the host's half of its kernels. A chain of operations is interpreted after each pass,
 without roundings; where nothing rounds before its results, kernels round nothing either. So is a layer, a
-product or a convolution with norms behind, whose kernels join however small they are. A schedule has drawn values, legal or not: it is refused with a
-code, or what it is lowered to computes the same, for each of several sizes too. `--nvcc` builds a
-sample of the programs besides.
+product or a convolution with norms behind, whose kernels join however small they are. A schedule has drawn
+values, legal or not: it is refused with a code, or the program is interpreted after each pass, and in each
+entry for several sizes. `--nvcc` builds a sample of the programs besides.
 
 The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there, and
 tries with `--again` once more what had findings.

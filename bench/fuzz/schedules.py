@@ -37,12 +37,12 @@ def _tile(rng: random.Random, mainloop: str) -> str:
 
 
 def _cluster(rng: random.Random, _: str) -> str:
-    return rng.choice((*CLUSTERS, "8x1", "4x4", "16x1", "3x1", "0x1"))
+    return rng.choice(("8x1", "4x4", "16x1", "3x1", "0x1") if rng.random() < ILLEGAL else CLUSTERS)
 
 
 def _scheduler(rng: random.Random, _: str) -> str:
-    raster, swizzle = rng.choice(list(Raster)), rng.choice((1, 2, 4, 8, 3))
-    pieces = rng.choice((1, 2, 3, 4, 8, 16, 0, 1000))
+    raster, swizzle = rng.choice(list(Raster)), _size(rng, (1, 2, 4, 8))
+    pieces = rng.choice((0, 1000) if rng.random() < ILLEGAL else (1, 2, 3, 4, 8, 16))
     made = f"persistent(raster={raster}, swizzle={swizzle})"
     return rng.choice((*SCHEDULERS, made, made, f"split_k({pieces})", f"stream_k(splits={pieces})"))
 
@@ -58,18 +58,18 @@ def _switch(rng: random.Random, _: str) -> str:
 
 
 def _stages(rng: random.Random, _: str) -> str:
-    return rng.choice(("2", "3", "4", "6", "auto", "1", "0", "40"))
+    return rng.choice(("1", "0", "40") if rng.random() < ILLEGAL else ("2", "3", "4", "auto"))
 
 
 _VALUES: dict[str, tuple[float, Callable[[random.Random, str], str]]] = {
-    "tile": (0.5, _tile),
-    "cluster": (0.3, _cluster),
-    "stages": (0.25, _stages),
-    "scheduler": (0.35, _scheduler),
-    "exchange": (0.25, _switch),
-    "epilogue": (0.2, _epilogue),
-    "pdl": (0.2, _switch),
-    "reproducible": (0.2, _switch),
+    "tile": (0.35, _tile),
+    "cluster": (0.15, _cluster),
+    "stages": (0.15, _stages),
+    "scheduler": (0.25, _scheduler),
+    "exchange": (0.15, _switch),
+    "epilogue": (0.1, _epilogue),
+    "pdl": (0.15, _switch),
+    "reproducible": (0.15, _switch),
 }
 """How each setting but the mainloop is drawn, and how often it is set."""
 
@@ -78,7 +78,7 @@ def schedule(rng: random.Random, text: str, target: str) -> str:
     """Draw a schedule of the kernel `f` of a program, or of one of its stages."""
     own = MAINLOOPS.get(target, OLDER)
     mainloop = rng.choice(list(Mainloop) if rng.random() < ILLEGAL else own)
-    settings = {"mainloop": mainloop} if rng.random() < 0.6 else {}
+    settings = {"mainloop": mainloop} if rng.random() < 0.5 else {}
     settings |= {name: draw(rng, mainloop) for name, (share, draw) in _VALUES.items() if rng.random() < share}
     stages = re.findall(r"stage (\w+) =", text)
     of = f"f.{rng.choice(stages)}" if stages and rng.random() < 0.3 else "f"

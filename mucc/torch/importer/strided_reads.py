@@ -55,8 +55,7 @@ def is_view(node: Node) -> bool:
     results = getattr(getattr(node.target, "_schema", None), "returns", ())
     if len(results) != 1 or results[0].alias_info is None or _packet(node) in _MAY_COPY:
         return False
-    value = node.meta["val"]
-    value = value[0] if isinstance(value, list | tuple) else value
+    value: Any = torch.utils._pytree.tree_leaves(node.meta["val"])[0]
     return value.dtype == node.args[0].meta["val"].dtype
 
 
