@@ -107,34 +107,24 @@ def examine_chain(drawn: Drawn) -> Outcome:
     Of a program whose results have 32 bits kernels round nothing that the program does not round. Of a layer
     the judge of results takes what the kernels compute, with their roundings.
     """
-    source = Source("f.mcu", drawn.text)
     joined = of_any_size() if JOINED in drawn.text else nullcontext()
-    try:
-        with limited(2 * PATIENCE), joined:
-            compilation = compile_text(source, Options(drawn.target, dims=drawn.dims, tuned=False))
-            compilation.emit("cu")
-            (info,) = Manifest.parse(compilation.manifest).kernels
-            dims = small_dims(info, random.Random(drawn.text))
-            if dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
-                same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
-                if UNROUNDED in drawn.text:
-                    rounds_nothing(compilation, info, dims, drawn.text)
-                if drawn.origin == "layers":
-                    interpreted(compilation)
-                if random.Random(f"entries {drawn.text}").random() < ENTRIES_SHARE:
-                    _entries(source, drawn.target, info, dims)
-    except Failure as failure:
-        return Outcome(failure.kind, "", str(failure)[:2000])
-    except DiagnosticError as error:
-        code = next(d.code for d in error.diagnostics if d.severity is Severity.ERROR)
-        return Outcome("defect" if code.startswith(DEFECT) else "refused", code, str(error)[:2000])
-    except UndrawableError:
-        return Outcome("refused", "indices")
-    except Exception as error:
-        import traceback
+    with joined:
+        return _guarded(lambda: _chain_holds(Source("f.mcu", drawn.text), drawn), 2 * PATIENCE)
 
-        return Outcome("crash", type(error).__name__, "".join(traceback.format_exception(error)[-3:])[-2000:])
-    return Outcome("good")
+
+def _chain_holds(source: Source, drawn: Drawn) -> None:
+    compilation = compile_text(source, Options(drawn.target, dims=drawn.dims, tuned=False))
+    compilation.emit("cu")
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    dims = small_dims(info, random.Random(drawn.text))
+    if dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
+        same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
+        if UNROUNDED in drawn.text:
+            rounds_nothing(compilation, info, dims, drawn.text)
+        if drawn.origin == "layers":
+            interpreted(compilation)
+        if random.Random(f"entries {drawn.text}").random() < ENTRIES_SHARE:
+            _entries(source, drawn.target, info, dims)
 
 
 def examine_schedule(drawn: Drawn) -> Outcome:
@@ -147,7 +137,7 @@ def examine_schedule(drawn: Drawn) -> Outcome:
         outcome = examine(drawn.text.encode(), drawn.target, drawn.dims, LEVELS, command=False)
         if outcome.kind != "good":
             return outcome
-        return _guarded(lambda: _computed(Source("f.mcu", drawn.text), drawn))
+        return _guarded(lambda: _computed(Source("f.mcu", drawn.text), drawn), 4 * PATIENCE)
 
 
 def _computed(source: Source, drawn: Drawn) -> None:
@@ -161,16 +151,18 @@ def _computed(source: Source, drawn: Drawn) -> None:
             _entries(source, drawn.target, info, dims)
 
 
-def _guarded(trial: Callable[[], None]) -> Outcome:
+def _guarded(trial: Callable[[], None], seconds: float) -> Outcome:
     """Run a trial: good, refused with its code, or the kind of its failure."""
     try:
-        with limited(4 * PATIENCE):
+        with limited(seconds):
             trial()
     except Failure as failure:
         return Outcome(failure.kind, "", str(failure)[:2000])
     except DiagnosticError as error:
         code = next(d.code for d in error.diagnostics if d.severity is Severity.ERROR)
         return Outcome("defect" if code.startswith(DEFECT) else "refused", code, str(error)[:2000])
+    except UndrawableError:
+        return Outcome("refused", "indices")
     except Exception as error:
         import traceback
 
