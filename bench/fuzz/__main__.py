@@ -1,7 +1,7 @@
 """Mutated sources and random programs through the whole command, in this process's children.
 
-    python -m bench.fuzz [--mutants N] [--programs N] [--chains N] [--layers N] [--seconds S]
-        [--seed TEXT] [-j N] [-o FILE] [--again] [--nvcc N]
+    python -m bench.fuzz [--mutants N] [--programs N] [--chains N] [--layers N] [--schedules N]
+        [--seconds S] [--seed TEXT] [-j N] [-o FILE] [--again] [--nvcc N]
 
 A mutant goes through check, layout, the edits of its diagnostics, a level of the IR or C++, and some through
 the command line: nothing crashes or hangs, no diagnostic is a defect's or points outside of the text, JSON
@@ -9,8 +9,9 @@ can be read back, an edit leads to no error again, check refuses what a build re
 generated program is compiled for every target and emitted, interpreted before and after lowering, and for
 a share g++ reads the host's half of its kernels. A chain of operations is interpreted after each pass,
 without roundings; where nothing rounds before its results, kernels round nothing either. So is a layer, a
-product or a convolution with norms behind, whose kernels join however small they are. `--nvcc` builds a
-sample of the programs besides.
+product or a convolution with norms behind, whose kernels join however small they are. A schedule has drawn
+values, legal or not: it is refused with a code, or the program is interpreted after each pass, and in each
+entry for several sizes. `--nvcc` builds a sample of the programs besides.
 
 The same seed gives the same sources. What is done is kept in FILE: a run that was ended goes on there, and
 tries with `--again` once more what had findings.
@@ -186,6 +187,7 @@ def summary(run: Run) -> dict[str, float]:
         "fuzz.programs": run.count("programs"),
         "fuzz.chains": run.count("chains"),
         "fuzz.layers": run.count("layers"),
+        "fuzz.schedules": run.count("schedules"),
         "fuzz.nvcc_built": run.count("nvcc"),
         "fuzz.nvcc_rejected": kinds["nvcc"],
         "fuzz.good": kinds["good"],
@@ -197,7 +199,7 @@ def summary(run: Run) -> dict[str, float]:
 def record(run: Run) -> Path:
     """Write the result: counts by kind and by code, and the findings."""
     rows: list[dict[str, Any]] = []
-    for kind in ("mutants", "programs", "chains", "layers", "nvcc"):
+    for kind in ("mutants", "programs", "chains", "layers", "schedules", "nvcc"):
         own = [row for row in run.rows if row["chunk"][0] == kind]
         counts, codes = Counter[str](), Counter[str]()
         for row in own:
@@ -219,6 +221,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--layers", type=int, default=1000, help="products and convolutions with norms behind"
     )
+    parser.add_argument("--schedules", type=int, default=500, help="programs with drawn schedules")
     parser.add_argument(
         "--nvcc", type=int, default=0, metavar="N", help="build so many of the programs by nvcc"
     )
@@ -242,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         drawn = Drawn("", args.target, args.replay)
         data = Path(args.replay).read_bytes()
         outcome = again("mutants", data, drawn)
-        for kind in ("programs", "chains", "layers"):
+        for kind in ("programs", "chains", "layers", "schedules"):
             outcome = outcome if outcome.is_finding else again(kind, data, drawn)
         print(outcome)
         return int(outcome.is_finding)
@@ -255,6 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "programs": args.programs,
         "chains": args.chains,
         "layers": args.layers,
+        "schedules": args.schedules,
     }
     until = time.monotonic() + args.seconds
     work(chunks_of(args.seed, wanted), run, args.jobs, until)

@@ -37,14 +37,14 @@ def combined(c: Chain, v: Value) -> Value:
 
 
 def selecting(c: Chain, v: Value) -> Value:
-    """Select between two values by a condition: tensors, broadcast ones, or numbers."""
+    """Select between two values by a condition: tensors, broadcast ones, numbers, or conditions."""
     _is_bool(v)
-    dtype = c.pick(("f32", "f32", "bf16", "s32"))
+    dtype = c.pick(("f32", "f32", "bf16", "s32", "bool"))
     sides: list[Value] = []
     for _ in range(2):
         dims = c.pick((v.dims, v.dims, v.dims[c.rng.randint(0, v.rank) :]))
         other = c.other(dims, dtype)
-        if c.chance(0.3):
+        if c.chance(0.3) and dtype != "bool":
             other = Value(str(c.pick((0, 1, -9))), (), dtype)
         sides.append(other)
     a, b = sides

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
@@ -107,22 +107,55 @@ def examine_chain(drawn: Drawn) -> Outcome:
     Of a program whose results have 32 bits kernels round nothing that the program does not round. Of a layer
     the judge of results takes what the kernels compute, with their roundings.
     """
-    source = Source("f.mcu", drawn.text)
     joined = of_any_size() if JOINED in drawn.text else nullcontext()
+    with joined:
+        return _guarded(lambda: _chain_holds(Source("f.mcu", drawn.text), drawn), 2 * PATIENCE)
+
+
+def _chain_holds(source: Source, drawn: Drawn) -> None:
+    compilation = compile_text(source, Options(drawn.target, dims=drawn.dims, tuned=False))
+    compilation.emit("cu")
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    dims = small_dims(info, random.Random(drawn.text))
+    if dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
+        same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
+        if UNROUNDED in drawn.text:
+            rounds_nothing(compilation, info, dims, drawn.text)
+        if drawn.origin == "layers":
+            interpreted(compilation)
+        if random.Random(f"entries {drawn.text}").random() < ENTRIES_SHARE:
+            _entries(source, drawn.target, info, dims)
+
+
+def examine_schedule(drawn: Drawn) -> Outcome:
+    """Take a program with a drawn schedule through the checks of sources, and interpret it; see `examine`.
+
+    What the compiler takes is compiled for several sizes too.
+    """
+    joined = of_any_size() if JOINED in drawn.text else nullcontext()
+    with joined:
+        outcome = examine(drawn.text.encode(), drawn.target, drawn.dims, LEVELS, command=False)
+        if outcome.kind != "good":
+            return outcome
+        return _guarded(lambda: _computed(Source("f.mcu", drawn.text), drawn), 4 * PATIENCE)
+
+
+def _computed(source: Source, drawn: Drawn) -> None:
+    compilation = compile_source(source, drawn.target, dims=drawn.dims, tuned=False)
+    interpreted(compilation)
+    (info, *others) = Manifest.parse(compilation.manifest).kernels
+    dims = small_dims(info, random.Random(drawn.text))
+    if not others and dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
+        with suppress(UndrawableError):
+            same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
+            _entries(source, drawn.target, info, dims)
+
+
+def _guarded(trial: Callable[[], None], seconds: float) -> Outcome:
+    """Run a trial: good, refused with its code, or the kind of its failure."""
     try:
-        with limited(2 * PATIENCE), joined:
-            compilation = compile_text(source, Options(drawn.target, dims=drawn.dims, tuned=False))
-            compilation.emit("cu")
-            (info,) = Manifest.parse(compilation.manifest).kernels
-            dims = small_dims(info, random.Random(drawn.text))
-            if dims is not None and _elements(info, dims) <= MOST_ELEMENTS:
-                same_at_each_level(source, drawn.target, dims, drawn.text, drawn.dims)
-                if UNROUNDED in drawn.text:
-                    rounds_nothing(compilation, info, dims, drawn.text)
-                if drawn.origin == "layers":
-                    interpreted(compilation)
-                if random.Random(f"entries {drawn.text}").random() < ENTRIES_SHARE:
-                    _entries(source, drawn.target, info, dims)
+        with limited(seconds):
+            trial()
     except Failure as failure:
         return Outcome(failure.kind, "", str(failure)[:2000])
     except DiagnosticError as error:

@@ -6,7 +6,7 @@ import random
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from bench.common import ROOT
 from bench.fuzz.chains import chain
 from bench.fuzz.layers import layer
+from bench.fuzz.schedules import scheduled
 from bench.gpu_fuzz.choices import Choices
 from bench.gpu_fuzz.programs import ALL_TARGETS, generate
 from mucc.diagnostics.codes import CODES
@@ -141,6 +142,15 @@ def chained(seed: str) -> Drawn:
 def layered(seed: str) -> Drawn:
     """A product or a convolution with norms and reductions behind."""
     return Drawn(layer(seed), random.Random(seed).choice(("sm_90a", "sm_90a", *ALL_TARGETS)), "layers")
+
+
+def with_schedule(seed: str) -> Drawn:
+    """A program whose kernels have schedules, with a drawn one."""
+    rng = random.Random(seed)
+    draw = rng.choice((layered, layered, GENERATORS["forms"], GENERATORS["forms"], chained))
+    while "@" not in (drawn := draw(seed)).text and not re.search(r"\b(conv|matmul|attention)", drawn.text):
+        seed += "+"
+    return replace(drawn, text=scheduled(seed, drawn.text, drawn.target), origin="schedules")
 
 
 _FEW = _by_hypothesis("contractions", 4)

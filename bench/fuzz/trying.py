@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bench.fuzz.checks import LEVELS, Outcome, examine
-from bench.fuzz.generated import examine_chain, examine_program
+from bench.fuzz.generated import examine_chain, examine_program, examine_schedule
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import Drawn, chained, corpus_texts, layered, origin, program
+from bench.fuzz.sources import Drawn, chained, corpus_texts, layered, origin, program, with_schedule
 
-CHUNK = {"mutants": 50, "programs": 5, "chains": 20, "layers": 20}
+CHUNK = {"mutants": 50, "programs": 5, "chains": 20, "layers": 20, "schedules": 10}
 """How many sources are a step, which is done whole or not at all."""
 
 HOST_SHARE, COMMAND_SHARE, EMIT_SHARE = 0.02, 0.05, 0.5
@@ -88,7 +88,18 @@ def _layer(seed: str) -> tuple[Outcome, bytes, Drawn]:
     return examine_chain(drawn), drawn.text.encode(), drawn
 
 
-_TRIALS = {"mutants": _mutant, "programs": _program, "chains": _chain, "layers": _layer}
+def _schedule(seed: str) -> tuple[Outcome, bytes, Drawn]:
+    drawn = with_schedule(seed)
+    return examine_schedule(drawn), drawn.text.encode(), drawn
+
+
+_TRIALS = {
+    "mutants": _mutant,
+    "programs": _program,
+    "chains": _chain,
+    "layers": _layer,
+    "schedules": _schedule,
+}
 
 
 def _finding(kind: str, seed: str, outcome: Outcome, data: bytes, drawn: Drawn) -> dict[str, Any]:
@@ -106,8 +117,10 @@ def again(kind: str, data: bytes, drawn: Drawn) -> Outcome:
     """Try a changed source as the one that it was made of."""
     if kind == "mutants":
         return examine(data, drawn.target, drawn.dims, LEVELS, command=True)
-    of = kind if kind == "layers" else drawn.origin
+    of = kind if kind in ("layers", "schedules") else drawn.origin
     changed = Drawn(data.decode("utf-8", errors="replace"), drawn.target, of, drawn.dims)
+    if kind == "schedules":
+        return examine_schedule(changed)
     return examine_chain(changed) if kind in ("chains", "layers") else examine_program(changed, host=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import f32, i1
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -172,6 +172,19 @@ class DoubleNegation(RewritePattern):
             rewriter.replace(op, [], [inner.operand])
 
 
+class ChosenCondition(RewritePattern):
+    """`where(c, a, b)` of bools -> `(c and a) or (not c and b)`."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, e.SelectOp) or Shaped.of(op.result.type).element_type != i1:
+            return
+        b = Emit()
+        first = b(e.AndOp(op.condition, op.on_true))
+        second = b(e.AndOp(b(e.NotOp(op.condition)), op.on_false))
+        result = b(e.OrOp(first, second))
+        rewriter.replace(op, b.ops, [result])
+
+
 class RoundedTwice(RewritePattern):
     """`floor(round(x))` -> `round(x)`, and `floor(n)` -> `n` for integers."""
 
@@ -297,6 +310,7 @@ PATTERNS: tuple[RewritePattern, ...] = (
     PinnedView(),
     NeutralOperand(),
     DoubleNegation(),
+    ChosenCondition(),
     RoundedTwice(),
     SameCast(),
     CastOfRetype(),

@@ -140,11 +140,16 @@ def logical(operands: Sequence[Attribute]) -> Attribute:
 
 
 def select(condition: Attribute, on_true: Attribute, on_false: Attribute) -> Attribute:
-    """Infer the type of `where(condition, a, b)`: the condition is a bool, the three shapes broadcast."""
+    """Infer the type of `where(condition, a, b)`: the condition is a bool, the three shapes broadcast.
+
+    Both sides are numbers, or both are bools.
+    """
     logical([condition])
     values = [Shaped.of(on_true), Shaped.of(on_false)]
     dims = broadcast([Shaped.of(condition).dims, *(v.dims for v in values)])
-    return as_type(dims, promote((on_true, on_false), integers=True), (condition, on_true, on_false))
+    is_bool = all(v.element_type == i1 for v in values)
+    chosen = i1 if is_bool else promote((on_true, on_false), integers=True)
+    return as_type(dims, chosen, (condition, on_true, on_false))
 
 
 def not_packed(value: Shaped) -> None:

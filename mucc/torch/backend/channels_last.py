@@ -22,12 +22,13 @@ def lay_out_convolutions(module: Any) -> int:
     """Copy inputs of convolutions to channels last, results of the graph back; returns the copies before.
 
     Graphs stay as they are that have convolutions in groups of several channels, which PyTorch computes more
-    slowly so, and graphs with views that need the order before.
+    slowly so, and graphs with views that need the order before or with `as_strided`, which reads memory.
     """
     calls = [n for n in module.graph.nodes if n.op == "call_function" and n.target in _CONVOLUTIONS]
     values = [n.meta.get("example_value") for n in module.graph.nodes if n.op == "placeholder"]
     mode = next((v.fake_mode for v in values if isinstance(v, _fake_tensor.FakeTensor)), None)
-    if not calls or mode is None or any(_stands_against(n) for n in calls):
+    reads_memory = any("as_strided" in str(n.target) for n in module.graph.nodes)
+    if not calls or mode is None or reads_memory or any(_stands_against(n) for n in calls):
         return 0
     graph, copies = module.graph, dict[Node, Node]()
     for node in calls:

@@ -17,6 +17,7 @@ from mucc.torch.importer.extents import (
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.nodes import tensor_inputs
 from mucc.torch.importer.partition import Formats, Graph, readers
+from mucc.torch.importer.strided_reads import is_view
 from mucc.torch.importer.work import ALIASES
 
 Node = Any
@@ -72,6 +73,7 @@ def _excluded(captured: Captured, anywhere: bool) -> Callable[[Node], str | None
     """Return the reason why an operation on these tensors is left to PyTorch, or None."""
 
     integers = wide_integers(captured)
+    in_memory = _read_in_memory(captured)
 
     def reason(node: Node) -> str | None:
         made = tensors_of(node)
@@ -85,11 +87,24 @@ def _excluded(captured: Captured, anywhere: bool) -> Callable[[Node], str | None
             return wide
         if any(d == 0 for t in read for d in t.shape if isinstance(d, int)):
             return "an empty tensor"
-        if any(getattr(u.target, "overloadpacket", None) in _STRIDED for u in node.users):
+        if node in in_memory:
             return "as_strided reads its memory"
         return None
 
     return reason
+
+
+def _read_in_memory(captured: Captured) -> set[Node]:
+    """Return the nodes whose memory `as_strided` reads, under any view of it."""
+    found = set[Node]()
+    for node in captured.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) in _STRIDED:
+            source = node.args[0]
+            found.add(source)
+            while is_view(source) or getattr(source.target, "overloadpacket", None) in ALIASES:
+                source = source.args[0]
+                found.add(source)
+    return found
 
 
 def tensors_of(node: Node) -> list[Any]:

@@ -21,6 +21,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.runtime.arguments import register_dataclasses
 from mucc.torch.importer.arguments import Arguments, storage_of
 from mucc.torch.importer.attributes import attributes_as_buffers, attributes_of, state_of
+from mucc.torch.importer.cumulative_averages import cumulative_averages
 from mucc.torch.importer.decompositions import decomposed
 from mucc.torch.importer.recurrent import recurrent_shapes
 
@@ -146,7 +147,7 @@ def arguments_of(module: Any, args: Sequence[Any], keywords: Mapping[str, Any] |
 
 def _captured(module: Any, given: Arguments, taken: Arguments, numbers: set[int], dynamic: Any) -> Captured:
     attributes = attributes_of(module)
-    with attributes_as_buffers(module), recurrent_shapes():
+    with attributes_as_buffers(module), recurrent_shapes(), cumulative_averages():
         program = _exported(module, taken, dynamic)
         captured = _read(program, module, taken, numbers, attributes)
     _check_changes(captured, module, given)

@@ -160,6 +160,27 @@ mu.kernel @neutral_but_for_the_type(%x: !mu.tensor<[M, N], bf16, col_major>) -> 
 
 // -----
 
+// A choice between bools is logic.
+
+// CHECK-LABEL: @chosen_condition(
+// CHECK-NEXT: %[[C:[0-9]+]] = mu.cmp gt %x, %y
+// CHECK-NEXT: %[[D:[0-9]+]] = mu.cmp lt %y, %y
+// CHECK-NEXT: %[[A:[0-9]+]] = mu.and %[[D]], %[[C]] : (!mu.tensor<[N], i1>, !mu.tensor<[M, N], i1>) -> !mu.tensor<[M, N], i1>
+// CHECK-NEXT: %[[N:[0-9]+]] = mu.not %[[D]]
+// CHECK-NEXT: %[[B:[0-9]+]] = mu.and %[[N]], %[[D]]
+// CHECK-NEXT: %[[O:[0-9]+]] = mu.or %[[A]], %[[B]] : (!mu.tensor<[M, N], i1>, !mu.tensor<[N], i1>) -> !mu.tensor<[M, N], i1>
+// CHECK-NEXT: mu.select %[[O]], %x, %y
+mu.kernel @chosen_condition(%x: !mu.tensor<[M, N], f32>, %y: !mu.tensor<[N], f32>) -> !mu.tensor<[M, N], f32>
+    attributes {arg_names = ["x", "y"], result_names = ["a"], dims = ["M", "N"]} {
+  %0 = mu.cmp gt %x, %y : (!mu.tensor<[M, N], f32>, !mu.tensor<[N], f32>) -> !mu.tensor<[M, N], i1>
+  %1 = mu.cmp lt %y, %y : (!mu.tensor<[N], f32>, !mu.tensor<[N], f32>) -> !mu.tensor<[N], i1>
+  %2 = mu.select %1, %0, %1 : (!mu.tensor<[N], i1>, !mu.tensor<[M, N], i1>, !mu.tensor<[N], i1>) -> !mu.tensor<[M, N], i1>
+  %3 = mu.select %2, %x, %y : (!mu.tensor<[M, N], i1>, !mu.tensor<[M, N], f32>, !mu.tensor<[N], f32>) -> !mu.tensor<[M, N], f32>
+  mu.return %3 : !mu.tensor<[M, N], f32>
+}
+
+// -----
+
 // CHECK-LABEL: @double_negation(
 // CHECK-NEXT: %[[C:[0-9]+]] = mu.cmp gt %x, %x
 // CHECK-NEXT: %[[S:[0-9]+]] = mu.select %[[C]], %x, %x

@@ -155,3 +155,20 @@ layer(
     IMAGE,
 )
 layer("mlp", lambda: nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.Linear(8, 4)), "3,4", gradients=True)
+
+
+class BatchNormsThatAverageAllBatches(nn.Module):
+    """Running statistics are means over all batches so far, of which there have been some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.BatchNorm2d(3, momentum=None)
+        self.second = nn.BatchNorm1d(3, affine=False, momentum=None)
+        self.first.num_batches_tracked.fill_(4)
+        self.train()
+
+    def forward(self, x: Any) -> Any:
+        return self.second(torch.relu(self.first(x)).flatten(2))
+
+
+odd("4,3,5,2")(BatchNormsThatAverageAllBatches)

@@ -308,3 +308,35 @@ def constants_copied_before_a_call_of_pytorch(self: Any, x: Any) -> Any:
         torch.relu(x.T).reshape(-1)[torch.full([], 1) + places],
         torch.searchsorted(torch.arange(6.0).clone(), x),
     )
+
+
+@odd("24")
+def memory_read_through_many_views(self: Any, x: Any) -> Any:
+    y = torch.relu(x)
+    z = y.view(4, 6)
+    return (
+        y.as_strided((4, 5), (5, 1), 1).as_strided((2, 2), (3, 1), 2),
+        z.chunk(2, 1)[1].as_strided((2, 2), (6, 1)),
+        torch.exp(z).unbind(0)[2].as_strided((2, 2), (1, 1)),
+        x.view(4, 6).T.as_strided((2,), (7,), 1) * 2,
+    )
+
+
+@odd("4,6")
+def memory_written_by_strides(self: Any, x: Any) -> Any:
+    y = torch.relu(x)
+    new = x[0, :4].exp()
+    once = y.T.as_strided_scatter(new, (4,), (5,), 1)
+    return (
+        once,
+        once.as_strided((3, 2), (6, 1), 2) + 1,
+        x.T.as_strided_scatter(new, (4,), (5,), 1),
+        (y + 1)[1:].as_strided_scatter(new, (4,), (2,)),
+        y.as_strided_scatter(new.view(2, 2), (2, 2), (6, 1), 3) * 2,
+    )
+
+
+@odd("2,3,4,5")
+def memory_of_a_convolution(self: Any, x: Any) -> Any:
+    y = torch.conv2d(x, torch.ones(2, 3, 1, 1))
+    return y.as_strided((6, 4), (3, 1), 2), torch.relu(x).as_strided((5, 4), (3, 1), 2)

@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from bench.fuzz.__main__ import Run, chunks_of, main, summary
 from bench.fuzz.chains import UNROUNDED
 from bench.fuzz.checks import LEVELS, Failure, Outcome, examine, honest, mended
-from bench.fuzz.generated import examine_chain, examine_program
+from bench.fuzz.generated import examine_chain, examine_program, examine_schedule
 from bench.fuzz.mutants import mutant
 from bench.fuzz.reducing import reduced
-from bench.fuzz.sources import GENERATORS, Drawn, chained, corpus_texts, layered, program
+from bench.fuzz.sources import GENERATORS, Drawn, chained, corpus_texts, layered, program, with_schedule
 from bench.fuzz.trying import CHUNK, Chunk, prepare, run_chunk
 from mucc.diagnostics import Applicability, Diagnostic, Fix, Source, Span
 from mucc.dialects.mu.ops.elementwise import ConstantOp
@@ -73,6 +73,34 @@ def test_layers_hold():
     for number in range(2):
         drawn = layered(f"unit{number}")
         assert not (outcome := examine_chain(drawn)).is_finding, (outcome, drawn)
+
+
+def test_drawn_schedules_are_refused_or_hold():
+    kinds = set[str]()
+    for number in range(8):
+        drawn = with_schedule(f"unit{number}")
+        outcome = examine_schedule(drawn)
+        assert not outcome.is_finding, (outcome, drawn)
+        kinds.add(outcome.kind)
+    assert kinds == {"good", "refused"}
+
+
+def test_a_schedule_that_changes_what_is_computed_is_found(monkeypatch: pytest.MonkeyPatch):
+    from mucc.passes.legalize_tile import LegalizeTile
+
+    text = "kernel f(x: bf16[64, 64], w: bf16[64, 64]) -> f32[64, 64] {\n    return 2 * (x @ w)\n}\n\n"
+    text += "schedule f for sm_90a {\n    tile = 128x128x64\n}\n"
+    drawn = Drawn(text, "sm_90a", "schedules")
+    assert examine_schedule(drawn) == Outcome("good")
+    apply = LegalizeTile.apply
+
+    def doubled(self: LegalizeTile, ctx: object, op: ModuleOp) -> None:
+        for constant in [c for c in op.walk() if isinstance(c, ConstantOp)]:
+            constant.properties["value"] = ConstantOp(7.0).value
+        apply(self, None, op)
+
+    monkeypatch.setattr(LegalizeTile, "apply", doubled)
+    assert examine_schedule(drawn).kind == "lowered"
 
 
 CHAIN = Drawn("kernel f(x: f32[4, 3]) -> f32[3, 4] {\n    return (2 * x).T + 1\n}\n", "sm_90a", "")

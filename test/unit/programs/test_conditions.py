@@ -49,12 +49,27 @@ PROGRAMS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
             + (x[:, None] > w.T).reshape(-1, x.shape[1])[::-1][:, 0] * 1.0
         ),
     ),
+    "chosen": (
+        " -> (a: f32[M, N], b: f32[M, N], d: s32[M]) {\n"
+        "    c = where(x @ w > 0, w[0] < 0.5, x[:, :1] > w[0, 0])\n"
+        "    same = where(c[:, ::-1], c, not c)\n"
+        "    return where(c, 1.0, 2.0), where(same, 3.0, 4.0), sum(cast(c, s32), axis=1)\n}\n",
+        lambda x, w: (
+            np.where(chosen(x, w), 1, 2),
+            np.where(chosen(x, w)[:, ::-1] == chosen(x, w), 3, 4),
+            chosen(x, w).sum(1),
+        ),
+    ),
     "a mask": (
         " -> f32[M, K] {\n    c = reshape(x[:, None] > w.T, (M, N*K))[:, :N]\n"
         "    return attention(x, w.T, w.T, mask=c or iota((M, N), axis=1) == 0)\n}\n",
         lambda x, w: attention(x, w.T, (x[:, None] > w.T).reshape(len(x), -1)[:, : w.shape[1]]),
     ),
 }
+
+
+def chosen(x: Any, w: Any) -> Any:
+    return np.where(x @ w > 0, w[0] < 0.5, x[:, :1] > w[0, 0])
 
 
 def softmax(x: Any) -> Any:

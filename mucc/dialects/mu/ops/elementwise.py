@@ -392,7 +392,10 @@ class NotOp(LogicalOp, UnaryOp):
 
 @irdl_op_definition
 class SelectOp(ElementwiseOp):
-    """Select a where the condition is true, otherwise b; spelled `where(condition, a, b)`."""
+    """Select a where the condition is true, otherwise b; spelled `where(condition, a, b)`.
+
+    Both are numbers, or both are bools.
+    """
 
     name = "mu.select"
     INTEGER: ClassVar[bool] = True

@@ -122,6 +122,12 @@ def test_reduction() -> None:
             ("use `where(condition, a, b)` or `cast(condition, f32)`",),
         ),
         (
+            lambda: rules.select(i1, T("M", dtype="bool"), T("M")),
+            "MU1021",
+            "arithmetic on a bool",
+            ("use `where(condition, a, b)` or `cast(condition, f32)`",),
+        ),
+        (
             lambda: rules.compare(i1, f32),
             "MU1021",
             "arithmetic on a bool",
