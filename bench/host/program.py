@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.host import compiled
-from bench.host.contractions import stand_in
+from bench.host.contractions import NotOnHost, stand_in
 from bench.host.instructions import HEADERS, without_instructions, without_products
 from mucc.codegen.memory import Places
 from mucc.compiler.driver import Compilation
@@ -108,7 +108,7 @@ def library(gxx: str, text: str, to: Path, *more: str) -> None:
 
 
 def text_of(compilation: Compilation) -> str:
-    """The C++ of a program for the host."""
+    """The C++ of a program for the host. Raises NotOnHost where a kernel has no stand-in."""
     parts = compilation.parts()
     light = "".join(image.source for image in parts.images if image.skeleton is None)
     headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
@@ -118,6 +118,8 @@ def text_of(compilation: Compilation) -> str:
         lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
         if image.skeleton is not None:
             continue
+        if "<mucc/skinny.cuh>" in image.source:
+            raise NotOnHost("products of few rows by mma.sync have no stand-in")
         # Kernels of 64-bit indices are for tensors that no test has.
         source = re.sub(
             r"#include .*\n|extern \"C\" __global__[^{]*_wide\([^{]*\{[^}]*\}\n", "", image.source

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bench.host import compiled
-from bench.host.program import CHECKED, HostError, library
+from bench.host.contractions import NotOnHost
+from bench.host.program import CHECKED, HostError, library, text_of
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 
@@ -177,3 +178,27 @@ def test_a_warp_reads_the_description_of_a_tile_before_its_place_is_free(tmp_pat
     y = torch.empty_like(q)
     kernel.launch(q, k, v, y)  # raises what checks find
     assert (y == 1).all()
+
+
+FEW_ROWS = """
+kernel f(x: bf16[3, 1024], w: bf16[1024, 1024]) -> bf16[3, 1024] {
+    return x @ w.T
+}
+schedule f for sm_90a {
+    mainloop = skinny
+}
+"""
+TWO_BODIES = """
+kernel f[M, N, K=15](
+    x: f16[M, K] strides(1, _), w: f16[K, N] col_major, n: f32, k: f32[N, M] strides(1, _)
+) -> (y: f16[N, M], z: f16[N, M]) {
+    v = max((x @ w).T, n)
+    return v, where(k > 0, v, 0.0)
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "why"), [(FEW_ROWS, "few rows"), (TWO_BODIES, "several bodies")])
+def test_what_has_no_stand_in_is_said(text: str, why: str) -> None:
+    with pytest.raises(NotOnHost, match=why):
+        text_of(compile_text(Source("k.mcu", text)))
