@@ -18,6 +18,7 @@ from bench.gpu_fuzz.inputs import SCALED, SHIFTED, draw, draw_dims
 from bench.gpu_fuzz.judge import judge
 from bench.gpu_fuzz.programs import ALL_TARGETS, TARGETS, generate
 from bench.gpu_fuzz.reference import Bounded
+from bench.host.contractions import NotOnHost
 from mucc.build.artefact import Request, build
 from mucc.build.pool import Pool
 from mucc.compiler.driver import Compilation, Options, compile_text
@@ -84,6 +85,8 @@ def attempt(choices: Choices, stage: Stage, runs: int, cores: int = 2) -> Outcom
         outcome.code, outcome.detail = first.code, str(error)[:2000]
         toolchain = first.code.startswith("MU5")
         outcome.kind = "rejected" if toolchain else "internal" if first.code.startswith("MU9") else "refused"
+    except NotOnHost as error:
+        outcome.kind, outcome.code, outcome.detail = "refused", "not on the host", str(error)
     except MuccError as error:
         # A driver that refuses anything does so because a kernel before has failed.
         kind = "wrong" if error.code == "MU6016" else "refused_call"

@@ -22,6 +22,10 @@ from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
 
 
+class NotOnHost(Exception):
+    """A program with a kernel that the host has nothing for."""
+
+
 def _terms(strides: Sequence[Product], unit: int | None, place: str, names: Sequence[str]) -> str:
     """The place of an element from its coordinates. Strides that the kernel's type fixes come from there."""
     terms = ["0"]
@@ -103,10 +107,11 @@ def _checks(gemm: Gemm) -> Iterator[str]:
 
 
 def stand_in(gemm: Gemm) -> str:
-    """The stand-in of one contraction."""
+    """The stand-in of one contraction. Raises NotOnHost where there is none."""
     if gemm.op.group_columns:
         return _of_groups(gemm)
-    assert gemm.d is not None
+    if gemm.d is None or len(gemm.bodies) > 1:
+        raise NotOnHost("a product with several bodies or results has no stand-in")
     (body,) = gemm.bodies or [None]
     loads = list(_loads(gemm))
     given = ", ".join(["float(sum)", *loads])

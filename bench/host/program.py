@@ -6,6 +6,7 @@ GPU: products of warps and warpgroups, barriers in shared memory, and copies by 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as ct
 import hashlib
 import os
@@ -19,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.host import compiled
-from bench.host.contractions import stand_in
+from bench.host.contractions import NotOnHost, stand_in
 from bench.host.instructions import HEADERS, without_instructions, without_products
 from mucc.codegen.memory import Places
 from mucc.compiler.driver import Compilation
@@ -62,14 +63,15 @@ def _headers(gxx: str, flags: tuple[str, ...]) -> Path:
     if not folder.exists():
         shared.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=shared))
-        for name, text in texts.items():
-            (made / name).parent.mkdir(exist_ok=True)
-            (made / name).write_text(text, encoding="utf-8")
-        _compile([gxx, *flags, *_included(made), "-x", "c++-header", str(made / "prelude.h")])
         try:
-            made.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(made)
+            for name, text in texts.items():
+                (made / name).parent.mkdir(exist_ok=True)
+                (made / name).write_text(text, encoding="utf-8")
+            _compile([gxx, *flags, *_included(made), "-x", "c++-header", str(made / "prelude.h")])
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(folder)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
     os.utime(folder)
     for other in shared.iterdir():
         if time.time() - other.stat().st_mtime > compiled.KEPT_SECONDS:
@@ -106,7 +108,7 @@ def library(gxx: str, text: str, to: Path, *more: str) -> None:
 
 
 def text_of(compilation: Compilation) -> str:
-    """The C++ of a program for the host."""
+    """The C++ of a program for the host. Raises NotOnHost where a kernel has no stand-in."""
     parts = compilation.parts()
     light = "".join(image.source for image in parts.images if image.skeleton is None)
     headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
@@ -116,6 +118,8 @@ def text_of(compilation: Compilation) -> str:
         lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
         if image.skeleton is not None:
             continue
+        if "<mucc/skinny.cuh>" in image.source:
+            raise NotOnHost("products of few rows by mma.sync have no stand-in")
         # Kernels of 64-bit indices are for tensors that no test has.
         source = re.sub(
             r"#include .*\n|extern \"C\" __global__[^{]*_wide\([^{]*\{[^}]*\}\n", "", image.source
@@ -124,9 +128,8 @@ def text_of(compilation: Compilation) -> str:
         lines += [f"namespace image_{i} {{", source, "}"]
         for name in re.findall(r"__launch_bounds__\(.*\)\s+(\w+)\(", source):
             call = f"[](void** p) {{ on_host::call(image_{i}::{name}, p); }}"
-            registered.append(f'on_host::entries()["{name}"] = {call};')
-            if "<mucc/scan.cuh>" in image.source:
-                registered.append(f'on_host::ordered().insert("{name}");')
+            ordered = str("<mucc/scan.cuh>" in image.source).lower()
+            registered.append(f'on_host::entries.push_back({{"{name}", {call}, {ordered}}});')
     for skeleton in parts.skeletons:
         declared = f"mucc::gemm::Skeleton const {skeleton.symbol}"
         lines += [
@@ -139,10 +142,9 @@ def text_of(compilation: Compilation) -> str:
             space = f"contraction_{program.sym_name.data}_{i}"
             lines += [f"namespace {space} {{", stand_in(gemm_of(op, places, canonical=True)), "}"]
             name, stage = program.sym_name.data, op.stage.data
-            table = f'contractions()["{name}/{stage}"]'
-            if program.entry_of is not None:
-                table = f"described()[mu::{name}::{stage}::describe]"
-            registered.append(f"on_host::{table} = {space}::run;")
+            describe = "nullptr" if program.entry_of is None else f"mu::{name}::{stage}::describe"
+            known = f'"{name}", "{stage}", {describe}, {space}::run'
+            registered.append(f"on_host::contractions.push_back({{{known}}});")
     registration = ["static int const registered = [] {", *registered, "return 0; }();"]
     return "\n".join([*lines, parts.program, *registration]) + "\n"
 

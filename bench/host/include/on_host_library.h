@@ -8,7 +8,6 @@
 
 #include "on_host_matrices.h"
 
-#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -19,31 +18,39 @@ inline int launches = 0;                 // so far
 
 // ---- kernels and contractions -----------------------------------------------------------------------------
 
+// Lists that are searched from the start: g++ would compile maps by name anew with each program, in a fifth of its time.
 using Entry = void (*)(void**);
 // Runs kernels instead of the C++ that is compiled here: null, or what went wrong.
 using Runner = char const* (*)(char const* name, unsigned const* grid, int threads, int together, int shared, void** parameters);
 inline Runner runner = nullptr;
-// Kernels whose blocks wait for those of smaller numbers.
-inline std::set<std::string>& ordered() {
-  static std::set<std::string> all;
-  return all;
+struct Registered {
+  char const* name;
+  Entry entry;
+  bool ordered;  // blocks wait for those of smaller numbers
+};
+inline std::vector<Registered> entries;
+inline Registered const* entry_of(char const* name) {
+  for (Registered const& known : entries)
+    if (!std::strcmp(known.name, name)) return &known;
+  std::fprintf(stderr, "on_host: no kernel %s\n", name);
+  std::abort();
 }
 
+// Stand-ins by kernel and stage, or by what describes the problem: the entries of a kernel have stages of the same names.
 using Contraction = char const* (*)(mucc::gemm::Problem const&);
-inline std::map<std::string, Entry>& entries() {
-  static std::map<std::string, Entry> all;
-  return all;
-}
-inline std::map<std::string, Contraction>& contractions() {
-  static std::map<std::string, Contraction> all;
-  return all;
-}
-
-// Those of kernels with several entries, by what describes the problem: their stages have the same names.
 using Describe = int (*)(mucc::Call const&, mucc::gemm::Problem&);
-inline std::map<Describe, Contraction>& described() {
-  static std::map<Describe, Contraction> all;
-  return all;
+struct StandIn {
+  char const *kernel, *stage;
+  Describe describe;
+  Contraction run;
+};
+inline std::vector<StandIn> contractions;
+inline Contraction contraction_of(char const* kernel, char const* stage, Describe describe) {
+  for (StandIn const& known : contractions)
+    if (known.describe ? known.describe == describe : !std::strcmp(known.kernel, kernel) && !std::strcmp(known.stage, stage))
+      return known.run;
+  std::fprintf(stderr, "on_host: no contraction %s of %s\n", stage, kernel);
+  std::abort();
 }
 
 template <class... A, size_t... I>
@@ -58,11 +65,7 @@ void call(void (*kernel)(A...), void** p) {
 inline int contract(mucc::Call const& c, mucc::gemm::Stage const& stage, void*) {
   mucc::gemm::Problem problem;
   if (stage.describe(c, problem)) return 1;
-  auto const own = described().find(stage.describe);
-  Contraction const run = own != described().end()
-                              ? own->second
-                              : contractions().at(std::string(c.kernel->name) + "/" + stage.name);
-  char const* wrong = run(problem);
+  char const* wrong = contraction_of(c.kernel->name, stage.name, stage.describe)(problem);
   return wrong ? mucc::fail("MU9001", "%s", wrong) : 0;
 }
 inline int64_t no_scratch(mucc::Call const&, mucc::gemm::Stage const&) { return 0; }
@@ -133,8 +136,8 @@ inline int map_positions(Call const&, void* to, void const* data, Mapped element
 }
 
 // The order in which blocks run: that of the hardware, or another one with a seed where none waits for those before it.
-inline std::vector<unsigned> order_of_blocks(unsigned count, unsigned together, char const* name) {
-  bool const any = on_host::seed && !on_host::ordered().count(name);
+inline std::vector<unsigned> order_of_blocks(unsigned count, unsigned together, bool ordered) {
+  bool const any = on_host::seed && !ordered;
   std::vector<unsigned> order;
   for (unsigned x = 0; x < count; x += together) order.push_back(x);
   for (size_t i = order.size(); any && i > 1; --i)
@@ -149,7 +152,8 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
     char const* wrong = on_host::runner(code.name, g.grid, int(g.block), int(blocks), int(g.shared), parameters);
     return wrong ? fail("MU9001", "%s", wrong) : 0;
   }
-  on_host::body = on_host::entries().at(code.name);
+  on_host::Registered const* const kernel = on_host::entry_of(code.name);
+  on_host::body = kernel->entry;
   on_host::given = parameters;
   on_host::name_launch(code.name, __builtin_frame_address(0));
   ++on_host::launches;
@@ -158,7 +162,7 @@ inline int start(Call const&, char const*, Code& code, Geometry const& g, void**
   if (together > on_host::kTogether || together * g.block > on_host::kMost)
     return fail("MU9001", "%u blocks cannot run together", together);
   for (unsigned y = 0; y < g.grid[1]; ++y)
-    for (unsigned x : order_of_blocks(g.grid[0], together, code.name)) {
+    for (unsigned x : order_of_blocks(g.grid[0], together, kernel->ordered)) {
       blockIdx = {x, y, 0};
       if (!on_host::run_blocks(int(g.block), int(together), g.shared))
         return fail("MU9001", "threads of %s wait for each other forever", code.name);

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ctypes as ct
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.host.program import CHECKED, library
+from bench.host import compiled
+from bench.host.contractions import NotOnHost
+from bench.host.program import CHECKED, HostError, library, text_of
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics.core import Source
 
 KERNELS = """
 #include "prelude.h"
@@ -141,3 +146,59 @@ def test_orders_of_threads_differ_and_leave_the_same(checked: Any) -> None:
         assert checked.go(memory, 256, 0, 64)
         assert list(memory) == [(t + 32) % 64 for t in range(64)]
     assert not checked.on_host_reports()
+
+
+def test_headers_that_g_plus_plus_refuses_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (gxx := shutil.which("g++")):
+        pytest.skip("needs g++")
+    monkeypatch.setattr(compiled, "KEPT", tmp_path / "kept")
+    with pytest.raises(HostError, match="refused"):
+        library(gxx, "", tmp_path / "k.so", "-include", "refused.h")
+    assert not list((tmp_path / "kept" / "headers").iterdir())
+
+
+CAUSAL = """
+kernel f(q: bf16[1, 150, 64], k: bf16[1, 40, 64], v: bf16[1, 40, 64]) -> bf16[1, 150, 64] {
+    return attention(q, k, v, causal=on)
+}
+"""
+
+
+def test_a_warp_reads_the_description_of_a_tile_before_its_place_is_free(tmp_path: Path) -> None:
+    """Tiles have one step of keys: nothing but `__syncwarp` orders the lanes (attention_wgmma.cuh)."""
+    torch: Any = pytest.importorskip("torch")
+    if not shutil.which("g++"):
+        pytest.skip("needs g++")
+    from bench.host.calls import HostKernel
+
+    kernel = HostKernel(compile_text(Source("k.mcu", CAUSAL)), tmp_path, processors=1)
+    q, k, v = (torch.ones(1, n, 64, dtype=torch.bfloat16) for n in (150, 40, 40))
+    y = torch.empty_like(q)
+    kernel.launch(q, k, v, y)  # raises what checks find
+    assert (y == 1).all()
+
+
+FEW_ROWS = """
+kernel f(x: bf16[3, 1024], w: bf16[1024, 1024]) -> bf16[3, 1024] {
+    return x @ w.T
+}
+schedule f for sm_90a {
+    mainloop = skinny
+}
+"""
+TWO_BODIES = """
+kernel f[M, N, K=15](
+    x: f16[M, K] strides(1, _), w: f16[K, N] col_major, n: f32, k: f32[N, M] strides(1, _)
+) -> (y: f16[N, M], z: f16[N, M]) {
+    v = max((x @ w).T, n)
+    return v, where(k > 0, v, 0.0)
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "why"), [(FEW_ROWS, "few rows"), (TWO_BODIES, "several bodies")])
+def test_what_has_no_stand_in_is_said(text: str, why: str) -> None:
+    with pytest.raises(NotOnHost, match=why):
+        text_of(compile_text(Source("k.mcu", text)))
