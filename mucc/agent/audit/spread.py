@@ -1,4 +1,4 @@
-"""Compare errors of results with the differences between results of other inputs. Imports torch."""
+"""How errors of results compare with what other inputs change. Imports torch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mucc.agent.audit.cases import Case
 torch: Any = importlib.import_module("torch")
 
 FEWEST = 4
-"""The fewest different inputs for which these differences are computed."""
+"""Inputs from which on results say how much they differ."""
 
 
 class Answered(Protocol):
-    """A call with its results, the exact ones in float64, and PyTorch's."""
+    """A call with its results, what was to come in float64, and PyTorch's own."""
 
     case: Case
     got: list[Any]
@@ -27,8 +27,8 @@ def spread(answered: Sequence[Answered]) -> dict[str, float]:
     """Return the squared errors of the candidate's results and of PyTorch's, over the squared differences
     that other inputs make; nothing where there are few inputs. Of several results the one with most counts.
 
-    An error that is the same for all inputs does not count. A solution that sums half of the elements has
-    errors as large as these differences, even if both are small against the sum.
+    An error that is the same for all inputs does not count. Who reads half of what is summed has errors as
+    large as these differences, however small both are against the sum.
     """
     calls = list({a.case.seed: a for a in reversed(answered) if a.got}.values())  # the first for each inputs
     if len(calls) < FEWEST:
@@ -50,5 +50,5 @@ def _columns(calls: Sequence[Answered], n: int) -> tuple[list[Any], list[Any]]:
 
 
 def _around(values: Any) -> float:
-    """Return the sum of squared deviations of values from their means over all calls."""
+    """Return the sum of squares of what values differ from their means over all calls."""
     return float((values - values.mean(0)).square().sum())

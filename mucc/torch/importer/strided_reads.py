@@ -1,4 +1,4 @@
-"""Replace `as_strided` by an index of elements, because results of kernels have strides of their own."""
+"""Replace `as_strided` by elements that are taken by number: results of kernels have strides of their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def take_strided(captured: Captured) -> None:
     index(reshape(permute(y, memory order), (-1,)), at + sum of arange(size[i]) * strides[i])
     ```
 
-    `as_strided` of an argument stays: PyTorch reads the memory that a call gives.
+    That of an argument itself stays: PyTorch reads the memory that a call gives.
     """
     leaving = set(returned(captured))
     for node in list(captured.graph.nodes):
@@ -60,7 +60,7 @@ def _take(graph: Any, node: Node, leaving: Set[str]) -> None:
 
 
 def _places(graph: Any, like: Any, size: Sequence[int], strides: Sequence[int], at: int) -> Node:
-    """Append the computation of each element's offset in memory."""
+    """Append the number in memory of each element."""
     options = {"dtype": torch.int64, "device": like.device}
     found = _called(graph, like, _aten.full.default, [], at, **options)
     for axis, (extent, stride) in enumerate(zip(size, strides, strict=True)):
@@ -72,7 +72,7 @@ def _places(graph: Any, like: Any, size: Sequence[int], strides: Sequence[int], 
 
 
 def _called(graph: Any, like: Any, target: Any, *args: Any, **options: Any) -> Node:
-    """Append a call with its fake tensor, in the mode of `like`."""
+    """Append a call, with the value that it makes of fake tensors, in the mode of `like`."""
     made = graph.call_function(target, args, options)
     values = torch.utils._pytree.tree_map(_value, args)
     with like.fake_mode:
