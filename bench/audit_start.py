@@ -1,9 +1,9 @@
-"""What goes by until both processes of an audit are there, confined, once torch is loaded: wall time, and
-what processors spend on it, process by process.
+"""Time the start of both processes of an audit, confined, once torch is loaded: wall time, and CPU time of
+each process.
 
     python -m bench.audit_start [--times 20] [--record NAME] SAMPLE
 
-The sample is a file in `test/agent`, such as `cheats/honest`; the sources beside it are seen by its process.
+The sample is a file in `test/agent`, such as `cheats/honest`; its process can read the sources beside it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mucc.agent.isolation.zygote import Zygote
 from mucc.api import processes
 
 REST = 1.5
-"""Seconds between starts, in which processes that wait for the next audit are made."""
+"""Seconds between starts, in which spare processes for the next audit are made."""
 
 LIMITS = (60.0, 1 << 36)
 """Seconds and bytes that a process may take."""
 
 
 def spent_ms(*pids: int) -> float:
-    """Return the time of processors that processes have taken so far."""
+    """Return the CPU time that processes have taken so far, in ms."""
     ns = 0
     for pid in pids:
         for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -68,12 +68,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--times", type=at_least_one, default=20)
     parser.add_argument("--record", default="", help="name of the result")
     args = parser.parse_args(argv)
+    solution = SAMPLES / f"{args.sample}.py"
+    if not solution.exists():
+        raise SystemExit(f"there is no sample {solution}")
     rows: list[dict[str, Any]] = []
     with Zygote(PRELOADED) as zygote:
         zygote.layers()
         for n in range(args.times + 1):
             time.sleep(REST)
-            row = start(zygote, str(SAMPLES / f"{args.sample}.py"))
+            row = start(zygote, str(solution))
             if n:  # the first one loads modules
                 rows.append({name: round(ms, 2) for name, ms in row.items()})
     figures = {f"audit_start.{name}": statistics.median(row[name] for row in rows) for name in rows[0]}

@@ -58,7 +58,7 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise ValueError(f"the name {self.name!r} is no name of a file: use letters, digits and . _ -")
+            raise ValueError(f"the name {self.name!r} is no name of a file (letters, digits, `.`, `_`, `-`)")
         if min(self.seconds, self.build_seconds) <= 0:
             raise ValueError(f"limits of {self.name} have to be above 0 seconds")
 
@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(msgspec.Struct):
-    """What became of a job, and the seconds that its commands took; None for one that did not run."""
+    """The state of a job, and the seconds that its commands took; None for a command that did not run."""
 
     name: str
     state: str = LEFT
@@ -90,7 +90,7 @@ def read_plan(path: Path) -> list[Job]:
 
 
 class Slots:
-    """Places that threads take in the order of their priority, the least number first."""
+    """Named places that threads take in the order of their priorities, the least number first."""
 
     def __init__(self, places: Sequence[str]):
         self._free = list(places)
@@ -99,7 +99,7 @@ class Slots:
 
     @contextmanager
     def take(self, priority: int, whole: int = 1) -> Generator[str]:
-        """Take `whole` places of one name; waits until they are free and nobody before this one waits."""
+        """Take `whole` places of one name; waits until they are free and no thread of less number waits."""
         mine = (priority, whole)
         with self._change:
             self._waiting.append(mine)
@@ -117,7 +117,7 @@ class Slots:
                 self._change.notify_all()
 
     def _with(self, whole: int) -> str:
-        """The name of which that many places are free, empty if there is none."""
+        """Return a name with that many free places; empty if there is none."""
         return next((place for place in self._free if self._free.count(place) >= whole), "")
 
 
@@ -173,7 +173,7 @@ class Batch:
             self._keep(outcome)
 
     def _command(self, job: Job, part: str, seconds: float, gpu: str) -> tuple[str, float | None]:
-        """Run a command of a job: its state, and the seconds that it took."""
+        """Run a command of a job; returns the job's state and the seconds that the command took."""
         left = self.until - time.monotonic()
         if self.stop.is_set() or left < (seconds if part == "measure" else 1):
             return LEFT, None
@@ -206,16 +206,19 @@ class Batch:
             self.outcomes[outcome.name] = outcome
             rows: list[dict[str, Any]] = [msgspec.to_builtins(row) for row in self.outcomes.values()]
             replace_file(str(self.record), f"{json.dumps(rows, indent=1)}\n".encode())
-            print(line_of(outcome), flush=True)
+            print(line_of(outcome, self.folder), flush=True)
 
 
-def line_of(outcome: Outcome) -> str:
+def line_of(outcome: Outcome, folder: Path) -> str:
+    """Format an outcome: state and times, and the log of a command that failed or took too long."""
     times = [
         f"{part} {seconds:.0f} s"
         for part, seconds in (("build", outcome.build_s), ("measure", outcome.measure_s))
         if seconds is not None
     ]
-    return f"{outcome.name:24} {outcome.state:14} {', '.join(times)}".rstrip()
+    part = "build" if outcome.measure_s is None else "measure"
+    log = f"  {folder / outcome.name}.{part}.log" if outcome.state in (FAILED, LATE) else ""
+    return f"{outcome.name:24} {outcome.state:14} {', '.join(times)}{log}".rstrip()
 
 
 def visible_gpus() -> str:
@@ -225,18 +228,37 @@ def visible_gpus() -> str:
     try:
         printed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        raise SystemExit("there is no GPU that nvidia-smi lists: name GPUs by --gpus") from None
-    return ",".join(re.findall(r"^GPU (\d+):", printed, re.MULTILINE))
+        printed = ""
+    if not (found := re.findall(r"^GPU (\d+):", printed, re.MULTILINE)):
+        raise SystemExit("there is no GPU that nvidia-smi lists: name GPUs by --gpus")
+    return ",".join(found)
+
+
+def minutes(text: str) -> float:
+    """Parse a number of minutes. Raises ValueError, or ArgumentTypeError for a number that is not above 0."""
+    if not (number := float(text)) > 0:
+        raise argparse.ArgumentTypeError(f"needs a number above 0: {text!r}")
+    return number
+
+
+def gpu_list(text: str) -> str:
+    """Parse names of GPUs, with commas. Raises ArgumentTypeError for an empty or a repeated one."""
+    names = text.split(",")
+    if not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"write each GPU once, as in 0,1: {text!r}")
+    return text
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.batch", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("plan", type=Path, help="jobs, in the order of their priority")
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="logs and the record")
-    parser.add_argument("--minutes", type=float, default=60, help="the time for all (default 60)")
+    parser.add_argument("--minutes", type=minutes, default=60, help="the time for all (default 60)")
     parser.add_argument("--builds", type=at_least_one, default=4, help="builds at a time (default 4)")
     parser.add_argument("--shares", type=at_least_one, default=3, help="jobs that share a GPU (default 3)")
-    parser.add_argument("--gpus", help="GPUs by number (default: all that are visible)")
+    parser.add_argument(
+        "--gpus", type=gpu_list, metavar="0,1", help="GPUs by number (default: all that are visible)"
+    )
     parser.add_argument("--only", metavar="A,B", help="names of jobs to run (default: all)")
     options = parser.parse_args()
     jobs = read_plan(options.plan)

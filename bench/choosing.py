@@ -1,10 +1,10 @@
-"""CPU time that choosing regions takes in a first call of torch.compile, on a machine without a GPU.
+"""Time the choice of regions in a first call of torch.compile, on a machine without a GPU.
 
     python -m bench.choosing [--card h100_sxm] [--layers 12] [--only REGEX]
 
 Networks of KernelBench's level 3, and minGPT of `--layers` blocks, are traced on fake tensors up to mucc's
-pass, twice in one process. What the second run takes is spent anew for each graph; what the first one takes
-beside it is the compilation of programs to predict their times. Nothing is built.
+pass, twice in one process. The second run takes what each further graph takes; the first one also compiles
+programs to predict their times. Times are CPU seconds. Nothing is built.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bench.common import run_main
 from bench.models.ahead import halved_on_fakes
 from bench.models.forms import Case, Model
 from bench.models.level3 import LEVEL3, mingpt
+from mucc.target.devices import get_card
 
 
 def main() -> int:
@@ -33,9 +34,12 @@ def main() -> int:
     parser.add_argument("--only", default="^mingpt$|^deep-narrow-mlp", metavar="REGEX", help="networks")
     args = parser.parse_args()
     torch: Any = importlib.import_module("torch")
-    models = (Model("mingpt", mingpt(args.layers)), *LEVEL3)
+    get_card(args.card)
+    every = (Model("mingpt", mingpt(args.layers)), *LEVEL3)
+    if not (models := [model for model in every if re.search(args.only, model.key)]):
+        raise SystemExit(f"no network matches '{args.only}'")
     print(f"{'network':24}{'operations':>12}{'regions':>9}{'first s':>9}{'again s':>9}")
-    for model in (m for m in models if re.search(args.only, m.key)):
+    for model in models:
         case = halved_on_fakes(torch, model)
         first, again = (chosen(torch, case, args.card) for _ in range(2))
         print(f"{model.key:24}{first[0]:12}{first[1]:9}{first[2]:9.2f}{again[2]:9.2f}", flush=True)
@@ -44,7 +48,6 @@ def main() -> int:
 
 def chosen(torch: Any, case: tuple[Any, Case], card: str) -> tuple[int, int, float]:
     """Choose the regions of a model on fake tensors; returns operations, regions, and CPU seconds of that."""
-    from mucc.target.devices import get_card
     from mucc.torch.backend.ahead import Ahead
     from mucc.torch.backend.options import Options
 

@@ -1,4 +1,4 @@
-"""Attention kernels with a spliced score function against the same kernels compiled whole, by machine code.
+"""Compare machine code of attention kernels with a spliced score function and of kernels compiled whole.
 
     python -m bench.attention.spliced [--only PATTERN]
 
@@ -153,6 +153,8 @@ def main() -> int:
             (image,) = compile_text(Source("k.mcu", text), Options(target=TARGET)).parts().images
             rows.append(measured(name, image, cuobjdump))
             print(*(f"{key} {value}" for key, value in rows[-1].items()), sep=", ", flush=True)
+    if not rows:
+        raise SystemExit(f"no program matches '{pattern}'")
     plain = [row for row in rows if not row["branches"]]
     summary = {
         "spliced.without_branches": float(len(plain)),

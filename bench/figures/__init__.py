@@ -1,1 +1,1 @@
-"""Drawings of recorded results for the documentation."""
+"""Draw recorded results for the documentation."""

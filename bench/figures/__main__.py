@@ -26,7 +26,7 @@ right are that mean and, in brackets, the least. [Benchmarks](../bench/README.md
 
 
 def page(figures: Sequence[Figure]) -> str:
-    """The page with all figures, and for each strip the mean and where mucc does worst."""
+    """Return the page with all figures, and a table of each."""
     parts = [PAGE]
     for figure in figures:
         parts.append(f"## {figure.title}\n")
@@ -38,7 +38,7 @@ def page(figures: Sequence[Figure]) -> str:
 
 
 def table(figure: Figure) -> str:
-    """A row for each strip: how many, the mean, how many are slower, and the least with its name."""
+    """Return a table: for each strip the number of values, their mean, how many are slower, and the least."""
     lines = ["| of mucc over a rival | measured | mean | slower | least |", "|---|---|---|---|---|"]
     for strip in figure.strips:
         name, least = strip.least
@@ -50,14 +50,14 @@ def table(figure: Figure) -> str:
 
 
 def contents(folder: Path) -> dict[Path, str]:
-    """All files below a folder of documentation, by path."""
+    """Return the text of all files below a folder of documentation, by path."""
     figures = [make() for make in FIGURES]
     drawn = {folder / "figures" / f"{figure.name}.svg": svg(figure) for figure in figures}
     return {folder / "figures.md": page(figures), **drawn}
 
 
 def main(words: list[str] | None = None, folder: Path = ROOT / "docs") -> int:
-    """Write what differs, or name it."""
+    """Write the files that differ, or name them."""
     parser = argparse.ArgumentParser(prog="python -m bench.figures", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; status 1 if a file is not up to date"
@@ -69,8 +69,7 @@ def main(words: list[str] | None = None, folder: Path = ROOT / "docs") -> int:
         print(f"{path.relative_to(folder)} is not what python -m bench.figures makes" if check else path)
         if not check:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text := made[path], encoding="utf-8")
-            assert text.endswith("\n")
+            path.write_text(made[path], encoding="utf-8")
     return 1 if check and stale else 0
 
 

@@ -1,4 +1,4 @@
-"""Which recorded results each figure shows."""
+"""Choose the recorded results that each figure shows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Row = dict[str, Any]
 
 @cache
 def rows(card: str, name: str) -> list[Row]:
-    """The measurements of a result."""
+    """Read the measurements of a result."""
     return json.loads((RESULTS / card / f"{name}.json").read_text(encoding="utf-8"))["rows"]
 
 
 def strip(label: str, of: Sequence[Row], over: Callable[[Row], float | None], name: str = "name") -> Strip:
-    """The speedups of rows that have one and are right; a later row of a name replaces an earlier one."""
+    """Return the speedups of correct rows that have one; a later row of a name replaces an earlier one."""
     values = {str(row[name]): v for row in of if row.get("good", True) and (v := over(row))}
     assert values, f"no row has a figure for {label}"
     return Strip(label, values)
@@ -38,7 +38,7 @@ def ratio(theirs: str, ours: str) -> Callable[[Row], float | None]:
 
 
 def gemm(label: str, case: str, theirs: str = "eager_ms", ours: str = "tuned_ms") -> Strip:
-    """A case or a group of bench.gemm."""
+    """Return the strip of a case or a group of bench.gemm."""
     of = [row | {"name": row["shape"]} for row in rows("h200", "gemm") if row["case"] == case]
     of += [
         row | {"name": f"{row['case']} {row['shape']}"}
@@ -49,30 +49,30 @@ def gemm(label: str, case: str, theirs: str = "eager_ms", ours: str = "tuned_ms"
 
 
 def attention(label: str, *kinds: str) -> Strip:
-    """Kinds of bench.attention."""
+    """Return the strip of some kinds of bench.attention."""
     of = [row for row in rows("h100_sxm", "attention") if row["kind"] in kinds]
     return strip(label, of, column("over"), "call")
 
 
 def conv(label: str, group: str, over: str, dtype: str = "") -> Strip:
-    """A group of bench.conv."""
+    """Return the strip of a group of bench.conv."""
     of = [row for row in rows("h100_sxm", "conv") if row["group"] == group and row["name"].endswith(dtype)]
     return strip(label, of, column(over))
 
 
 def layers(label: str, group: str, over: str) -> Strip:
-    """A group of bench.layers."""
+    """Return the strip of a group of bench.layers."""
     return strip(label, [r for r in rows("h100_sxm", "layers") if r["group"] == group], column(over))
 
 
 def models(label: str, result: str, mode: str) -> Strip:
-    """Models by time on the GPU against Inductor in the same mode, the fastest first."""
+    """Return the strip of models by time on the GPU against Inductor in the same mode, the fastest first."""
     made = strip(label, rows("h100_sxm", result), lambda row: row.get("over_inductor_gpu", {}).get(mode))
     return Strip(label, dict(sorted(made.values.items(), key=lambda item: -item[1])))
 
 
 def rivals(kernel: Row) -> Strip:
-    """A kernel of bench.rivals beside each rival that has a time."""
+    """Return the strip of a kernel of bench.rivals against each rival that has a time."""
     times = {r["name"]: r["time_us"] for r in kernel["results"] if r["time_us"]}
     ours = times.pop("mucc")
     dims = " x ".join(map(str, kernel["dims"].values()))
@@ -89,7 +89,7 @@ SPELLED = {
 
 
 def overview() -> Figure:
-    """One strip for each kind of work."""
+    """Show one strip for each kind of work."""
     return Figure(
         "overview",
         "Speed against rivals, on an H100 (some H200)",
@@ -113,7 +113,7 @@ BACKWARD = ("backward_full", "backward_causal", "backward_gqa")
 
 
 def products() -> Figure:
-    """Products by dtype, tuned and by default."""
+    """Show products by dtype, tuned and by default."""
     dtypes = ("bf16", "f16", "tf32", "e4m3", "s8")
     both = [
         gemm(f"{dtype}, {way} / cuBLASLt", dtype, ours=ours)
@@ -137,7 +137,7 @@ def products() -> Figure:
 
 
 def attentions() -> Figure:
-    """Attention by form."""
+    """Show attention by form."""
     return Figure(
         "attention",
         "Attention, on an H100",
@@ -157,7 +157,7 @@ def attentions() -> Figure:
 
 
 def convolutions() -> Figure:
-    """Convolutions by group."""
+    """Show convolutions by group."""
     return Figure(
         "convolutions",
         "Convolutions, on an H100",
@@ -179,7 +179,7 @@ def convolutions() -> Figure:
 
 
 def layer_figure() -> Figure:
-    """Layers against PyTorch."""
+    """Show layers against PyTorch."""
     return Figure(
         "layers",
         "Layers, on an H100",
@@ -197,7 +197,7 @@ def layer_figure() -> Figure:
 
 
 def model_figure() -> Figure:
-    """Each model against Inductor."""
+    """Show each model against Inductor."""
     return Figure(
         "models",
         'torch.compile(backend="mucc"), on an H100',
@@ -212,7 +212,7 @@ def model_figure() -> Figure:
 
 
 def rival_figure() -> Figure:
-    """Kernels beside other compilers."""
+    """Show kernels of other compilers against ours."""
     return Figure(
         "rivals",
         "Kernels of other compilers, on an H100",

@@ -1,7 +1,7 @@
-"""SVG of speedups: a strip of dots for many shapes, or a line for each name.
+"""Draw speedups as SVG: a strip of dots for many shapes, or a line for each name.
 
 Numbers are the time of a rival over that of mucc, on a logarithmic axis; what is less than 1 is slower than
-the rival, and drawn as a ring. Colours follow the scheme of the page, and widths are those of a telephone.
+the rival, and drawn as a ring. Colours follow the light or dark scheme of the page; the width fits a phone.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from typing import Any
 
 from bench.common import at_least_one, cpu_label, write_result
 from bench.gpu_fuzz.choices import Choices
-from bench.gpu_fuzz.forms import ON_HOST
+from bench.gpu_fuzz.forms import FORMS, ON_HOST
 from bench.gpu_fuzz.programs import generate
 from bench.gpu_fuzz.reducing import by_crew, reduce
 from bench.gpu_fuzz.trying import Outcome, attempt
@@ -124,14 +124,32 @@ def recorded(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in kept if row.get(name)}
 
 
+def some_forms(text: str) -> str:
+    """Parse a pattern of forms. Raises ArgumentTypeError for one that is malformed or matches no form."""
+    try:
+        found = [form for form in FORMS if re.fullmatch(text, form)]
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"no form matches {text!r}; there are {', '.join(FORMS)}")
+    return text
+
+
 def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    """Declare the options of the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.gpu_fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
     kept = os.path.join(tempfile.gettempdir(), "mucc-gpu-fuzz.jsonl")
     parser.add_argument("--programs", type=int, default=300, help="how many are to be accepted")
     parser.add_argument("--seconds", type=float, default=540, help="begin nothing new after so long")
     parser.add_argument("--seed", default="0")
     parser.add_argument("--first", type=int, default=0, help="the first program's number")
-    parser.add_argument("--forms", default="", metavar="REGEX", help="draw programs of these forms alone")
+    parser.add_argument(
+        "--forms", type=some_forms, default="", metavar="REGEX", help="draw programs of these forms alone"
+    )
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
     parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run", "host"), default="run")
     parser.add_argument("-j", "--jobs", type=at_least_one, default=len(os.sched_getaffinity(0)))

@@ -1,1 +1,1 @@
-"""Programs as the C++ of their kernels on the host, which needs neither nvcc nor a GPU."""
+"""Run the emitted C++ of kernels on the host, without nvcc and without a GPU."""

@@ -1,4 +1,4 @@
-"""The tensors of the C interface in ctypes."""
+"""Types of ctypes for the tensors of the C interface."""
 
 from __future__ import annotations
 

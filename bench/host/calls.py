@@ -1,4 +1,4 @@
-"""Kernels on the host, called with PyTorch's tensors of the CPU, several times in other orders of threads."""
+"""Call kernels on the host with PyTorch's tensors of the CPU, in several orders of threads."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class HostKernel:
             raise MuccError(text[:6] if text.startswith("MU") else "MU9001", text)
 
     def _with_lines(self, found: str) -> str:
-        """Say for each place in the library where it is in the source."""
+        """Replace each address in the library by its file and line in the source."""
         places = re.findall(r"^\+(0x[0-9a-f]+)", found, re.MULTILINE)
         command = ["addr2line", "-e", str(self._program.path), *places]
         lines = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split("\n")

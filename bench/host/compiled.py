@@ -1,6 +1,6 @@
-"""Libraries that g++ compiles for tests, kept in `build` for later tests and runs.
+"""Keep libraries that g++ compiles in `build`, for later tests and runs.
 
-One is named by all that goes into it: the compiler, the command, the text and the headers.
+A library is named by a hash of the compiler, the command, the text and the headers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mucc.files.package import INCLUDES
 
 KEPT = Path(__file__).resolve().parents[2] / "build" / "on-host"
 KEPT_SECONDS = 86_400.0
-"""Seconds after its last use for which something is kept."""
+"""Seconds for which a file is kept after its last use."""
 
 
 @cache
 def version(gxx: str) -> str:
-    """Return what a compiler says of itself."""
+    """Return the version that a compiler prints."""
     return subprocess.run([gxx, "--version"], capture_output=True, text=True, check=True).stdout
 
 
@@ -57,7 +57,7 @@ def library(key: Iterable[object], to: Path, build: Callable[[Path], None]) -> P
 
 @cache
 def _drop_old() -> None:
-    """Remove what no run has used for long, once in a process."""
+    """Remove files that no run has used for KEPT_SECONDS, once in a process."""
     for old in KEPT.glob("libraries/*.so"):
         if time.time() - old.stat().st_mtime > KEPT_SECONDS:
             old.unlink(missing_ok=True)

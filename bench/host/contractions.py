@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Product
 from mucc.codegen.reductions import REDUCTIONS
@@ -27,7 +27,7 @@ class NotOnHost(Exception):
 
 
 def _terms(strides: Sequence[Product], unit: int | None, place: str, names: Sequence[str]) -> str:
-    """The place of an element from its coordinates. Strides that the kernel's type fixes come from there."""
+    """Emit the offset of an element, given its coordinates; the axis `unit` has a stride of 1."""
     terms = ["0"]
     for i, (stride, name) in enumerate(zip(strides, names, strict=True)):
         if i == unit:
@@ -38,12 +38,13 @@ def _terms(strides: Sequence[Product], unit: int | None, place: str, names: Sequ
 
 
 def _read(matrix: Matrix, place: str, names: str) -> str:
+    """Emit a read of an element of a matrix as f32, given its coordinates."""
     element = VIEW_TYPES[matrix.memory.type.dtype]
     return f"mucc::widen({place}.as<{element}>()[{_terms(matrix.strides, matrix.unit, place, names)}])"
 
 
 def _loads(gemm: Gemm) -> Iterator[str]:
-    """What a body reads besides the accumulator, in its order."""
+    """Emit what a body reads besides the accumulator, in the order of its parameters."""
     loads = [op for op in ordered(gemm.op.nodes) if isinstance(op, LoadNode | InsideOp)]
     lean = isinstance(gemm.epilogue, LeanEpilogue)
     index = 0
@@ -66,12 +67,12 @@ def _loads(gemm: Gemm) -> Iterator[str]:
 
 
 def _is_inside(index: int) -> str:
-    """Whether a column is in the range that an operand of the problem gives."""
+    """Emit whether column `j` is in the range that an operand of the problem gives."""
     return f"on_host::in_range(p.extra[{index}], j)"
 
 
 def _stores(gemm: Gemm, value: str) -> Iterator[str]:
-    """Store an element: as D, or to the matrix in whose range of columns it is."""
+    """Emit the store of an element: to D, or to the matrix whose range of columns has it."""
     assert gemm.d is not None
     element = VIEW_TYPES[gemm.d.memory.type.dtype]
     if not gemm.op.ranges:
@@ -86,7 +87,7 @@ def _stores(gemm: Gemm, value: str) -> Iterator[str]:
 
 
 def _checks(gemm: Gemm) -> Iterator[str]:
-    """What the kernel asks of the matrices that it maps."""
+    """Emit the conditions under which TMA can map the matrices of the kernel."""
     mainloop = gemm.op.mainloop
     if mainloop is None or mainloop.data is Mainloop.MULTISTAGE:
         return
@@ -107,7 +108,10 @@ def _checks(gemm: Gemm) -> Iterator[str]:
 
 
 def stand_in(gemm: Gemm) -> str:
-    """The stand-in of one contraction. Raises NotOnHost where there is none."""
+    """Emit the stand-in of a contraction: a function `run` of the problem, which returns an error or null.
+
+    Raises NotOnHost where there is none.
+    """
     if gemm.op.group_columns:
         return _of_groups(gemm)
     if gemm.d is None or len(gemm.bodies) > 1:
@@ -124,9 +128,7 @@ def stand_in(gemm: Gemm) -> str:
             "  for (int64_t l = 0; l < p.batch; ++l)",
             "  for (int64_t i = 0; i < p.m; ++i)",
             "  for (int64_t j = 0; j < p.n; ++j) {",
-            "    double sum = 0;",
-            f"    for (int64_t k = 0; k < p.k; ++k) sum += double({_read(gemm.a, 'p.a', 'ikl')}) * "
-            f"double({_read(gemm.b, 'p.b', 'jkl')});",
+            *(f"    {line}" for line in _product(gemm)),
             *(f"    {line}" for line in _stores(gemm, value)),
             "  }",
             "  return nullptr;",
@@ -135,49 +137,30 @@ def stand_in(gemm: Gemm) -> str:
     )
 
 
+def _product(gemm: Gemm) -> list[str]:
+    """Emit the product of a row and a column, `sum`."""
+    a, b = _read(gemm.a, "p.a", "ikl"), _read(gemm.b, "p.b", "jkl")
+    return ["double sum = 0;", f"for (int64_t k = 0; k < p.k; ++k) sum += double({a}) * double({b});"]
+
+
 def _of_groups(gemm: Gemm) -> str:
-    """The same of one whose epilogue reduces groups of columns: a row is computed step by step."""
+    """Emit the stand-in of a contraction whose epilogue reduces groups of columns.
+
+    Each node is computed for a whole row before the next one: `v` has a row of each value.
+    """
     loads = list(_loads(gemm))
     nodes = ordered(gemm.op.nodes)
     values: list[SSAValue] = [op.result for op in nodes if isinstance(op, AccFetchOp)]
     values += [op.results[0] for op in nodes if isinstance(op, LoadNode)]
-    product = f"double({_read(gemm.a, 'p.a', 'ikl')}) * double({_read(gemm.b, 'p.b', 'jkl')})"
     lines = [
-        "double sum = 0;",
-        f"for (int64_t k = 0; k < p.k; ++k) sum += {product};",
+        "for (int64_t j = 0; j < p.n; ++j) {",
+        *_product(gemm),
         "v[0][j] = float(sum);",
+        *(f"v[{i}][j] = {load};" for i, load in enumerate(loads, 1)),
+        "}",
+        *_row_values(gemm, nodes, values),
+        *_row_stores(gemm, values, len(loads)),
     ]
-    lines = ["for (int64_t j = 0; j < p.n; ++j) {", *lines]
-    lines += [f"v[{i}][j] = {load};" for i, load in enumerate(loads, 1)] + ["}"]
-    bodies = iter(gemm.bodies)
-    for op in nodes:
-        to = f"v[{len(values)}]"
-        if isinstance(op, ComputeOp):
-            given = ", ".join(f"v[{values.index(v)}][j]" for v in gemm.epilogue.inputs(op))
-            lines.append(f"for (int64_t j = 0; j < p.n; ++j) {to}[j] = {next(bodies).name}::apply({given});")
-        elif isinstance(op, GroupReduceOp):
-            kind, width, of = REDUCTIONS[op.kind.data], op.width.value.data, f"v[{values.index(op.value)}]"
-            lines += [
-                f"for (int64_t j = 0; j < p.n; j += {width}) {{",
-                f"float total = {kind}::identity;",
-                f"for (int c = 0; c < {width}; ++c)",
-                f"total = {kind}::combine(total, {kind}::first({of}[j + c]));",
-                f"for (int c = 0; c < {width}; ++c) {to}[j + c] = total;",
-                "}",
-            ]
-        else:
-            continue
-        values.append(op.result)
-    place = len(loads)
-    for op in gemm.op.stores:
-        value = f"v[{values.index(op.value)}][j]"
-        if isinstance(op, GroupStoreOp):
-            width, extra = op.width.value.data, f"p.extra[{place}]"
-            to = f"{extra}.as<float>()[i * {extra}.stride[0] + j / {width} + l * {extra}.stride[2]]"
-            lines.append(f"for (int64_t j = 0; j < p.n; j += {width}) {to} = {value};")
-            place += 1
-        else:
-            lines += ["for (int64_t j = 0; j < p.n; ++j) {", *_stores(gemm, value), "}"]
     return "\n".join(
         [
             *(body.text for body in gemm.bodies),
@@ -192,3 +175,44 @@ def _of_groups(gemm: Gemm) -> str:
             "}",
         ]
     )
+
+
+def _row_values(gemm: Gemm, nodes: Sequence[Operation], values: list[SSAValue]) -> Iterator[str]:
+    """Emit the computed values of a row, and append each to `values`."""
+    bodies = iter(gemm.bodies)
+    for op in nodes:
+        to = f"v[{len(values)}]"
+        if isinstance(op, ComputeOp):
+            given = ", ".join(f"v[{values.index(v)}][j]" for v in gemm.epilogue.inputs(op))
+            yield f"for (int64_t j = 0; j < p.n; ++j) {to}[j] = {next(bodies).name}::apply({given});"
+        elif isinstance(op, GroupReduceOp):
+            yield from _group_reduction(op, f"v[{values.index(op.value)}]", to)
+        else:
+            continue
+        values.append(op.result)
+
+
+def _group_reduction(op: GroupReduceOp, of: str, to: str) -> list[str]:
+    """Emit the reduction of each group of columns of a row."""
+    kind, width = REDUCTIONS[op.kind.data], op.width.value.data
+    return [
+        f"for (int64_t j = 0; j < p.n; j += {width}) {{",
+        f"float total = {kind}::identity;",
+        f"for (int c = 0; c < {width}; ++c)",
+        f"total = {kind}::combine(total, {kind}::first({of}[j + c]));",
+        f"for (int c = 0; c < {width}; ++c) {to}[j + c] = total;",
+        "}",
+    ]
+
+
+def _row_stores(gemm: Gemm, values: Sequence[SSAValue], first: int) -> Iterator[str]:
+    """Emit the stores of a row; `first` is the number of the first operand that groups are stored to."""
+    for op in gemm.op.stores:
+        value = f"v[{values.index(op.value)}][j]"
+        if isinstance(op, GroupStoreOp):
+            width, extra = op.width.value.data, f"p.extra[{first}]"
+            to = f"{extra}.as<float>()[i * {extra}.stride[0] + j / {width} + l * {extra}.stride[2]]"
+            yield f"for (int64_t j = 0; j < p.n; j += {width}) {to} = {value};"
+            first += 1
+        else:
+            yield from ("for (int64_t j = 0; j < p.n; ++j) {", *_stores(gemm, value), "}")

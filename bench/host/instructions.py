@@ -1,4 +1,4 @@
-"""Instructions that only a GPU has, and what stands for them on the host: the headers in `include`."""
+"""Replace instructions of a GPU by calls of functions for the host, which are in the headers in `include`."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ HEADERS = (
     ("warpgroup.cuh", r'asm volatile\("bar\.sync[^;]*;[^;]*;', "on_host::named_sync(barrier);"),
     ("warpgroup.cuh", r'asm volatile\("bar\.arrive[^;]*;[^;]*;', "on_host::named_arrive(barrier);"),
 )
-"""Instructions that only a GPU has, and what stands for them."""
+"""Header, pattern of an instruction, and the C++ that replaces it on the host."""
 
 _HALVES = (
     r'asm volatile\("\{\.reg \.pred p;[^;]*;[^;]*?k16\.f32\.(b?f16)\.[^;]*p, 1, 1, (?:(\d), )?(\d);\}"'

@@ -1,7 +1,7 @@
-"""Whole programs on the host: emitted entries and light kernels run as they are, contractions are stand-ins.
+"""Build whole programs for the host: entries and light kernels as emitted, contractions as stand-ins.
 
-Headers in `include` run each thread of a block as a coroutine, and have what stands for the instructions of a
-GPU: products of warps and warpgroups, barriers in shared memory, and copies by tensor maps.
+Headers in `include` run each thread of a block as a coroutine, and emulate instructions of a GPU: products of
+warps and warpgroups, barriers in shared memory, and copies by tensor maps.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mucc.library.signature import KernelInfo, Manifest
 INCLUDE = Path(__file__).parent / "include"
 
 FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off")
-"""Libraries of one process would share inline variables and static ones of templates, by their names, were
-these not hidden: entries of other programs, and shared memory of other sizes."""
+"""Flags of g++. Symbols are hidden, because libraries of one process would otherwise share inline variables
+and static variables of templates: entries of other programs, and shared memory of other sizes."""
 
 CHECKED = ("-DON_HOST_CHECKS", "-g1", "-fsanitize=thread,bounds,alignment")
 """Further flags of libraries that check each access of a device thread (on_host_checks.h)."""
@@ -43,7 +43,7 @@ PRELUDE = '#pragma once\n#include "on_host.h"\n#include <mucc/view.cuh>\n'
 
 
 class HostError(Exception):
-    """A program whose C++ g++ does not take."""
+    """An error of g++, or its absence, with what it printed."""
 
 
 @cache
@@ -108,7 +108,7 @@ def library(gxx: str, text: str, to: Path, *more: str) -> None:
 
 
 def text_of(compilation: Compilation) -> str:
-    """The C++ of a program for the host. Raises NotOnHost where a kernel has no stand-in."""
+    """Emit the C++ of a program for the host. Raises NotOnHost where a kernel has no stand-in."""
     parts = compilation.parts()
     light = "".join(image.source for image in parts.images if image.skeleton is None)
     headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
@@ -160,7 +160,7 @@ class HostProgram:
 
     @classmethod
     def built(cls, compilation: Compilation, folder: Path, *flags: str) -> HostProgram:
-        """Build it in a folder. Raises HostError where there is no g++, or where it refuses the C++."""
+        """Build the library in a folder. Raises HostError without g++, or if g++ rejects the C++."""
         if not (gxx := shutil.which("g++")):
             raise HostError("there is no g++")
         path = folder / "k.so"

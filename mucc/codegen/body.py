@@ -178,8 +178,8 @@ def _is_rounding_back(op: Operation) -> bool:
 class Body:
     """A pointwise body: a C++ struct `name` whose `apply` maps `inputs` floats to one.
 
-    `apply` of a `placed` one is a template: LLVM leaves the marker of `apply<true>` where it is. It may move
-    any other marker into a branch behind which alone its result is used, as it does with what is expensive.
+    With `placed`, `apply` is a template, and LLVM does not move the marker of `apply<true>`. Other markers it
+    may move into the branch that uses the result, as it does with expensive instructions.
     """
 
     name: str

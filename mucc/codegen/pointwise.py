@@ -144,7 +144,8 @@ class Parts:
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
-    `spliced` names the bodies that are compiled apart, if `straight` those without branches (see `Texts`).
+    `spliced` are the names of bodies that are compiled apart, with `straight` only if none has branches (see
+    `Texts`).
     """
 
     fast: int
@@ -425,8 +426,15 @@ class Pointwise(ABC):
                 "}",
             ]
         work = ["struct Work : Op {", *parts.work, "};"]
-        texts = Texts("\n".join(data), self.bodies, "\n".join(work), parts.entries, "\n".join(launch))
-        return replace(texts, spliced=frozenset(parts.spliced), straight=parts.straight)
+        return Texts(
+            "\n".join(data),
+            self.bodies,
+            "\n".join(work),
+            parts.entries,
+            "\n".join(launch),
+            frozenset(parts.spliced),
+            parts.straight,
+        )
 
     def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
         axis = "" if fast == rank - 1 else f", {fast}"

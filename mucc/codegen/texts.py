@@ -41,9 +41,9 @@ class Entry:
 class Texts:
     """The parts of a kernel without CUTLASS: `data` for host and device, `launch` for the host.
 
-    `entries` are in the order in which `launch` chooses them; a kernel may be there several times. The PTX
-    of the bodies named by `spliced` is compiled apart and spliced into that of the rest, which kernels with
-    other such bodies share; if `straight`, only where none of these bodies has branches.
+    `entries` are in the order in which `launch` numbers them; one kernel may have several numbers. Bodies
+    whose names are in `spliced` are compiled apart, and their PTX is spliced into that of the rest, which
+    kernels with other bodies share. With `straight`, all is compiled together if one of them has branches.
     """
 
     data: str

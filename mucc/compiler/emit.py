@@ -81,8 +81,8 @@ OWN_NAME = "kernel.cu"
 class Divided:
     """A source in two parts: a skeleton with markers, and the bodies that belong there.
 
-    The names of the skeleton's kernels begin with `ENTRY`. If `straight`, bodies with branches do not belong
-    there: then all is compiled in one piece.
+    The names of the skeleton's kernels begin with `ENTRY`. With `straight`, bodies that have branches are not
+    spliced: all is compiled in one piece.
     """
 
     skeleton: str
@@ -96,7 +96,7 @@ class Image:
 
     `title` is the name of the stage in messages, and `entry` the name of its kernel, or the common prefix of
     its kernels. `source` is C++ without CUTLASS; for bodies, it has one kernel `mucc_body_<i>` for each.
-    Without a skeleton of CUTLASS, `divided` may have the same code as `source` in two parts.
+    Without `skeleton`, `divided` may hold the same code as `source` in two parts.
     """
 
     title: str
@@ -272,7 +272,7 @@ class _SeparateImages(_StageWriter):
 
 
 def _named(source: str, entry: str, name: str) -> str:
-    """Replace the beginning `entry` of kernels' names."""
+    """Replace the prefix `entry` of kernels' names by `name`."""
     return re.sub(rf"\b{entry}(?![A-Za-z0-9])", name, source)
 
 

@@ -1,4 +1,4 @@
-"""Diagnostics of what passes find: where it is in the source, and which setting of a schedule is to blame."""
+"""Convert findings of passes to diagnostics at an expression or at a setting of a schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The source text of chosen schedules (`--emit=schedule`)."""
+"""Print chosen schedules as source (`--emit=schedule`)."""
 
 from __future__ import annotations
 

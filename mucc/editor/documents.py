@@ -1,7 +1,7 @@
-"""Texts of a client, in lines as the protocol has them.
+"""Divide texts of a client into lines as the protocol (LSP) does.
 
-pygls divides texts where `str.splitlines` does, which is also at form feeds, at U+2028 and at six others. For
-clients these are characters of a line: behind one of them every place and every edit would be a line off.
+pygls divides them by `str.splitlines`: also at form feeds, U+2028 and six other characters. For clients these
+are characters within a line, so that all positions and edits after one of them would be a line off.
 """
 
 from __future__ import annotations

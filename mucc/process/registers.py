@@ -16,12 +16,14 @@ WORD = struct.Struct("=Q")
 
 
 BYTES = 64
-"""Bytes of machine code that are read where a thread is in code of no file."""
+"""Bytes of machine code that are read where a thread executes code of no file."""
 
 
 class Place(NamedTuple):
-    """Machine code: a file and an offset in it; no file for code that was made in memory, of which `code` has
-    the next bytes where they were read."""
+    """A place in machine code: a file and an offset in it.
+
+    Code that was made in memory has no file; of it `code` may have the next bytes.
+    """
 
     file: str
     offset: int
@@ -40,8 +42,8 @@ class Mapping(NamedTuple):
 class Code:
     """The machine code that a process has mapped. Raises OSError where the system does not tell.
 
-    What was in a file `before` stays code of that file, whatever is mapped there now: who puts a copy in its
-    place runs the same code.
+    Addresses that belonged to a file `before` still count as that file, whatever is mapped there now: a copy
+    in place of the file is the same code.
     """
 
     def __init__(self, pid: int, before: Code | None = None):
@@ -109,7 +111,7 @@ def _places(pid: int, code: Code, instruction: int, stack: int) -> Iterator[Plac
 
 
 def _read(pid: int, address: int, size: int) -> bytes:
-    """Return the bytes from an address on, as many as are there."""
+    """Read up to `size` bytes of a process from an address on."""
     with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
         file.seek(address)
         return file.read(size)

@@ -12,7 +12,7 @@ SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 
 EXECUTED = 1
-"""Of ELF: the flag of a segment with machine code."""
+"""The flag of ELF segments that have machine code (PF_X)."""
 
 LOADED, ALL_SYMBOLS, SHARED_SYMBOLS, FUNCTION = 1, 2, 11, 2
 """Of ELF: a segment that is loaded, the two tables of symbols, and a symbol that is a function."""
@@ -63,7 +63,7 @@ class Symbols:
         self._order = sorted([at << INDEX | n for n, at in enumerate(addresses) if at])
 
     def find(self, code: bytes) -> int | None:
-        """Return the offset of the first such bytes in the file's machine code; None where there are none."""
+        """Return the offset of the first occurrence of bytes in the file's machine code; None without one."""
         for _, flags, offset, _, _, size, *_ in self._loaded:
             if flags & EXECUTED and (at := self._data.find(code, offset, offset + size)) >= 0:
                 return at

@@ -3,7 +3,7 @@
 // Races are found by vector clocks. What a thread releases, at a barrier or by an arrival, threads that acquire it have seen. Each byte
 // knows its last writer and some of its last readers; two accesses of which neither has seen the other are a race. The blocks that
 // run together are checked with each other: blocks that run one after the other count as ordered. Shuffles and votes order nothing.
-// Copies by the copy engine are seen by those that wait for their barrier, and products of warpgroups read their operands until
+// Copies by TMA are seen by those that wait for their barrier, and products of warpgroups read their operands until
 // they are waited for.
 #pragma once
 
@@ -52,7 +52,7 @@ ON_HOST_QUIET inline void report(void const* place, char const* format, ...) {
 
 // ---- clocks -----------------------------------------------------------------------------------------------
 
-// A clock has a number for each thread, behind those some for barriers on which the copy engine arrives, and one for the products
+// A clock has a number for each thread, behind those some for barriers on which TMA arrives, and one for the products
 // of each warp.
 constexpr int kEngines = 64;
 inline std::vector<uint32_t> memory_of_clocks;
@@ -216,7 +216,7 @@ ON_HOST_QUIET __attribute__((noinline)) inline void intend_to_write(void const* 
   check(at, bytes, own_access(true, __builtin_return_address(0)), false);
 }
 
-// The copy engine writes to shared memory for a thread. Those that wait for a round of the barrier have seen it.
+// TMA writes to shared memory for a thread. Those that wait for a round of the barrier have seen it.
 ON_HOST_QUIET __attribute__((noinline)) inline void copied_by_engine(uint32_t barrier, int round, void const* at, size_t bytes) {
   Quiet const quiet_here;
   auto const found = engines[block].emplace(barrier, int(engines[block].size()) % kEngines).first;

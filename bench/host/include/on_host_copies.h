@@ -1,4 +1,4 @@
-// Barriers in shared memory, asynchronous copies, and the copy engine.
+// Barriers in shared memory, asynchronous copies, and copies by tensor maps (TMA).
 #pragma once
 
 #include "on_host_threads.h"
@@ -90,7 +90,7 @@ inline float shared_of(uint32_t at) {
   return x;
 }
 
-// ---- the copy engine ------------------------------------------------------------------------------------------
+// ---- copies by TMA ---------------------------------------------------------------------------------------------
 
 __attribute__((optimize("O2"))) inline uint32_t swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
 

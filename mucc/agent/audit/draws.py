@@ -1,4 +1,4 @@
-"""Random numbers of an audit, of which those that a solution is told tell nothing of the others."""
+"""Random numbers of an audit: the ones that a solution is told do not reveal the others."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import random
 
 
 class Draws(random.Random):
-    """Numbers from a hash of an audit's seed and a counter, the same for the same seed.
+    """A generator that hashes an audit's seed and a counter; the same seed gives the same numbers.
 
-    A solution is told the seed of each call. From enough outputs of a Mersenne Twister, which `random.Random`
-    is, its state follows, and with it the seeds of inputs that are still to come.
+    A solution is told the seed of each call. `random.Random` is a Mersenne Twister, whose state, and with it
+    the seeds of later inputs, can be computed from enough of its outputs.
     """
 
     def __init__(self, number: int):
@@ -19,12 +19,12 @@ class Draws(random.Random):
         self._drawn = 0
 
     def getrandbits(self, k: int, /) -> int:
-        """Return a whole number of so many random bits."""
+        """Return an integer of `k` random bits."""
         size = (k + 7) // 8
         self._drawn += 1
         found = hashlib.shake_256(b"%s %d" % (self._key, self._drawn)).digest(size)
         return int.from_bytes(found, "big") >> (8 * size - k)
 
     def random(self) -> float:
-        """Return a random number from 0 to 1, without 1."""
+        """Return a random number in [0, 1)."""
         return self.getrandbits(53) * 2.0**-53

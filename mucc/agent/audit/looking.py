@@ -20,7 +20,7 @@ AT_REST_NS = 100_000
 """Time of processors that a process may take in ns after it was seen to be stopped: what it takes to stop."""
 
 SEARCHES = 8
-"""Looks at code in no file that is looked for in PyTorch's files, which takes a tenth of a second each."""
+"""The most searches for code of no file in PyTorch's files, each of which takes a tenth of a second."""
 
 TIMES, MORE_NS = 2.0, 50_000
 """Processes that the candidate's has started work in a call where they take more than so many times the time
@@ -54,7 +54,7 @@ class Looker:
         self._spent = 0
         self._helpers = Helpers(child)
         self._pytorchs: list[str] = []
-        """Files of PyTorch that compute."""
+        """Libraries of PyTorch."""
         self._searches = SEARCHES
 
     @property
@@ -111,8 +111,10 @@ class Looker:
             stopped += self.child.resume() - begun
 
     def taken(self, calls: Sequence[tuple[Case, Times]], gpu: bool = False) -> Iterator[Look]:
-        """Take what was seen of calls while these lasted; they come with their times, which on a GPU are not
-        those of the host."""
+        """Take what was seen of calls before they ended.
+
+        Calls come with their times, which on a GPU are not those of the host.
+        """
         found, self._seen = self._seen, []
         ends = {case.name: times.began + times.counted * 1e6 for case, times in calls}
         for seen in found:

@@ -1,4 +1,4 @@
-"""The judge's process and the candidate's, and the requests to them, series of timed calls included."""
+"""Start the judge's process and the candidate's, and send requests to them, such as series of timed calls."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mucc.api.importer import Request, error_from_json
 from mucc.api.json_types import Json
 
 WAKING = 5e-5
-"""Seconds in which a process that was stopped runs again."""
+"""Seconds until a process that was stopped runs again."""
 
 
 class Processes:
-    """The judge's process and the candidate's, which share a socket and memory and are led from here.
+    """The judge's process and the candidate's, which share a socket and memory, and their parent's requests.
 
     `device` is where the solution runs, and `seconds` says how long each phase took.
     """
@@ -71,7 +71,7 @@ class Processes:
     def turn(
         self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]
     ) -> Generator[None]:
-        """While it is our turn on the GPU; to wait for that costs the children no time."""
+        """Wait for the turn on the GPU and hold it; limits of the children are extended by the wait."""
         if self.device == "cpu":
             yield
             return
@@ -86,19 +86,19 @@ class Processes:
     # Requests
 
     def ask(self, **request: Any) -> Json:
-        """Ask the judge's process. What goes wrong there is the problem's fault, and raises."""
+        """Return the answer of the judge's process to a request. Raises DiagnosticError if it fails."""
         self._begin(request)
         return self.answered()
 
     def _begin(self, request: Json) -> None:
-        """Ask the judge's process without waiting for its answer."""
+        """Send a request to the judge's process without waiting for its answer."""
         try:
             self.judge.tell(request)
         except ChildFailed as failed:
             raise problem_error(self.request.shown, failed, limits=True) from None
 
     def _tell(self, **request: Any) -> Json:
-        """Have the candidate's process do something; the judge's has more time by what that takes."""
+        """Send a request to the candidate's process; the judge's limit is extended by the time it takes."""
         started = time.monotonic()
         answer = self.candidate.ask(**request)
         self.judge.extend(time.monotonic() - started)
@@ -107,7 +107,7 @@ class Processes:
         return answer
 
     def _lend(self, answer: Json) -> Json:
-        """Have the candidate's process take over what memory the judge has lent."""
+        """Let the candidate's process take over the memory that the judge has lent."""
         for _ in range(answer.pop("lent")):
             self._tell(do="borrow")
         return answer
@@ -115,7 +115,7 @@ class Processes:
     # Series of timed calls
 
     def _tell_series(self, **request: Any) -> Json:
-        """Have both processes make a series of calls."""
+        """Let both processes make a series of timed calls; returns times and observed operations."""
         started = time.monotonic()
         for child in (self.judge, self.candidate):
             child.prefer(AHEAD)  # of what is not timed
@@ -141,8 +141,10 @@ class Processes:
         return found | {"operations": told, "us": answer.get("us") or ()}
 
     def _led(self) -> Json:
-        """Return the answer of the judge's process to a series; stop the candidate's meanwhile, and let it go
-        on, as the judge says."""
+        """Return the answer of the judge's process to a series.
+
+        Until then, stop the candidate's process and let it go on as the judge's process requests.
+        """
         with first():
             return self._leading()
 

@@ -1,6 +1,6 @@
-"""PyTorch in the narrowest arithmetic that a policy permits: operands of f32 products rounded to a format.
+"""Run PyTorch in the narrowest arithmetic of a policy: operands of f32 products are rounded to a format.
 
-What errors that alone brings, a candidate may have as well. Imports torch.
+A candidate may have the errors that this rounding alone causes. Imports torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ torch: Any = importlib.import_module("torch")
 _dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
 
 TF32 = ~0x1FFF
-"""The bits of an f32 that tensor cores look at; they drop the others."""
+"""The bits of an f32 that tensor cores read as tf32."""
 
 FORMATS: dict[str, Callable[[Any], Any]] = {
     "tf32": lambda t: (t.view(torch.int32) & TF32).view(torch.float32),
@@ -23,8 +23,8 @@ FORMATS: dict[str, Callable[[Any], Any]] = {
 }
 
 BF16, DIGITS_17 = ~0xFFFF, ~0x7F
-"""The bits of an f32 that are those of a bf16, and 17 of its 24 binary digits. Who keeps 14 to 16 makes the
-error of 17 and a further one, so that these show too."""
+"""The bits of an f32 that make a bf16, and those of 17 of its 24 binary digits. Operands of 14 to 16 digits
+have the error of 17 digits and a further one, so that they are found too."""
 
 
 def _truncated(t: Any, bits: int) -> Any:
@@ -32,7 +32,7 @@ def _truncated(t: Any, bits: int) -> Any:
 
 
 def _terms(t: Any, rounded: Callable[[Any], Any]) -> Any:
-    """Return the sum of two terms that are rounded: what products of three by tensor cores multiply."""
+    """Return the sum of a rounded value and its rounded rest, as products split into three have it."""
     high = rounded(t)
     return high + rounded(t - high)
 
@@ -49,10 +49,10 @@ TRUNCATED: dict[str, Callable[[Any], Any]] = {
     "bf16x2": lambda t: _terms(t, lambda part: _truncated(part, BF16)),
     "digits17": lambda t: _truncated(t, DIGITS_17),
 }
-"""Formats by name, as those who round weights or inputs may do it."""
+"""Functions that round weights or inputs to a format, by its name: to the nearest number, or towards zero."""
 
 OF_INPUTS = ("bf16x2", "digits17")
-"""Formats that inputs are rounded to as well: others show by probes."""
+"""Formats that inputs are rounded to, too; others are found by probes."""
 
 OPERANDS = {
     "mm": (0, 1),
@@ -83,8 +83,7 @@ class _Rounded(_dispatch.TorchDispatchMode):  # pyright: ignore[reportUntypedBas
 
 
 def round_weights(model: Any, rounded: Callable[[Any], Any]) -> bool:
-    """Round the weights of a model that are multiplied, f32 of two dimensions or more; return whether it has
-    some."""
+    """Round the weights of a model that are f32 of two dimensions or more; return whether there are any."""
     found = [p for p in model.parameters() if p.dtype == torch.float32 and p.dim() > 1]
     with torch.no_grad():
         for weight in found:
@@ -94,7 +93,7 @@ def round_weights(model: Any, rounded: Callable[[Any], Any]) -> bool:
 
 @contextmanager
 def permitted(precision: str) -> Generator[None]:
-    """While this is entered, PyTorch multiplies f32 in a policy's format, and adds in f32."""
+    """Let PyTorch multiply f32 in a policy's format, and add in f32, while this is entered."""
     before = torch.backends.cuda.matmul.allow_tf32
     mode: Any = _Rounded()
     mode.rounded = FORMATS[precision]

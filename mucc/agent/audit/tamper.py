@@ -38,11 +38,11 @@ OWNERS = (
     "random",
     "random.SystemRandom",
 )
-"""Modules and classes of others whose functions are compared with what they were."""
+"""Modules and classes outside of mucc whose functions are compared with a snapshot."""
 
 OWN = "mucc.agent."
-"""What names of modules begin with that solutions have no business with. All that these hold when a solution
-is loaded is compared, also classes and what is no function: a module in a variable, a pattern, a table."""
+"""The prefix of modules that solutions must not change. All their members are compared with a snapshot,
+classes and values that are no functions included: a module in a variable, a pattern, a table."""
 
 REPLACED_BY_TORCH = ("torch.manual_seed",)
 """Functions that parts of torch itself wrap when they are loaded; others may not."""
@@ -92,7 +92,7 @@ def snapshot() -> dict[str, object]:
 
 
 def _with_code(name: str, value: object) -> dict[str, object]:
-    """Return what stands for a value: itself, a function's code, and what a table holds as text."""
+    """Return what is compared of a value: itself, a function's code, and the contents of a table as text."""
     found = {name: value}
     if isinstance(value, FunctionType):
         found[f"the code of {name}"] = value.__code__
@@ -102,7 +102,7 @@ def _with_code(name: str, value: object) -> dict[str, object]:
 
 
 def _own() -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield our own modules and the classes that these define, with what they hold."""
+    """Yield the modules of `OWN` and the classes that these define, with their members."""
     for module in [n for n in sys.modules if n.startswith(OWN)]:
         members: Mapping[str, object] = getattr(sys.modules[module], "__dict__", {})
         yield module, members

@@ -1,4 +1,4 @@
-"""The times of one call by the judge's clock, in the judge's process and in the one that leads it."""
+"""The times of one call by the judge's clock, for the judge's process and its parent."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 
 class Times(NamedTuple):
-    """One call in ms by the judge's clock: until it returned, until its results were handed over, and what it
-    takes at the most to hand over as much; and when it began, in ns of that clock."""
+    """The times of one call by the judge's clock, in ms from its start, and its start in ns.
+
+    `returned` is when it returned, `handed` when its results were handed over, and `copied` the most that
+    handing over as many bytes takes.
+    """
 
     returned: float
     handed: float
@@ -16,6 +19,8 @@ class Times(NamedTuple):
 
     @property
     def counted(self) -> float:
-        """Until it returned, or until its results were handed over, less what that takes at the most, where
-        that is later: then a call still computes while results are fetched."""
+        """The time that counts: until the call returned, or until its results were handed over less `copied`.
+
+        The later one counts, as a call may still compute while its results are handed over.
+        """
         return max(self.handed - self.copied, self.returned)

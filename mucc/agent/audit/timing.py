@@ -35,7 +35,7 @@ from mucc.api.json_types import Json
 torch: Any = importlib.import_module("torch")
 
 SPOT = 1 << 12
-"""Bytes of each result that are read at once when it is handed over, at places that are drawn then."""
+"""Bytes of each result that are read first when it is handed over, at places that are drawn then."""
 
 CALM = 0.02
 """Slack for the mark that inputs are ready, as a share of the usual time from the key until then. A call
@@ -251,8 +251,11 @@ class Stopwatch:
             return self._measured(case)
 
     def _flushed(self) -> None:
-        """Have the candidate's process listen. On a CPU, stop it then and flush the caches: a thread of it
-        could read weights back into them, and flushing would take a processor from it."""
+        """Let the candidate's process wait for a call. On a CPU, then stop it and flush the caches.
+
+        A thread that is not stopped could read weights back into the caches, and flushing would take a
+        processor from it.
+        """
         self.wire.send(b"W")
         self._expect(b"A", ANSWERING)
         if self.host_clock is not None:
@@ -296,8 +299,11 @@ class Stopwatch:
         return held, copied
 
     def _room_like(self, data: Any) -> Any:
-        """Return memory for as many bytes that was written before, as what results are handed over in was: to
-        write new memory takes several times as long, and is no part of what handing over takes."""
+        """Return memory of the same size that was written before.
+
+        Memory that results are handed over in was written before, too; writing new memory takes several times
+        as long.
+        """
         if self._held is None or self._held.numel() != data.numel():
             self._held = torch.zeros_like(data).fill_(1)
         return self._held

@@ -111,7 +111,7 @@ class Server:
         self._prepares = Layer.NAMESPACES in layers
         """Whether spare processes can be made, as far as is known."""
         self._known: Common | None = None
-        """What is the same for all confined processes, as it was when the last spare one was made."""
+        """The places that all confined processes share, as found for the last spare one."""
         self._pieces = 0
         """Pieces of memory that are still to be put into huge pages."""
 
@@ -271,7 +271,7 @@ class Server:
         os._exit(0)
 
     def _worker(self, told: int, known: Common) -> NoReturn:
-        """Prepare to be confined, wait for a request, be confined, tell the folder, and run the child."""
+        """Hide folders, wait for a request, enter its confinement, report the folder, and run the child."""
         os.dup2(told, 3)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # sockets of the server, and of other spares
         line = socket.socket(fileno=3)
@@ -370,7 +370,7 @@ def _wait_for(worker: int, told: int) -> NoReturn:
 
 
 def _reseed() -> None:
-    """Have random numbers be others than in other forks."""
+    """Seed random generators anew, so that forks draw different numbers."""
     random.seed()
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()

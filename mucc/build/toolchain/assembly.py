@@ -35,7 +35,7 @@ from mucc.files.package import HEADERS, INCLUDES, included
 
 if TYPE_CHECKING:
     from mucc.codegen.kernel_code import Skeleton
-    from mucc.compiler.emit import Image, Parts
+    from mucc.compiler.emit import Divided, Image, Parts
 
 OBJECT_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden")
 """Flags of g++ for code without CUTLASS; argument checks take a fifth longer at -O2."""
@@ -215,23 +215,24 @@ class Assembly:
             raise Unspliceable(f"stage {image.title}: {error}") from error
 
     def _light_ptx(self, image: Image) -> str:
-        """Build the PTX of an image without CUTLASS.
-
-        Of a divided one the skeleton may be in the cache. Where that cannot be spliced, or not without making
-        other machine code (`straight`), the bodies are compiled together with the rest.
-        """
-        from mucc.codegen.kernel_code import ENTRY
-
-        if divided := image.divided:
+        """Build the PTX of an image without CUTLASS: spliced where it is divided, or else in one piece."""
+        if image.divided:
             with contextlib.suppress(SpliceError):
-                bodies = read_bodies(self._small_ptx(image, divided.bodies))
-                if not divided.straight or not any(body.has_branches for body in bodies.values()):
-                    skeleton = self._light_skeleton(image, divided.skeleton).decode()
-                    return splice(skeleton.replace(ENTRY, image.entry), bodies)
+                return self._divided_ptx(image, image.divided)
         return self._small_ptx(image, image.source, has_kernels=True)
 
+    def _divided_ptx(self, image: Image, divided: Divided) -> str:
+        """Splice bodies into a skeleton without CUTLASS. Raises SpliceError where they cannot be spliced."""
+        from mucc.codegen.kernel_code import ENTRY
+
+        bodies = read_bodies(self._small_ptx(image, divided.bodies))
+        if divided.straight and any(body.has_branches for body in bodies.values()):
+            raise SpliceError("a body has branches")
+        skeleton = self._light_skeleton(image, divided.skeleton).decode()
+        return splice(skeleton.replace(ENTRY, image.entry), bodies)
+
     def _light_skeleton(self, image: Image, source: str) -> bytes:
-        """Compile a skeleton without CUTLASS to PTX, for kernels of any name."""
+        """Compile a skeleton without CUTLASS to PTX, which names no program, or take it from the cache."""
         given = (*flags("ptx", self.target), SPLIT, *ambient_flags())
         key = (_COMMENT.sub("", source), given, self._versions[:1], included(source))
 
@@ -243,9 +244,9 @@ class Assembly:
     def _small_ptx(
         self, image: Image, source: str, name: str | None = None, *, has_kernels: bool = False
     ) -> str:
-        """Compile a source without CUTLASS to PTX by NVRTC, or by nvcc without NVRTC.
+        """Compile a source without CUTLASS to PTX by NVRTC, or by nvcc where NVRTC cannot be used.
 
-        `name`, by default the title of the image, stands for the source in messages and in names of PTX.
+        `name`, by default that of the image, names the source file in messages and in symbols of PTX.
         """
         from mucc.build.toolchain import nvrtc, nvrtc_worker
 
@@ -478,4 +479,4 @@ def _round_up(size: int, step: int) -> int:
 
 
 _COMMENT = re.compile(r"[ \t]*//(?! mucc\.body).*$", re.MULTILINE)
-"""A comment of C++; the text of a marker's inline assembly looks like one."""
+"""A comment of C++, but not the inline assembly of a marker, which begins with the same two characters."""

@@ -190,9 +190,9 @@ class NormalizeWork(AcrossWork):
         )
 
     def _spliced(self) -> list[str]:
-        """Return the names of the bodies that are spliced into a skeleton: where rows have any length.
+        """Return the names of the bodies that are spliced; none where the length of rows is known.
 
-        Then there are kernels for all lengths, which take most of a second to compile.
+        Kernels for rows of any length take most of a second to compile, those for a known length a fourth.
         """
         if not self.is_open:
             return []
@@ -202,7 +202,7 @@ class NormalizeWork(AcrossWork):
         return [names[op] for op in spliced(computing, wanted, self._is_of_row)]
 
     def _is_of_row(self, value: SSAValue) -> bool:
-        """Whether all elements of a row have a value: a reduction, a number, or what is loaded for rows."""
+        """Whether a value is the same for all elements of a row: a reduction, a number, a load for rows."""
         op = value.owner
         assert isinstance(op, Operation)
         is_number = isinstance(op, LoadOp) and not isinstance(op.source.type, TensorType)

@@ -1,4 +1,4 @@
-"""Which bodies of a norm are compiled apart and spliced into its skeleton."""
+"""Choose the bodies of a norm that are compiled apart and spliced into its skeleton."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def spliced(
 ) -> list[ComputeOp]:
     """Return the bodies that are spliced; none where LLVM saves work that ptxas would not.
 
-    `wanted` are the nodes that each phase needs, and those that stores of all elements need; `is_of_row` is
-    whether all elements of a row have a value. What phases compute by arithmetic alone, such as the squares
-    of a norm, stays in the skeleton. A spliced body is not skipped where a step lies behind the row, and in
-    16 bits ptxas then holds elements as f32 between phases, in twice the registers.
+    `wanted` are the nodes that each phase needs and, last, those that stores of all elements need.
+    `is_of_row` tells whether a value is the same for all elements of a row. Bodies of phases that are
+    arithmetic alone, such as the squares of a norm, stay in the skeleton: a spliced body is also computed for
+    elements behind the end of a row, and then ptxas keeps elements of 16 bits as f32 between phases, in twice
+    as many registers.
     """
     per_element = [op for nodes in wanted for op in computing if op in nodes]
     functions = [function for op in per_element for function in {type(f) for f in _branching(op)}]
@@ -50,7 +51,7 @@ def _is_arithmetic(op: ComputeOp) -> bool:
 
 
 def _repeats(op: ComputeOp, is_of_row: Callable[[SSAValue], bool]) -> bool:
-    """Whether a function with branches has one value a row, which a body would compute for each element."""
+    """Whether a function with branches has one value for a row, which a body would compute per element."""
     of_row: set[SSAValue] = set()
     for inner in op.body.block.ops:
         if all(

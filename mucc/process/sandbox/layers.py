@@ -40,8 +40,10 @@ def available() -> tuple[Layer, ...]:
 
 
 def prepare(known: Common) -> namespaces.Begun:
-    """Begin to confine this process, which came into new namespaces, before it is known what it may read and
-    write. Raises OSError."""
+    """Hide folders from this process, which is in new namespaces, before its own places are known.
+
+    `enter` completes the file system. Raises OSError.
+    """
     place = places("/", 0, known=known)
     return namespaces.Begun(place.hidden, place.kept)
 

@@ -53,10 +53,10 @@ def leave_namespaces() -> None:
 
 
 class Begun:
-    """A file system that hides folders already, and keeps some of what lies there; `open` still finds all."""
+    """A file system in which folders are hidden but for some kept paths; `open` still finds hidden files."""
 
     def __init__(self, hidden: Iterable[str], kept: Iterable[str]):
-        """Begin it, and mount a `/proc` of its own. Raises OSError."""
+        """Hide the folders, and mount a `/proc` of its own. Raises OSError."""
         self.kept = frozenset(kept)
         self._hidden = {path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in hidden}
         kept_ones = {path: self.open(path) for path in self.kept}
@@ -69,7 +69,7 @@ class Begun:
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
     def open(self, path: str, flags: int = os.O_PATH) -> int:
-        """Open what lies at a path, hidden or not. Raises OSError."""
+        """Open a path, hidden or not; returns a descriptor. Raises OSError."""
         for folder, descriptor in self._hidden.items():
             if path == folder or path.startswith(f"{folder}/"):
                 within = os.path.relpath(path, folder)
@@ -77,14 +77,14 @@ class Begun:
         return os.open(path, flags | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Let go of what is hidden."""
+        """Close the descriptors of hidden folders."""
         for descriptor in self._hidden.values():
             os.close(descriptor)
         self._hidden.clear()
 
 
 def lay_out(places: Places, begun: Begun | None = None) -> int:
-    """Build the file system of a process that came into new namespaces, or end what was `begun`.
+    """Build the file system of a process in new namespaces, or complete the one that was `begun`.
 
     All is read-only but the scratch folders and `places.folder`, a file system in memory that starts with a
     copy of what lies there; returns a descriptor of it. Of hidden folders only what is kept is seen. Raises

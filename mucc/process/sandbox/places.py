@@ -51,7 +51,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What is the same for all confined processes: users' folders, what is hidden, and where programs lie."""
+    """The places that all confined processes share: users' folders, hidden folders, and those of programs."""
 
     homes: tuple[str, ...]
     hidden: frozenset[str]
@@ -59,7 +59,7 @@ class Common:
 
 
 def common() -> Common:
-    """Find what is the same for all confined processes."""
+    """Find the places that all confined processes share."""
     homes = _homes()
     hidden = {os.path.realpath(path) for path in (*PRIVATE, *homes) if os.path.isdir(path)}
     hidden = {path for path in hidden if path != "/" and hidden.isdisjoint(_above(path))}
@@ -73,8 +73,11 @@ def places(
     writable: Sequence[str] = (),
     known: Common | None = None,
 ) -> Places:
-    """Find what a process needs that works in `folder`, reads the files and folders of `extra`, and may write
-    in the folders of `writable`; `known` is what `common` has found before."""
+    """Find the places of a process that works in `folder`.
+
+    It may read the files and folders of `extra`, and write in those of `writable`. `known` is an earlier
+    result of `common`.
+    """
     known = known or common()
     kept, hidden = known.programs.union(_existing(extra)), known.hidden
     # Where a hidden folder as a whole would be kept, the programs that were named lie beside private files.
@@ -88,7 +91,7 @@ def places(
 
 
 class _Beneath:
-    """Whether paths lie beneath some folders; that is found out once for each folder that paths lie in."""
+    """Whether paths lie beneath some folders, with one look-up for each folder of the paths."""
 
     def __init__(self, folders: Iterable[str]):
         self._folders = frozenset(folders)
@@ -102,7 +105,7 @@ class _Beneath:
 
 
 def _existing(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths without links, those that are there. Many lie in one folder, which is looked up once."""
+    """Yield those of the paths that exist, without links; each folder is looked up once."""
     folders: dict[str, str] = {}
     for path in paths:
         head, tail = os.path.split(path)

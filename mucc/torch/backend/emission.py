@@ -1,4 +1,4 @@
-"""Emit the kernels of regions of a graph of Inductor, once for all that compute the same."""
+"""Emit the kernels of regions of a graph of Inductor, once for all equal regions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_NAME = 40
 
 
 class Emitter:
-    """Emits kernels of pieces of a graph; layers that are equal share the work.
+    """Emits kernels of pieces of a graph; equal pieces are emitted once and cloned.
 
     `before` is called before each kernel.
     """
@@ -49,7 +49,7 @@ class Emitter:
         )
 
     def form(self, nodes: Sequence[Node]) -> Form:
-        """Return the form of a region: equal ones have kernels of the same text, wherever they are."""
+        """Return the form of a region: regions of equal form have kernels of the same text."""
         own = set(nodes)
 
         def named(node: Node) -> str | None:

@@ -1,4 +1,4 @@
-"""Compare operations of graphs: those of one form compute the same, and differ in which values they read."""
+"""Describe operations of graphs by texts without names; equal texts mean equal work on other values."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _map_arg: Any = torch.fx.node.map_arg
 
 
 class Form(NamedTuple):
-    """A text that operations share which compute the same, and the values that its numbers stand for.
+    """The text of a list of operations, and the values by the numbers that it has for them.
 
-    Of two such lists of operations, values with the same number correspond.
+    Lists of equal text compute the same; values with the same number correspond.
     """
 
     text: str
     values: tuple[Node, ...]
 
     def moved(self, other: Form) -> dict[Node, Node]:
-        """Return what corresponds to each value in operations of the same form."""
+        """Map each value to the corresponding one in operations of the same form."""
         return dict(zip(self.values, other.values, strict=True))
 
 
@@ -34,8 +34,8 @@ def form_of(
 ) -> Form:
     """Return the form of operations, in their order.
 
-    Values are those of `resolved` nodes. One that is `named` counts by that text, every other one by a number
-    and what `described` says of it. `noted` says what else matters about an operation.
+    `resolved` maps a node to the one whose value it has. A value is written as the text of `named`, or else
+    as a number, with its description by `described`. `noted` adds further facts about an operation.
     """
     numbers: dict[Node, int] = {}
     descriptions: list[object] = []
@@ -57,7 +57,7 @@ def form_of(
 
 
 def lies_as(value: Any) -> str:
-    """Return dtype, shape and strides of a tensor as text; the type of what is none."""
+    """Return dtype, shape and strides of a tensor as text; the type of any other value."""
     if not isinstance(value, torch.Tensor):
         return type(value).__name__
     return f"{value.dtype}{list(value.shape)}{list(value.stride())}"

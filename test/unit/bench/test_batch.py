@@ -15,7 +15,19 @@ import msgspec
 import pytest
 from processes import wait_for
 
-from bench.batch import DONE, FAILED, LATE, LEFT, Batch, Job, Outcome, Slots, read_plan
+from bench.batch import (
+    DONE,
+    FAILED,
+    LATE,
+    LEFT,
+    Batch,
+    Job,
+    Outcome,
+    Slots,
+    main,
+    read_plan,
+    visible_gpus,
+)
 from bench.common import ROOT
 
 
@@ -99,6 +111,51 @@ def test_plans_with_a_mistake(tmp_path: Path, text: str, said: str):
     plan.write_text(text)
     with pytest.raises(SystemExit, match=said):
         read_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--gpus", "0,,1"], "write each GPU once"),
+        (["--gpus", "0,0"], "write each GPU once"),
+        (["--minutes", "0"], "needs a number above 0"),
+        (["--minutes", "-3"], "needs a number above 0"),
+        (["--minutes", "soon"], "invalid minutes value"),
+    ],
+)
+def test_options_with_a_mistake(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    said: str,
+):
+    monkeypatch.setattr(sys, "argv", ["batch.py", "plan.toml", "-o", str(tmp_path / "out"), *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_without_a_gpu_one_has_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho No devices found\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    with pytest.raises(SystemExit, match="name GPUs by --gpus"):
+        visible_gpus()
+
+
+def test_a_line_names_the_log_of_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run(
+        tmp_path,
+        Job("a", build="exit 3", measure="true"),
+        Job("b", measure="exit 3"),
+        Job("c", measure="true"),
+    )
+    said = capsys.readouterr().out
+    assert f"{tmp_path}/a.build.log\n" in said and f"{tmp_path}/b.measure.log\n" in said
+    assert f"{tmp_path}/c" not in said
 
 
 @pytest.mark.parametrize("plan", sorted((ROOT / "bench" / "plans").glob("*.toml")), ids=lambda p: p.stem)

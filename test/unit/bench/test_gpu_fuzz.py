@@ -63,6 +63,13 @@ def test_programs_of_some_forms_alone_are_drawn(tmp_path: Path) -> None:
     assert len({task.seed for task in tasks if task}) == 5
 
 
+@pytest.mark.parametrize(("forms", "said"), [("(", "unterminated"), ("nothing", "there are product, ")])
+def test_a_pattern_has_to_match_a_form(capsys: pytest.CaptureFixture[str], forms: str, said: str) -> None:
+    with pytest.raises(SystemExit):
+        options().parse_args(["--forms", forms])
+    assert said in capsys.readouterr().err
+
+
 def test_norms_get_inputs_with_offsets_and_special_values() -> None:
     program = next(p for n in range(200) if (p := generate(Choices(f"shift:{n}"))).form == "norms")
     info = Manifest.parse(compile_text(Source("f.mcu", program.text)).manifest).kernels[0]

@@ -86,7 +86,9 @@ def test_an_index_page_says_who_and_what_and_has_no_broken_links(wheel: zipfile.
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} < set(classifiers)
     page = metadata.get_payload()
     assert isinstance(page, str) and "pip install" in page and "docs/language.md" in page
-    assert re.findall(r"\]\((?!https?:)[^)\s]*\)", page) == []
+    assert re.findall(r"\]\((?!https?:|#)[^)\s]*\)", page) == []
+    headings = {title.lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
+    assert set(re.findall(r"\]\(#([^)\s]*)\)", page)) <= headings
 
 
 def test_links_of_an_index_page():
