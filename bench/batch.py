@@ -197,8 +197,10 @@ class Batch:
             finally:
                 process.returncode, _ = family.end()
         took = round(time.monotonic() - started, 1)
-        if end is not End.OF_ITSELF:
-            return (LATE if end is End.OVERDUE else LEFT), took
+        if end is End.OVERDUE:
+            return LATE, took
+        if end is End.CALLED_OFF or (self.stop.is_set() and process.returncode):  # killed as this process ends
+            return LEFT, took
         return (FAILED if process.returncode else DONE), took
 
     def _keep(self, outcome: Outcome) -> None:

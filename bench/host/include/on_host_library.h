@@ -13,7 +13,7 @@
 
 namespace on_host {
 
-inline int sm_count = 0, sm_shared = 0;  // that plans are made for
+inline int sm_count = 0, sm_shared = 228 << 10;  // that plans are made for
 inline int launches = 0;                 // so far
 
 // ---- kernels and contractions -----------------------------------------------------------------------------

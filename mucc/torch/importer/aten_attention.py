@@ -42,7 +42,8 @@ class Operands:
 
         Raises Unsupported for heads that do not divide, and for masks of each head that shares keys.
         """
-        if len({dims_of(x)[-3:-2] for x in (q, k, v)}) == 1:
+        heads_of = {dims_of(x)[-3:-2] for x in (q, k, v)}
+        if len(heads_of) == 1 or () in heads_of:  # one of rank 2 broadcasts along all leading axes
             return Operands(q, k, v, mask)
         *lead, heads, rows, width = dims_of(q)
         fewer = dims_of(k)[-3]

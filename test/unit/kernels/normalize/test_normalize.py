@@ -269,7 +269,7 @@ long_rows = program_of(LONG)
 
 
 HELD = {
-    "read again": (1, 0, 40_000),
+    "read again": (1, 2, 40_000),  # what two blocks reserve
     "partly held": (4, 40, 40_000),
     "held": (1, 228, 57_348),
     "held by many": (4, 228, 57_348),
