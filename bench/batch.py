@@ -199,7 +199,8 @@ class Batch:
         took = round(time.monotonic() - started, 1)
         if end is End.OVERDUE:
             return LATE, took
-        if end is End.CALLED_OFF or (self.stop.is_set() and process.returncode):  # killed as this process ends
+        # Processes are killed while this one ends after a signal.
+        if end is End.CALLED_OFF or (self.stop.is_set() and process.returncode):
             return LEFT, took
         return (FAILED if process.returncode else DONE), took
 
