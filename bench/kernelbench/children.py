@@ -38,7 +38,7 @@ LARGEST_LOG = 16 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds, without those spent waiting for a turn; bytes of main memory beside that of the parent.
+    """Seconds, without those spent waiting for a turn; bytes of main memory beside the parent's, files apart.
 
     `address_space` also bounds what a child may ask for, so that what asks for too much gets an exception; it
     does not go together with CUDA, which asks for a lot that it never uses.
@@ -151,7 +151,7 @@ def _serve(task: Any, work: Any, log: Path, limits: Limits, ours: Any, pipe: Any
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if limits.address_space:
         with contextlib.suppress(OSError, ValueError):
-            most = _pages(0) + limits.memory
+            most = _address_space() + limits.memory
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_LOG, LARGEST_LOG))
 
@@ -174,13 +174,23 @@ def _serve(task: Any, work: Any, log: Path, limits: Limits, ours: Any, pipe: Any
     os._exit(0)  # whatever threads the problem file has left
 
 
-def _pages(field: int, pid: int | str = "self") -> int:
-    """Bytes of address space (0) or main memory (1) of a process; 0 where it is not known."""
+def _address_space() -> int:
+    """Bytes of address space of this process; 0 where it is not known."""
     try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[field]) * resource.getpagesize()
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _memory(pid: int | str, *kinds: str) -> int:
+    """Bytes of main memory of these kinds, such as `RssAnon`, of a process; 0 where they are not known."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            lines = [line.split() for line in file]
+    except OSError:  # it has ended
+        return 0
+    return sum(int(words[1]) << 10 for words in lines if words and words[0].rstrip(":") in kinds)
 
 
 def _give_turn(children: list[_Child[Any]]) -> None:
@@ -214,7 +224,9 @@ def _over(child: _Child[Any], limits: Limits) -> str | None:
     """Why a child has to end; None where it may go on."""
     if child.overdue(time.monotonic()):
         return f"no end within {limits.seconds:g} s"
-    if _pages(1, child.process.pid) - _pages(1) > limits.memory:
+    # A fork has the anonymous memory of its parent, and not what that has read of mapped files.
+    grown = _memory(child.process.pid or 0, "RssAnon", "RssShmem") - _memory("self", "RssAnon")
+    if grown > limits.memory:
         return f"more than {limits.memory >> 20} MiB of memory"
     return None
 

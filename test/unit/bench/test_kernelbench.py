@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -115,11 +116,26 @@ def ends(task: str, turn: Turn) -> dict[str, Any]:
             held = b"\1" * (600 << 20)
             time.sleep(600)
             return {"held": len(held)}
+        case "allocates less":
+            held = b"\1" * (240 << 20)
+            time.sleep(600)
+            return {"held": len(held)}
         case "asks for too much":
             return {"held": len(bytearray(8 << 30))}
         case _:
             print("words")
     return {"good": True}
+
+
+def test_files_that_the_parent_has_mapped_are_no_room_for_a_child(tmp_path: Path):
+    size = 200 << 20
+    with (tmp_path / "file").open("wb+") as file:
+        file.truncate(size)
+        with mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ) as mapped:
+            assert not any(mapped[place] for place in range(0, size, mmap.PAGESIZE))  # all of it is read
+            limits = Limits(60.0, 100 << 20)
+            found = dict(run_each(["allocates less"], ends, lambda t: tmp_path / f"{t}.log", limits))
+    assert found == {"allocates less": {"error": "more than 100 MiB of memory"}}
 
 
 @pytest.mark.parametrize(
