@@ -23,6 +23,7 @@ import math
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.audit_samples import Candidate, samples
-from bench.common import at_least_one, commit, cpu_label, run_main, versions, write_result
+from bench.common import ROOT, at_least_one, commit, cpu_label, run_main, versions, write_result
 from bench.kernelbench.records import Records
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
@@ -159,9 +160,15 @@ def measure(candidate: Candidate, options: Options, auditor: Auditor) -> dict[st
         return row
     findings = [f"{f.severity}: {f.detector}: {f.message}"[:300] for f in verdict.findings]
     failure = said.get("failure")
-    # A solution's message may name a path of the user who audits.
-    message = failure and failure["message"].replace(str(Path.home()), "~")
+    message = failure and without_places(failure["message"])
     return row | {"findings": findings, "failure": message}
+
+
+def without_places(message: str) -> str:
+    """Shorten the paths in a message to what is the same on any machine."""
+    for folder in (sysconfig.get_path("purelib"), ROOT):
+        message = message.replace(f"{folder}/", "")
+    return message.replace(str(Path.home()), "~")
 
 
 def is_alarm(row: dict[str, Any]) -> bool:

@@ -72,7 +72,7 @@ def models(label: str, result: str, mode: str) -> Strip:
 
 
 def rivals(kernel: Row) -> Strip:
-    """Return the strip of a kernel of bench.rivals against each rival that has a time."""
+    """Return the row of a figure with a kernel's speedups over the rivals that bench.rivals has timed."""
     times = {r["name"]: r["time_us"] for r in kernel["results"] if r["time_us"]}
     ours = times.pop("mucc")
     dims = " x ".join(map(str, kernel["dims"].values()))

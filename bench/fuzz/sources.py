@@ -145,7 +145,7 @@ def layered(seed: str) -> Drawn:
 
 
 def with_schedule(seed: str) -> Drawn:
-    """A program whose kernels have schedules, with a drawn one."""
+    """Draw a program with a kernel that takes a schedule, and draw that schedule."""
     rng = random.Random(seed)
     draw = rng.choice((layered, layered, GENERATORS["forms"], GENERATORS["forms"], chained))
     while "@" not in (drawn := draw(seed)).text and not re.search(r"\b(conv|matmul|attention)", drawn.text):

@@ -19,7 +19,7 @@ from bench.gpu_fuzz.trying import Outcome, Stage, attempt, settle
 from bench.gpu_fuzz.varying import vary_strategies
 
 PATIENCE, PATIENCE_ON_HOST = 420.0, 1800.0
-"""Seconds after which a program counts as hanging: on a GPU, and as C++ on a CPU that may be busy."""
+"""Seconds after which a program counts as hanging, on a GPU and on the host (`--stage host`)."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ DTYPES = {
     "u8": (1, 8),
     "i64": (0, 64),
 }
-"""Code and bits of each dtype."""
+"""The DLPack type code and the bits of each dtype."""
 
 
 class Device(ct.Structure):

@@ -37,7 +37,7 @@ def contents(*folders: Path) -> str:
 
 
 def library(key: Iterable[object], to: Path, build: Callable[[Path], None]) -> Path:
-    """Copy a library to a path, and have it built first where none is kept.
+    """Copy a library from the cache of compiled programs to a path; build it first if it is not there.
 
     `key` is what goes into it besides the headers of the package. `build` compiles it to a path. Each caller
     gets a file of its own, so that the loader gives each its own variables.

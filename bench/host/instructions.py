@@ -153,7 +153,7 @@ def without_products(source: str) -> str:
 
 
 def without_instructions(name: str, source: str) -> str:
-    """Replace the instructions of a header. Raises ValueError where one is missing that this module knows."""
+    """Replace the PTX instructions of a header. Raises ValueError if one of `HEADERS` is not in it."""
     for header, pattern, text in HEADERS:
         if header == name:
             source, count = re.subn(pattern, text, source, flags=re.DOTALL)

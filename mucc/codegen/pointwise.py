@@ -24,6 +24,7 @@ from mucc.codegen.memory import (
     product,
 )
 from mucc.codegen.names import Namer, comment_text, string_literal, words
+from mucc.codegen.space import Space
 from mucc.codegen.texts import Entry, Texts, used_locals
 from mucc.dialects.cutlass.nodes import (
     ComputeOp,
@@ -108,30 +109,6 @@ def _is_copy(node: Operation) -> bool:
 
 def _lane_kind(stride: Product) -> str:
     return "kUnit" if stride.is_one else "kSame" if stride.is_zero else "kAny"
-
-
-class Space:
-    """The axes of a kernel's space, with adjacent axes merged where all tensors allow it."""
-
-    def __init__(self, extents: Sequence[Product], groups: Sequence[Sequence[int]]):
-        self.extents = list(extents)
-        self.groups = [[a for a in group if not self.extents[a].is_one] for group in groups]
-
-    def merge(self, operands: Sequence[Operand]) -> list[list[list[int]]]:
-        """Return the merged axes of each group; each is a list of original axes, slowest first."""
-        merged: list[list[list[int]]] = []
-        for group in self.groups:
-            runs: list[list[int]] = []
-            for axis in group:
-                if runs and all(self._follow(o.strides, runs[-1][-1], axis) for o in operands):
-                    runs[-1].append(axis)
-                else:
-                    runs.append([axis])
-            merged.append(runs or [[]])
-        return merged
-
-    def _follow(self, strides: Sequence[Product], slower: int, faster: int) -> bool:
-        return strides[slower] == strides[faster] * self.extents[faster]
 
 
 @dataclass(frozen=True, kw_only=True)

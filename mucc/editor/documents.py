@@ -40,7 +40,7 @@ class Texts(Workspace):
 
 
 class Protocol(LanguageServerProtocol):
-    """The protocol of pygls on such texts."""
+    """The language server protocol of pygls, over documents whose lines are those of the specification."""
 
     @property
     def workspace(self) -> Workspace:

@@ -85,7 +85,7 @@ def _arguments(line: str) -> _Arguments | None:
 
 
 def _check(cell: str, given: _Arguments, name: str) -> None:
-    """Show errors and warnings of a cell. Raises UsageError where there are errors."""
+    """Print the errors and warnings of a notebook cell. Raises UsageError if there are errors."""
     found = check(cell, given.target, name=name, dims=given.dims)
     print("\n".join(map(render_text, found)) or "no errors, no warnings")
     if errors := [d for d in found if d.severity is Severity.ERROR]:

@@ -16,7 +16,7 @@ FEWEST = 4
 """Inputs from which on results say how much they differ."""
 
 EXACT = 0.01
-"""Squared errors over squared differences up to which PyTorch's results tell inputs apart."""
+"""Squared errors over squared differences between inputs up to which PyTorch's results count as exact."""
 
 SLACK, LAST = 2.0, 4.0
 """How much more than what is computed an honest sum may be off, and by how many last digits a function."""
@@ -37,8 +37,8 @@ def spread(answered: Sequence[Answered], moved: Callable[[Case, float], list[Any
     that other inputs make, and of what rounding may do to an honest sum (`_rounding`); nothing where there
     are few inputs. Of several results the one with most counts, of those that PyTorch has exactly.
 
-    An error that is the same for all inputs does not count. Who reads half of what is summed has errors as
-    large as these differences, however small both are against the sum. `moved` returns exact results of a
+    An error that is the same for all inputs does not count. A sum over half of the inputs has errors as large
+    as these differences, however small both are against the sum. `moved` returns exact results of a
     case with inputs multiplied by a number.
     """
     calls = list({a.case.seed: a for a in reversed(answered) if a.got}.values())  # the first for each inputs

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product, product
 from mucc.codegen.names import comment_text, string_literal
-from mucc.codegen.pointwise import THREADS, Operand, Space
+from mucc.codegen.pointwise import THREADS, Operand
+from mucc.codegen.space import Space
 from mucc.codegen.texts import INDICES, Entry, Texts, used_locals
 from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
 from mucc.dialects.cutlass.views import view_of

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from mucc.codegen.across import AcrossWork
 from mucc.codegen.kernel_code import LightCode
 from mucc.codegen.memory import Places
-from mucc.codegen.pointwise import THREADS, Operand, Parts, Space
+from mucc.codegen.pointwise import THREADS, Operand, Parts
+from mucc.codegen.space import Space
 from mucc.codegen.texts import INDICES, Entry, Texts
 from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Dim

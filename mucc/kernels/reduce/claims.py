@@ -1,4 +1,4 @@
-"""Decide which operations a reduction kernel computes, and which of them together."""
+"""Decide which operations become a reduction kernel, and which reductions share one kernel."""
 
 from __future__ import annotations
 

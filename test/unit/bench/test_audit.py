@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from bench import audit, audit_aa, audit_join
 from bench.audit_samples import Candidate
+from bench.common import ROOT
 from bench.lines import Lines
 
 
@@ -115,6 +117,12 @@ def test_figures_are_counted_for_each_condition():
     assert found["audit.idle.false_alarms"] == 0 and found["audit.idle.inconclusive"] == 1
     assert found["audit.honest_styles"] == 4 and found["audit.unjudged"] == 1
     assert found["audit.same_kernel_pairs"] == 2 and found["audit.same_kernel_told_apart"] == 1
+
+
+def test_messages_name_no_place_of_this_machine():
+    inside = f"{sysconfig.get_path('purelib')}/torch/lib/a.so"
+    said = audit.without_places(f"{inside} {ROOT}/mucc/a.py {Path.home()}/b {Path.home()}")
+    assert said == "torch/lib/a.so mucc/a.py ~/b ~"
 
 
 def test_conditions_have_names():

@@ -9,13 +9,16 @@ from mucc.agent.audit.findings import Finding, Label, note, reject
 from mucc.agent.audit.observations import Observations
 
 NOTICED, HIDING = 0.3, 0.03
-"""Squared errors over squared differences between inputs: from the first on results do not tell inputs apart,
-unless rounding alone may do more than the second."""
+"""Squared errors over squared differences between results of different inputs. From NOTICED on the results do
+not follow their inputs; where rounding alone may exceed HIDING, that is a note and no rejection."""
 
 
 class UnreadInputs:
-    """Sums of so many random numbers that all inputs give the same within what is tolerated: whether results
-    follow the small differences that there are."""
+    """Detect sums over a part of their inputs.
+
+    Sums of many random numbers are the same for all inputs within the tolerance. The differences between
+    inputs are small, and a sum that reads all of its numbers follows them.
+    """
 
     name = "unread_inputs"
     looks_at = "errors against what other inputs change, where that is less than what is tolerated"
