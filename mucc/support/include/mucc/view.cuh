@@ -145,10 +145,26 @@ MUCC_DEVICE Lanes<V> load_packed(View const& view, P const& p) {
   return result;
 }
 
+// Reads neighbouring elements. If no other thread of the multiprocessor needs them (`kOnce`), L1 keeps other lines than
+// theirs.
+template <bool kOnce, class T>
+MUCC_DEVICE T read_pack(T const* from) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (kOnce && sizeof(T) == 16) {
+    uint4 words;
+    asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+        : "l"(from));
+    return reinterpret_cast<T const&>(words);
+  }
+#endif
+  return *from;
+}
+
 // V neighbouring elements.
-template <int V, class T>
+template <int V, bool kOnce = false, class T>
 MUCC_DEVICE Lanes<V> load_pack(T const* at) {
-  Pack<T, V> const pack = *reinterpret_cast<Pack<T, V> const*>(at);
+  Pack<T, V> const pack = read_pack<kOnce>(reinterpret_cast<Pack<T, V> const*>(at));
   Lanes<V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
@@ -157,9 +173,9 @@ MUCC_DEVICE Lanes<V> load_pack(T const* at) {
 
 // The same of bf16, by pairs: one instruction takes each element out of a word, where the upper one of two separate
 // elements needs two.
-template <int V>
+template <int V, bool kOnce = false>
 MUCC_DEVICE Lanes<V> load_pack(bf16 const* at) {
-  Pack<uint32_t, V / 2> const words = *reinterpret_cast<Pack<uint32_t, V / 2> const*>(at);
+  Pack<uint32_t, V / 2> const words = read_pack<kOnce>(reinterpret_cast<Pack<uint32_t, V / 2> const*>(at));
   Lanes<V> result;
 #pragma unroll
   for (int w = 0; w < V / 2; ++w) {
@@ -248,6 +264,15 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     return load_packed<V>(view, p);
   else
     return load_whole<V>(view, p);
+}
+
+// The same of elements that no other thread of the multiprocessor needs.
+template <int V, class View, class P>
+MUCC_DEVICE Lanes<V> load_once(View const& view, P const& p) {
+  if constexpr (V > 1 && View::kAlong == Along::kUnit && !shares_bytes<typename View::Element>)
+    return load_pack<V, true>(place(view, p));
+  else
+    return load<V>(view, p);
 }
 
 // Has L2 fetch what step `step` of a row will load, V neighbouring elements a step. The first step of each line does that.

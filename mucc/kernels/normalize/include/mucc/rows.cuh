@@ -386,26 +386,35 @@ struct TeamThread {
 // Reduced axes are innermost. A group of up to 32 lanes of a warp shares a row.
 template <int V, int kItems, class Work>
 MUCC_DEVICE void rows_warp(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
-  uint32_t const lane = threadIdx.x & (shape.lanes - 1);
-  uint32_t const row = blockIdx.x * (shape.threads / shape.lanes) + threadIdx.x / shape.lanes;
-  bool const exists = row < shape.rows;
-  RowThread<V, kItems, false, Work> thread{work, extents};
-  thread.first = lane, thread.stride = shape.lanes, thread.last = shape.length - 1, thread.exists = exists;
+  constexpr int64_t kKnown = known_steps<Work>(V);
+  constexpr int kLanes = kKnown ? warp_lanes(kKnown, kItems) : 0;
+  constexpr bool kWhole = kKnown && kLanes * kItems == kKnown;
+  int const lanes = kLanes ? kLanes : shape.lanes;
+  uint32_t const lane = threadIdx.x & (lanes - 1);
+  uint32_t const row = blockIdx.x * (shape.threads / lanes) + threadIdx.x / lanes;
+  bool const exists = kLanes == 32 || row < shape.rows;
+  if (kLanes == 32 && row >= shape.rows) return;
+  RowThread<V, kItems, false, Work, kWhole> thread{work, extents};
+  thread.first = lane, thread.stride = lanes, thread.exists = exists;
   thread.place.start(exists ? row : 0, extents);
-  thread.last = thread.place.last(thread.last, extents);
-  WarpRows sharing{shape.lanes};
+  thread.last = thread.place.last(kKnown ? uint32_t(kKnown) - 1 : shape.length - 1, extents);
+  WarpRows sharing{lanes};
   thread.run(lane == 0, sharing);
 }
 
 // The same where the threads of a block share a row.
 template <int V, int kItems, class Work>
 MUCC_DEVICE void rows_block(Work const& work, Extents<Work::kRank> const& extents, RowShape const& shape) {
+  constexpr int64_t kKnown = known_steps<Work>(V);
+  constexpr int kThreads = kKnown ? int(block_threads(kKnown, kItems)) : 0;
+  constexpr bool kWhole = kKnown && int64_t(kThreads) * kItems == kKnown;
   __shared__ float shared[2][Work::kWidest][32];
-  RowThread<V, kItems, false, Work> thread{work, extents};
-  thread.first = threadIdx.x, thread.stride = shape.threads, thread.last = shape.length - 1, thread.exists = true;
+  int const threads = kThreads ? kThreads : shape.threads;
+  RowThread<V, kItems, false, Work, kWhole> thread{work, extents};
+  thread.first = threadIdx.x, thread.stride = threads, thread.exists = true;
   thread.place.start(blockIdx.x, extents);
-  thread.last = thread.place.last(thread.last, extents);
-  BlockRows<Work::kWidest> sharing{shared, shape.threads / 32, 0};
+  thread.last = thread.place.last(kKnown ? uint32_t(kKnown) - 1 : shape.length - 1, extents);
+  BlockRows<Work::kWidest, kThreads / 32> sharing{shared, threads / 32, 0};
   thread.run(threadIdx.x == 0, sharing);
 }
 

@@ -15,6 +15,9 @@ struct RowShape {
 // The most lanes that share a row with one vector each.
 constexpr int kMostLanes = 16;
 
+// The threads of a block each of whose warps has a long row: few, so that blocks end at different times.
+constexpr int kWarpThreads = 128;
+
 // Where rows lie side by side and are loaded again: the threads of a block, and the most of them side by side, which load
 // whole lines of memory.
 constexpr int kThreadsAgain = 512;
@@ -67,10 +70,42 @@ MUCC_BOTH constexpr int row_code(int64_t length, int v) {
   bool const vector = v > 1;
   if (vector && length <= kMostLanes) return kLaneCode;
   int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
-  if (length <= 32 * few || (vector && length <= 32 * some)) return vector ? 2 + (length > 32 * few) : 0;
-  bool const is_long = vector && length > 256 * some;
+  if (length <= 32 * few || (vector && length <= Op::kWarp / v)) return vector ? 2 + (length > 32 * few) : 0;
+  bool const is_long = vector && length > Op::kBlock / v;
   int64_t const most = int64_t(is_long ? many : vector ? some : few) * (is_long ? Op::kManyThreads : Op::kMostThreads);
   return length > most ? kTeamCode + vector : vector ? 4 + is_long : 1;
+}
+
+// The most steps of a thread by the kernel of a code that is none of teams.
+template <class Op>
+MUCC_BOTH constexpr int row_items(int code, int v) {
+  switch (code) {
+    case 0:
+    case 1: return Op::kFew;
+    case 2: return Op::kShort / v;
+    case 4: return Op::kSome / v;
+    case kLaneCode: return 1;
+    default: return Op::kMany / v;
+  }
+}
+
+// The lanes of a warp, a power of two, that share a row with up to `items` steps each.
+MUCC_BOTH constexpr int warp_lanes(int64_t length, int items) {
+  int lanes = 32;
+  while (lanes > 1 && lanes / 2 * items >= length) lanes /= 2;
+  return lanes;
+}
+
+// The threads of a block, whole warps, that share a row with up to `items` steps each.
+MUCC_BOTH constexpr int64_t block_threads(int64_t length, int items) {
+  return (length + 32 * items - 1) / (32 * items) * 32;
+}
+
+// The steps of each row where the program knows them, else 0.
+template <class Op>
+MUCC_BOTH constexpr int64_t known_steps(int v) {
+  int64_t const length = known_product<Op>(Op::kKept, Op::kRank);
+  return Op::kInner && !Op::kShifted && length % v == 0 ? length / v : 0;
 }
 
 // The same of rows that lie side by side. Codes are those of single elements, then of vectors, where a thread has its part

@@ -15,28 +15,18 @@ struct RowPlan {
 // Rows whose elements are neighbours.
 template <class Op>
 RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
-  bool const vector = v > 1;
-  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, rows, row_code<Op>(length, v)};
+  int const code = row_code<Op>(length, v), items = row_items<Op>(code, v);
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, code == 3 ? kWarpThreads : Op::kThreads}, rows, code};
   auto& shape = plan.shape;
-  int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
-  if (plan.code == kLaneCode) {
-    // Neighbouring lanes have neighbouring vectors: what a warp loads and stores at a time are whole lines of memory.
-    while (shape.lanes / 2 >= length) shape.lanes /= 2;
+  if (code == 0 || code == 2 || code == 3 || code == kLaneCode) {
+    shape.lanes = warp_lanes(length, items);
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
-  // Longer rows go to blocks of two warps, which end at different times.
-  if (plan.code == 0 || plan.code == 2 || plan.code == 3) {
-    while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
-    plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
-    return plan;
-  }
-  bool const is_long = vector && plan.code != 4;
-  int items = is_long ? many : vector ? some : few;
   // Few rows that are reduced once: more threads, each with less of a row. Further phases wait longer for more threads.
   bool const is_few = !is_reproducible<Op> && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count);
-  if (vector && !is_long && Op::kPhases == 1 && items >= 4 && is_few) items /= 2;
-  shape.lanes = shape.threads = int(at_most(32 * blocks_of(length, 32 * items), INT32_MAX));
+  bool const is_halved = code == 4 && Op::kPhases == 1 && items >= 4 && is_few;
+  shape.lanes = shape.threads = int(at_most(block_threads(length, is_halved ? items / 2 : items), INT32_MAX));
   return plan;
 }
 
