@@ -43,7 +43,7 @@ class NormalizeWork(AcrossWork):
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
         kShort kSome kMany kWarp kBlock kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
-        kExponentials kKnown kOnce
+        kExponentials kKnown kOnce kHint
         Results prefetch step is_first
         """
     )
@@ -270,7 +270,12 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function("load", "P const& p, Loads<V>& loads", self._loading_once()),
+            *_function(
+                "load",
+                "P const& p, Loads<V>& loads",
+                self._loading_once(),
+                "int V, mucc::Hint kHint = mucc::Hint::kL2, class P",
+            ),
             *_function(
                 "prefetch",
                 "P const& p, uint32_t step, bool is_first",
@@ -330,7 +335,7 @@ class NormalizeWork(AcrossWork):
         for i, op in enumerate(self.kept):
             operand = self._plain(op)
             if inner and operand is not None and self._varies_by_row(operand):
-                lines[i] = lines[i].replace("mucc::load<V>", "mucc::load_once<V>")
+                lines[i] = lines[i].replace("mucc::load<V>", "mucc::load_hinted<V, kHint>")
         return lines
 
     def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:

@@ -334,7 +334,7 @@ def test_few_rows_load_weights_at_once() -> None:
         return compile_text(Source("k.mcu", kernel), Options(target="sm_90a")).cu()
 
     assert "loads.w_v = mucc::load<V>(w, p);" in text_of(2048) and "loads.w_v" not in text_of(4096)
-    assert "loads.x_v = mucc::load_once<V>(x, p);" in text_of(4096)
+    assert "loads.x_v = mucc::load_hinted<V, kHint>(x, p);" in text_of(4096)
 
 
 TALL = """

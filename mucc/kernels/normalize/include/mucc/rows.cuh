@@ -31,7 +31,7 @@ MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
 // enough.
 template <int kWidest>
 struct TeamRows {
-  BlockRows<kWidest> block;
+  BlockRows<kWidest, kTeamThreads / 32> block;
   uint64_t* slots;  // of the team
   int parts, part;
   uint32_t exchange;  // the last one
@@ -150,7 +150,7 @@ struct FirstPhase {
           sum += inside[i].lane(v) ? values[i].of[Work::kMoments].of[v] : 0.0f;
         }
       }
-      round.mean = div(sum, max(round.count, 1.0f));
+      round.mean = sum * fast_reciprocal(max(round.count, 1.0f));
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
 #pragma unroll
@@ -210,6 +210,7 @@ struct TeamThread {
   using First = FirstPhase<V, kItems, Work>;
   static constexpr uint32_t kRound = kItems * kTeamThreads;
   static constexpr int kSecond = First::kHasMoments || First::kHasSum ? 2 : 1;  // the phase after the first ones
+  static constexpr int kPasses = Work::kPhases - kSecond + 1 + Work::kFills;    // over the steps that are not held
 
   Work const& work;
   Extents<Work::kRank> const& extents;
@@ -223,11 +224,12 @@ struct TeamThread {
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
+  template <Hint kHint>
   MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(from, step_of(base, i));
-      work.template load<V>(from.p, to[i]);
+      work.template load<V, kHint>(from.p, to[i]);
     }
   }
 
@@ -266,7 +268,7 @@ struct TeamThread {
     }
   }
 
-  // Calls `each(base, loads)` for rounds of the steps that are not held.
+  // Calls `each(base, loads)` for rounds of the steps that are not held. L2 keeps what another pass loads again.
   template <int kPass, class Each>
   MUCC_DEVICE void load_again(Each const& each) {
     uint32_t const rounds = (count - kept + kRound - 1) / kRound;
@@ -274,7 +276,7 @@ struct TeamThread {
     for (uint32_t r = 0; r < rounds; ++r) {
       uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
       Loads loads[kItems];
-      load(place, base, loads);
+      load<kPass == kPasses - 1 ? Hint::kNone : Hint::kL2>(place, base, loads);
       each(base, loads);
     }
   }
@@ -336,7 +338,7 @@ struct TeamThread {
 #pragma unroll 1
     for (uint32_t base = 0; base < kept; base += kRound) {
       Loads fresh[kItems];
-      if (has_next) load(next, base, fresh);
+      if (has_next) load<Hint::kNone>(next, base, fresh);
       if (has_row && Work::kFills) {
         Loads loads[kItems];
         get(base, loads);
