@@ -27,6 +27,17 @@ MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
   return both;
 }
 
+// All threads of a block wait.
+MUCC_DEVICE void wait_cycles([[maybe_unused]] uint32_t cycles) {
+#if defined(__CUDA_ARCH__)
+  if (cycles == 0) return;
+  if (threadIdx.x == 0) {
+    for (long long const begin = clock64(); clock64() - begin < cycles;) continue;
+  }
+  __syncthreads();
+#endif
+}
+
 // A block that has seen all totals of an exchange has told its own of the one before to all others: two sets of slots are
 // enough.
 template <int kWidest>
@@ -433,6 +444,7 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
   thread.begin = part * shape.chunk;
   thread.count = shape.length - thread.begin < shape.chunk ? shape.length - thread.begin : shape.chunk;
   thread.kept = shape.held < thread.count ? shape.held : thread.count;
+  if (team >= shape.teams / 2) wait_cycles(shape.delay);
   uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
   TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
   thread.run(team, shape.teams, shape.rows, part == 0 && threadIdx.x == 0, sharing);

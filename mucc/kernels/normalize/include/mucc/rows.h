@@ -36,15 +36,20 @@ enum : int { kClusterCode = 4 };
 
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` hold the totals
-// that the blocks of a team exchange, 0 before the launch.
+// that the blocks of a team exchange, 0 before the launch. The second half of the teams begins `delay` cycles later.
 struct RowTeams {
   uint32_t rows, length, chunk, held;
   int teams, parts;
+  uint32_t delay;
   uint64_t* slots;
 };
 
 // The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
 constexpr int kTeamThreads = 512, kTeamBlocks = 2;
+
+// The fewest rows of each team for which half of the teams begin later, and the bytes that a multiprocessor loads in a cycle
+// where all load: its share of the memory's bandwidth.
+constexpr int kDelayedRows = 4, kCycleBytes = 14;
 
 // The totals of the first phase of a team: besides its own count, mean and squares of moments, or a sum of exponentials.
 template <class Op>

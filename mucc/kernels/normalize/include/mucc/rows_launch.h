@@ -25,7 +25,7 @@ RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
   }
   // Few rows that are reduced once: more threads, each with less of a row. Further phases wait longer for more threads.
   bool const is_few = !is_reproducible<Op> && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count);
-  bool const is_halved = code == 4 && Op::kPhases == 1 && items >= 4 && is_few;
+  bool const is_halved = code == 4 && known_steps<Op>(v) == 0 && Op::kPhases == 1 && items >= 4 && is_few;
   shape.lanes = shape.threads = int(at_most(block_threads(length, is_halved ? items / 2 : items), INT32_MAX));
   return plan;
 }
@@ -49,13 +49,13 @@ RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int item
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
   if (!is_reproducible<Op>) teams = at_most(teams, rows);
   int64_t const parts = at_most(blocks / teams, most), chunk = blocks_of(blocks_of(length, parts), 32) * 32;
-  return {uint32_t(rows),
-          uint32_t(length),
-          uint32_t(chunk),
-          uint32_t(at_most(held, chunk)),
-          int(at_most(blocks / blocks_of(length, chunk), rows)),
-          int(blocks_of(length, chunk)),
-          nullptr};
+  held = at_most(held, chunk), teams = at_most(blocks / blocks_of(length, chunk), rows);
+  // Teams that begin together exchange their totals together, and meanwhile nothing is loaded or stored. The second half, on
+  // the same multiprocessors as the first, begins when the first one has loaded a row.
+  bool const are_delayed = Op::kFills && teams > 1 && chunk < length && rows >= kDelayedRows * teams;
+  int64_t const delay = are_delayed ? held * Op::kLoads * v * int64_t(sizeof(float)) / kCycleBytes : 0;
+  return {uint32_t(rows), uint32_t(length), uint32_t(chunk), uint32_t(held), int(teams), int(blocks_of(length, chunk)),
+          uint32_t(delay), nullptr};
 }
 
 template <class Op>
