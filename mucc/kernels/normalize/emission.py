@@ -14,10 +14,11 @@ from mucc.codegen.memory import Places
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
-from mucc.codegen.texts import Entry, Texts
+from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.types import PACKED, Shaped, TensorType, dtype_bytes
+from mucc.kernels.normalize.entries import column_entries, row_entries
 from mucc.kernels.normalize.moments import (
     is_below_maximum,
     is_sum_of_exponentials,
@@ -87,8 +88,9 @@ class NormalizeWork(AcrossWork):
 
     def _given(self, value: SSAValue) -> SSAValue:
         """Return what a body is given as an argument; other values are returned as they are."""
-        compute = value.owner.parent_op() if isinstance(value, BlockArgument) else None
-        return compute.inputs[value.index] if isinstance(compute, ComputeOp) else value
+        if isinstance(value, BlockArgument) and isinstance(compute := value.block.parent_op(), ComputeOp):
+            return compute.inputs[value.index]
+        return value
 
     def _varies(self, operand: Operand) -> bool:
         """Whether a load gets different elements of an operand within a row."""
@@ -236,7 +238,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
                 ],
                 work=self._work(),
-                entries=_inner(entry, has_teams) if inner else _columns(entry, has_clusters),
+                entries=row_entries(entry, has_teams) if inner else column_entries(entry, has_clusters),
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
@@ -388,71 +390,6 @@ def _function(
     name: str, given: str, lines: Sequence[str], over: str = "int V, class P", returns: str = "void"
 ) -> list[str]:
     return [f"  template <{over}>", f"  MUCC_DEVICE {returns} {name}({given}) const {{", *lines, "  }"]
-
-
-_GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
-
-
-def _taken(code: int) -> str:
-    """Return whether a launch may take the kernel of a code, as C++."""
-    return f"mucc::may_take<Op>({code})"
-
-
-def _inner(entry: str, has_teams: bool) -> list[Entry]:
-    """Return the kernels in the order of `row_code`."""
-    most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
-    kernels = (
-        ("short", "warp<1, Op::kFew>", "Op::kThreads"),
-        ("block", "block<1, Op::kFew>", most),
-        ("short_vector", "warp<Op::kVector, Op::kShort / Op::kVector>", "Op::kThreads"),
-        ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
-        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector>", most),
-        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector>", many),
-        ("lane_vector", "warp<Op::kVector, 1>", "Op::kThreads"),
-    )
-    entries = [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds, _taken(code))
-        for code, (name, function, bounds) in enumerate(kernels)
-    ]
-    if not has_teams:
-        return entries
-    given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
-    teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
-    return entries + [
-        Entry(
-            f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds, _taken(code)
-        )
-        for code, (name, sizes) in enumerate(teams, len(kernels))
-    ]
-
-
-def _columns(entry: str, has_clusters: bool) -> list[Entry]:
-    """Return the kernels that reduce columns, in the order of `mucc::column_code`."""
-    once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
-    kernels = (
-        ("columns", "1, 16, false", once),
-        ("columns_again", "1, 16, true", again),
-        ("columns_vector", "Op::kVector, Op::kColumnItems, false", once),
-        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
-    )
-    entries = [
-        Entry(
-            f"{entry}_{name}",
-            _GIVEN,
-            f"mucc::rows_columns<{given}>(op, extents, shape)",
-            bounds,
-            _taken(code),
-        )
-        for code, (name, given, bounds) in enumerate(kernels)
-    ]
-    if not has_clusters:
-        return entries
-    work = "mucc::rows_cluster<Op::kVector, Op::kColumnItems>(op, extents, shape)"
-    bounds = "mucc::kClusterThreads, 1"
-    return [
-        *entries,
-        Entry(f"{entry}_columns_cluster", _GIVEN, work, bounds, _taken(len(entries))),
-    ]
 
 
 class NormalizeCode(LightCode):
