@@ -159,13 +159,13 @@ MUCC_DEVICE T read_pack(T const* from) {
     if constexpr (kHint == Hint::kNone) {
       uint64_t policy;
       asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-      asm("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+      asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
           : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
           : "l"(from), "l"(policy));
       return reinterpret_cast<T const&>(words);
     }
 #endif
-    asm("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
         : "l"(from));
     return reinterpret_cast<T const&>(words);
