@@ -62,7 +62,8 @@ static_assert(taken<Op<7, 1023, true, true>>() == of(1, 5), "shifted rows have v
 
 // Threads that share a row of a known length, as the launch and the kernel find them.
 static_assert(mucc::known_steps<Op<7, 1024>>(4) == 256 && mucc::known_steps<Op<7, 0>>(4) == 0);
-static_assert(mucc::known_steps<Op<7, 1023, true, true>>(4) == 0 && mucc::known_steps<Op<7, 1024, false>>(4) == 0);
+static_assert(mucc::known_steps<Op<7, 1023, true, true>>(4) == 0, "shifted rows have as many as they meet");
+static_assert(mucc::known_steps<Op<7, 1024, false>>(4) == 0, "columns");
 static_assert(mucc::warp_lanes(256, 8) == 32 && mucc::warp_lanes(9, 1) == 16 && mucc::warp_lanes(1, 8) == 1);
 static_assert(mucc::block_threads(1024, 8) == 128 && mucc::block_threads(1025, 8) == 160);
 static_assert(taken<Op<64, 100, false>>() == of(0, 2), "columns once");
