@@ -13,7 +13,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.dialects.walk import postorder
@@ -32,8 +32,9 @@ class MovePermutes(Pass):
 
     A permutation of what a kernel computes reads memory, so work behind it would be a kernel of its own.
     A permutation moves where the other operands of the work are permuted alike, or can be read in the order
-    of the product without a copy: numbers, and tensors that vary along axes that keep their order. Where
-    permutations meet that cancel each other, such as those to channels second and back, both vanish.
+    of the product without a copy: numbers, and tensors that vary along axes that keep their order. Two
+    permutations of which the second restores the order, such as those to channels second and back, vanish.
+    Axes of extent 1 may change places anywhere.
     """
 
     name = "move-permutes"
@@ -70,13 +71,17 @@ class Turn(NamedTuple):
 
 
 class _Cancel(RewritePattern):
-    """`permute(permute(x))` -> `x`, where the second restores the order of axes."""
+    """`permute(permute(x))` -> `x`, where the second restores the order of axes longer than 1."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if (outer := _order(op)) is None or not isinstance(view := op.operands[0].owner, Operation):
             return
-        if (inner := _order(view)) is not None and [inner[axis] for axis in outer] == list(range(len(inner))):
-            rewriter.replace(op, [], [view.operands[0]])
+        if (inner := _order(view)) is None:
+            return
+        b = Emit()
+        places = [inner[axis] for axis in outer]
+        if (value := _in_place(b, view.operands[0], places, Shaped.of(op.results[0].type).dims)) is not None:
+            rewriter.replace(op, b.ops, [value])
 
 
 class _Move(RewritePattern):
@@ -157,8 +162,11 @@ def _turned(b: Emit, value: SSAValue, turn: Turn) -> SSAValue | None:
     if not isinstance(value.type, TensorType) or not (dims := Shaped.of(value.type).dims):
         return value
     owner = value.owner
-    if isinstance(owner, Operation) and dims == turn.dims and _order(owner) == turn.order:
-        return owner.operands[0]
+    if isinstance(owner, Operation) and dims == turn.dims and (order := _order(owner)) is not None:
+        places = dict(zip(turn.order, order, strict=True))
+        wanted = _dims(value, turn)
+        assert wanted is not None
+        return _in_place(b, owner.operands[0], [places[axis] for axis in range(len(dims))], wanted)
     is_condition = Shaped.of(value.type).element_type == i1
     if isinstance(owner, ElementwiseOp) and (is_condition or not _is_computed(value)):
         return _remade(b, owner, turn)
@@ -170,10 +178,21 @@ def _turned(b: Emit, value: SSAValue, turn: Turn) -> SSAValue | None:
     return _with_ones(b, value, wanted)
 
 
+def _in_place(b: Emit, value: SSAValue, places: Sequence[int], wanted: Dims) -> SSAValue | None:
+    """Append a view of a value whose axis i is axis `places[i]` of the value, if no element moves."""
+    moved = [place for place, extent in zip(places, wanted, strict=True) if extent != 1]
+    return _with_ones(b, value, wanted) if moved == sorted(moved) else None
+
+
 def _with_ones(b: Emit, value: SSAValue, wanted: Dims) -> SSAValue:
-    """Append a view of a tensor with axes of extent 1 dropped and inserted."""
+    """Append a view of a tensor with axes of extent 1 dropped and inserted.
+
+    What is computed is regrouped: its kernel can store it so.
+    """
     if Shaped.of(value.type).dims == wanted:
         return value
+    if _is_computed(value):
+        return b(RegroupOp(value, wanted))
     kept = [axis for axis, extent in enumerate(Shaped.of(value.type).dims) if extent != 1]
     if ones := [axis for axis in range(len(Shaped.of(value.type).dims)) if axis not in kept]:
         value = b(SqueezeOp(value, ones))
