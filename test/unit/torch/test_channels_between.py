@@ -1,4 +1,4 @@
-"""Networks that change between channels first and last: what their kernels compute, and what is one kernel."""
+"""Networks that change between channels first and last: what their kernels compute, and their number."""
 
 from __future__ import annotations
 
