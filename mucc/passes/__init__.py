@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "promise-extents": ("promise_extents", "PromiseExtents"),
+    "move-permutes": ("move_permutes", "MovePermutes"),
     "move-regroups": ("move_regroups", "MoveRegroups"),
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "associate-products": ("associate_products", "AssociateProducts"),

@@ -199,6 +199,9 @@ def _key(problem: Problem) -> dict[str, object]:
 
 
 def _changed(epilogue: Epilogue) -> dict[str, object]:
-    """Return the fields of an epilogue that differ from their defaults."""
+    """Return the fields of an epilogue that differ from their defaults.
+
+    Measurements are shared by epilogues that move the same, whatever functions they compute.
+    """
     found = {f.name: (getattr(epilogue, f.name), f.default) for f in fields(epilogue)}
-    return {name: value for name, (value, default) in found.items() if value != default}
+    return {n: value for n, (value, default) in found.items() if value != default and n != "instructions"}

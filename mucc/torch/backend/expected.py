@@ -28,6 +28,7 @@ from mucc.kernels.registry import kernels_of, kind_of
 from mucc.library import extents
 from mucc.target.devices import Card
 from mucc.torch.backend.attention_rates import F32, MASKED, shares
+from mucc.torch.backend.convolution_rates import DEPTHWISE, cudnn_share, depthwise_products
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
@@ -49,15 +50,6 @@ ResNet-18, where 3 were expected (`bench.models --profiles`)."""
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
 
-CUDNN, CUDNN_DEEP, CUDNN_FEW = 0.4, 0.65, 0.1
-"""The share of its bound that a convolution of cuDNN reaches; with at least `DEEP` channels, and below `FEW`.
-
-On an H200, less the passes of bias and activation: 0.27 to 0.43 with 64 and 128 channels, and with windows
-of 1; 0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (decision 41).
-"""
-
-DEEP, FEW = 256, 8
-
 POOLING = "_low_memory_max_pool"
 """The beginning of the names of Inductor's pools of small windows, computed as pointwise operations are:
 its code fuses them with what comes before and behind."""
@@ -65,6 +57,17 @@ its code fuses them with what comes before and behind."""
 AVERAGES = frozenset(f"avg_pool{rank}d" for rank in (1, 2, 3))
 LARGEST_WINDOW = 25
 """The most elements of windows that overlap for which Inductor makes code of its own."""
+
+PRODUCT = 0.75
+"""The share of its bound that a product of cuBLAS reaches beside `CALL`: 0.66 to 0.89 for the linear layers
+of ConvNeXt-B on an H100, by bandwidth or tensor cores. No product of mucc is expected to reach more."""
+
+PRODUCTS = frozenset(("mm", "addmm", "bmm", "baddbmm", "linear", "matmul"))
+"""The operations that are products of matrices, by name."""
+
+FUSED = 0.8
+"""The share of the bandwidth that fused kernels of Inductor reach: 0.65 to 0.82 for those of ConvNeXt-B that
+move more than fits into L2, on an H100."""
 
 OTHERS = 0.85
 """The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
@@ -129,11 +132,11 @@ class Costs:
             workload = None if is_measured else kind.workload(target, op, dims)
             if workload is not None:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
-                total += max(estimate.seconds, bound.seconds + begin)
+                total += max(estimate.seconds, bound.seconds / (PRODUCT if multiplies else 1.0) + begin)
             elif alone is not None:
                 total += max(alone, bound.seconds / OTHERS, CONVOLUTION) + LAUNCH
             else:
-                total += bound.seconds / share + begin
+                total += bound.seconds / (share if is_measured else share * FUSED) + begin
         return Predicted(total, count)
 
     def _stages(self, module: Any, dims: Mapping[str, int]) -> dict[str, tuple[Bound, bool, float]]:
@@ -149,8 +152,8 @@ class Costs:
         return found
 
     def moved(self, bytes: float) -> float:
-        """Return the seconds that so many bytes take to or from memory."""
-        return bytes / self.rates["dram"]
+        """Return the seconds that a fused kernel takes for so many bytes to or from memory."""
+        return bytes / (FUSED * self.rates["dram"])
 
     def call(self, graph: Graph, node: Node) -> float:
         """Predict the time of a library's kernel, or of another operation that Inductor calls as it is."""
@@ -160,7 +163,15 @@ class Costs:
             units = {"fp32": work.operations}
         else:
             units = count.units(formats.conv if count.by_cudnn else formats.matmul)
-        share = _cudnn(node) if count is not None and count.by_cudnn else _sdpa(node)
+        if (products := depthwise_products(node)) is not None:
+            moved = self.rates.bound({}, work.bytes).seconds / DEPTHWISE.moved
+            computed = self.rates.bound({"fp32": 2 * products}, 0).seconds / DEPTHWISE.computed
+            return max(moved, computed) + LAUNCH
+        packet = getattr(node.target, "overloadpacket", None)
+        if getattr(packet, "__name__", "") in PRODUCTS:
+            share = PRODUCT
+        else:
+            share = cudnn_share(node) if count is not None and count.by_cudnn else _sdpa(node)
         return self.rates.bound(units, work.bytes).seconds / share + CALL
 
 
@@ -187,17 +198,6 @@ def _sdpa(node: Node) -> float:
     found = shares(typical(keys.shape[-1]), typical(keys.shape[-2]), bool(given.get("is_causal")))
     is_masked = isinstance(given.get("attn_mask", given.get("attn_bias")), torch.fx.Node)
     return found.torch * (MASKED if is_masked else 1.0)
-
-
-def _cudnn(node: Node) -> float:
-    """Return the share of its bound that a call of cuDNN reaches."""
-    place = {"convolution": 1, "convolution_backward": 2}.get(node.target.overloadpacket.__name__)
-    if place is None:
-        return 1.0
-    outputs, channels, *window = map(typical, node.args[place].meta["val"].shape)
-    if channels < FEW <= outputs:
-        return CUDNN_FEW
-    return CUDNN_DEEP if channels >= DEEP and max(window, default=1) > 1 else CUDNN
 
 
 _COSTS: dict[object, Costs] = {}

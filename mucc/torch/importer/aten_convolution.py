@@ -90,13 +90,23 @@ def _are_patches(x: Dims, w: Dims, stride: Sequence[int], dilation: Sequence[int
 
 
 def _of_patches(b: Builder, x: SSAValue, w: SSAValue, bias: Any, compute: ComputeAttr | None) -> SSAValue:
-    """`reshape(x, [N, C, P, p, Q, q])` with positions first, as a matrix, times that of the weights."""
+    """`reshape(x, [N, C, P, p, Q, q])` with positions first, as a matrix, times that of the weights.
+
+    A row has its elements by channel first; where x lies channels last, by position first, as they lie.
+    """
     (batch, channels, *extents), (outputs, _, *window) = dims_of(x), dims_of(w)
     rank = len(window)
     places = [int(e) // int(s) for e, s in zip(extents, window, strict=True)]
     divided = [d for pair in zip(places, window, strict=True) for d in pair]
-    parts = reshaped(b, x, [batch, channels, *divided])
-    order = [0, *range(2, 2 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2)]
+    if (last := _behind_channels_last(x)) is not None:
+        lines = [*divided[:-1], int(divided[-1]) * int(channels)]
+        parts = reshaped(b, last, [batch, *lines])
+        order = [0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2)]
+        turned = _behind_channels_last(w)
+        w = b.add(PermuteOp(w, [0, *range(2, rank + 2), 1])) if turned is None else turned
+    else:
+        parts = reshaped(b, x, [batch, channels, *divided])
+        order = [0, *range(2, 2 + 2 * rank, 2), 1, *range(3, 3 + 2 * rank, 2)]
     depth = int(channels) * math.prod(map(int, window))
     rows = reshaped(b, b.add(PermuteOp(parts, order)), [batch, *places, depth])
     weight = b.add(TransposeOp(reshaped(b, w, [outputs, depth])))
@@ -104,6 +114,14 @@ def _of_patches(b: Builder, x: SSAValue, w: SSAValue, bias: Any, compute: Comput
     if bias is not None:
         result = b.call(e.AddOp, result, bias)
     return b.add(PermuteOp(result, [0, rank + 1, *range(1, rank + 1)]))
+
+
+def _behind_channels_last(value: SSAValue) -> SSAValue | None:
+    """Return the tensor with channels last that `[N, C, ...]` is a view of; None if it is no such view."""
+    if not isinstance(view := value.owner, PermuteOp):
+        return None
+    rank = len(dims_of(value))
+    return view.operand if tuple(view.order.get_values()) == (0, rank - 1, *range(1, rank - 1)) else None
 
 
 def pooled(

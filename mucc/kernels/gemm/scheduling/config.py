@@ -43,6 +43,8 @@ class Epilogue:
     """Into how many matrices the columns of the destination are divided; 0 where it is one."""
     group: int = 0
     """Columns that a tile must have whole multiples of, as groups of them are reduced; 0 where none are."""
+    instructions: int = 0
+    """How many instructions functions such as gelu take for an element; of these alone costs are known."""
 
     @cached_property
     def transposed(self) -> Epilogue:

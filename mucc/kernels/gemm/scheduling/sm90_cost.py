@@ -32,6 +32,10 @@ PROMOTION = 128
 """Elements along K of what tensor cores add up, where sums are kept twice (`mucc/promoted.cuh`)."""
 
 
+WARPGROUP = 128
+"""Threads of a warpgroup."""
+
+
 class _Step(NamedTuple):
     """A block's step along K: cycles of products, shared memory and conversion, and bytes that it loads."""
 
@@ -117,6 +121,16 @@ class Sm90Cost:
         moved = tile[0] * tile[1] * (self.read + self.written) * (2 if tile[1] % 32 else 1)
         return self.cost["epilogue_cycles"] + moved / self.cost["epilogue_bytes_per_cycle"]
 
+    def _functions(self, tile: tuple[int, int, int], mainloop: str) -> float:
+        """Cycles that functions in the epilogue of a tile take.
+
+        A warp takes as long for an instruction whatever other warps do, as its code is unrolled over the
+        tile. The warpgroups of a cooperative kernel share a tile, those of a pingpong kernel have one each.
+        """
+        warpgroups = 2 if mainloop == "cooperative" else 1
+        elements = tile[0] * tile[1] / (warpgroups * WARPGROUP)
+        return elements * self.problem.epilogue.instructions * self.cost["epilogue_instruction"]
+
     def _estimate(self, schedule: Schedule) -> Estimate:
         cost, extents = self.cost, self.extents
         clock = cost["clock"]
@@ -146,6 +160,7 @@ class Sm90Cost:
             bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / clock / active)
             return one_step.at(bandwidth, waiting) + issue
 
+        functions = self._functions(schedule.tile, schedule.mainloop)
         epilogue = self._epilogue(schedule.tile)
 
         # Tiles one after another on the multiprocessor that has most of them.
@@ -159,12 +174,15 @@ class Sm90Cost:
             if count > 1 and (last := waves - count + 1):
                 saved = one - depth * step(last * places)
         if schedule.mainloop == "pingpong":
-            exposed = (count - 1) * max(0.0, (epilogue - one) / 2) + epilogue
+            # CUTLASS lets one warpgroup after the other compute its epilogue.
+            again = max((epilogue - one) / 2, functions + epilogue - one if functions else 0.0, 0.0)
+            exposed = (count - 1) * again + epilogue + functions
         elif resident > 1:
             one *= resident
-            exposed = count * max(0.0, epilogue + cost["fill"] * clock - one * (1 - 1 / resident))
+            around = epilogue + functions + cost["fill"] * clock
+            exposed = count * max(0.0, around - one * (1 - 1 / resident))
         else:
-            exposed = count * epilogue
+            exposed = count * (epilogue + functions)
         mainloop = (count * one - saved) / clock
         pure = count * resident * depth * math / clock
 
