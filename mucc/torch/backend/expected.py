@@ -23,7 +23,8 @@ from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, dtype_bytes
+from mucc.kernels.map.op import MapOp
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.library import extents
 from mucc.target.devices import Card
@@ -49,18 +50,25 @@ ResNet-18, where 3 were expected (`bench.models --profiles`)."""
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
 
-CUDNN, CUDNN_DEEP, CUDNN_FEW = 0.4, 0.65, 0.1
-"""The share of its bound that a convolution of cuDNN reaches; with at least `DEEP` channels, and below `FEW`.
+CUDNN, CUDNN_DEEP, CUDNN_ONE, CUDNN_TRANSPOSED = 0.45, 0.7, 0.9, 0.5
+"""The share of its bound that a convolution of cuDNN reaches, beside `CALL`; with `DEEP` channels of the
+result; with windows of 1, which are products of matrices; and with windows of a transposed convolution.
 
-On an H200, less the passes of bias and activation: 0.27 to 0.43 with 64 and 128 channels, and with windows
-of 1; 0.68 with 256 channels; 0.05 to 0.15 with 3 channels in windows of 7x7 (decision 41).
+On an H100 (`bench.models --profiles`, U-Net and ResNet-50 with channels last): 86 us for 3x3 from 64 to 64
+channels at 8x256x256, 171 from 128 to 64, 728 for twelve layers from 128 channels on, 29 for 256 channels at
+64x14x14; 37 to 43 us for 1x1 of 64 and 256 channels at 64x56x56; 22 to 69 us for transposed ones.
 """
 
-DEEP, FEW = 256, 8
+CUDNN_FEW, CUDNN_SMALL, CUDNN_NARROW = 0.1, 0.2, 0.35
+"""The same below `FEW` channels of x, and there with windows of up to `SMALL` elements; below `FEW` channels
+of the result: 388 us for the stem of ResNet-50, 79 us for 3x3 from 3 to 64 channels, with padding of 55 and
+9 us beside, 68 us for 1x1 from 64 to 2 channels at 8x256x256 (likewise)."""
+
+DEEP, FEW, SMALL = 128, 8, 16
 
 POOLING = "_low_memory_max_pool"
 """The beginning of the names of Inductor's pools of small windows, computed as pointwise operations are:
-its code fuses them with what comes before and behind."""
+its code fuses them with what comes behind, and with what comes before if that reads a single value."""
 
 AVERAGES = frozenset(f"avg_pool{rank}d" for rank in (1, 2, 3))
 LARGEST_WINDOW = 25
@@ -120,8 +128,12 @@ class Costs:
         for _, op in kernels_of(made.cutlass):
             kind = kind_of(op)
             count += 1
-            # A copy of a stage's operand has the stage's name before a dot, and takes less than the stage.
-            bound, multiplies, share = stages[op.stage.data.partition(".")[0]]
+            # A copy of a stage's operand has the stage's name before a dot.
+            name, _, what = op.stage.data.partition(".")
+            if what and isinstance(op, MapOp):
+                total += self.moved(2 * _stored_bytes(op, dims)) / OTHERS + LAUNCH
+                continue
+            bound, multiplies, share = stages[name]
             begin = CALL if multiplies else LAUNCH
             alone = kind.seconds(target, op, dims)
             # The measured share of its bound says more about attention than the model of schedules.
@@ -164,6 +176,12 @@ class Costs:
         return self.rates.bound(units, work.bytes).seconds / share + CALL
 
 
+def _stored_bytes(op: MapOp, sizes: Mapping[str, int]) -> int:
+    """Return the bytes that a map stores."""
+    elements = prod(extents.value(dim, sizes) for dim in op.extents)
+    return sum(elements * dtype_bytes(Shaped.of(store.destination.type).element_type) for store in op.stores)
+
+
 def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
     """Return the share of its bound that a kernel of mucc reaches."""
     if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
@@ -191,13 +209,25 @@ def _sdpa(node: Node) -> float:
 
 def _cudnn(node: Node) -> float:
     """Return the share of its bound that a call of cuDNN reaches."""
-    place = {"convolution": 1, "convolution_backward": 2}.get(node.target.overloadpacket.__name__)
+    name = node.target.overloadpacket.__name__
+    place = {"convolution": 1, "convolution_backward": 2}.get(name)
     if place is None:
         return 1.0
     outputs, channels, *window = map(typical, node.args[place].meta["val"].shape)
+    # The strides come two places behind the weights of either, and whether it is transposed another three.
+    strides, is_transposed = node.args[place + 2], node.args[place + 5]
+    if is_transposed:
+        outputs, channels = channels, outputs
     if channels < FEW <= outputs:
-        return CUDNN_FEW
-    return CUDNN_DEEP if channels >= DEEP and max(window, default=1) > 1 else CUDNN
+        return CUDNN_SMALL if prod(window) <= SMALL else CUDNN_FEW
+    if outputs < FEW:
+        return CUDNN_NARROW
+    if prod(window) == 1:
+        is_product = name == "convolution" and max(strides, default=1) == 1
+        return CUDNN_ONE if is_product else CUDNN
+    if is_transposed:
+        return CUDNN_TRANSPOSED
+    return CUDNN_DEEP if outputs >= DEEP else CUDNN
 
 
 _COSTS: dict[object, Costs] = {}
@@ -209,7 +239,8 @@ class Lowered:
     """A graph as Inductor lowers it: calls of libraries, and fused kernels of everything between them.
 
     Operations that hang together are one kernel if no call lies between them. It reads each value from
-    outside once, and writes what is read elsewhere.
+    outside once, and writes what is read elsewhere. Pools read from memory what is computed of several
+    values.
     """
 
     def __init__(self, graph: Graph, costs: Costs):
@@ -328,7 +359,8 @@ class Lowered:
             phase = 0
             for source in (s for n in own for s in self.reads[n] if s in phases):
                 apart = is_fused != (source in self.fused and source not in owner)
-                phase = max(phase, phases[source] + apart)
+                behind = max(2 * self._waits(n, source, owner) for n in own if source in self.reads[n])
+                phase = max(phase, phases[source] + max(apart, behind))
             phases.update(dict.fromkeys(own, phase))
         for unit in reversed(order):
             (node, *_) = members[unit]
@@ -336,8 +368,22 @@ class Lowered:
                 continue
             later = self.users.get(node, [])
             if later and all(u in self.fused and u not in owner for u in later):
-                phases[node] = max(phases[node], min(phases[u] for u in later))
+                turns = (phases[u] - 2 * self._waits(u, node, owner) for u in later)
+                phases[node] = max(phases[node], min(turns))
         return phases
+
+    def _waits(self, node: Node, source: Node, owner: Mapping[Node, int]) -> bool:
+        """Whether a pool reads a fused value from memory, since computing it again would read several."""
+        if any(n in owner or n not in self.fused for n in (node, source)) or not _is_pool(node):
+            return False
+        waiting, read = [source], set[Node]()
+        while waiting and len(read) < 2:
+            for value in self.reads[waiting.pop()]:
+                if value in self.fused and value not in owner:
+                    waiting.append(value)
+                else:
+                    read.add(value)
+        return len(read) > 1
 
 
 def is_fused(node: Node) -> bool:
@@ -349,6 +395,13 @@ def is_fused(node: Node) -> bool:
     name = node.target.overloadpacket.__name__
     is_made = name in MOVING or name in REDUCING or name.startswith(POOLING) or _is_average(node, name)
     return is_made or torch.Tag.pointwise in node.target.tags
+
+
+def _is_pool(node: Node) -> bool:
+    """Whether Inductor's code for an operation reads elements of its operand several times, or by windows."""
+    packet = getattr(node.target, "overloadpacket", None)
+    name = "" if packet is None else packet.__name__
+    return name.startswith(POOLING) or _is_average(node, name)
 
 
 def _is_average(node: Node, name: str) -> bool:
