@@ -59,7 +59,7 @@ channels at 8x256x256, 171 from 128 to 64, 728 for twelve layers from 128 channe
 64x14x14; 37 to 43 us for 1x1 of 64 and 256 channels at 64x56x56; 22 to 69 us for transposed ones.
 """
 
-CUDNN_FEW, CUDNN_SMALL, CUDNN_NARROW = 0.1, 0.2, 0.35
+CUDNN_FEW, CUDNN_SMALL, CUDNN_NARROW = 0.1, 0.27, 0.35
 """The same below `FEW` channels of x, and there with windows of up to `SMALL` elements; below `FEW` channels
 of the result: 388 us for the stem of ResNet-50, 79 us for 3x3 from 3 to 64 channels, with padding of 55 and
 9 us beside, 68 us for 1x1 from 64 to 2 channels at 8x256x256 (likewise)."""
