@@ -10,9 +10,12 @@ from convolutions import check_on_host, convolutions
 from mucc.compiler.driver import Compilation, compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv.op import Strategy
+from mucc.library.signature import Manifest
+from mucc.measure.run import run_on_cpu
 
 LAST = """
-kernel up(x: bf16[2, 5, 7, 16], w: bf16[16, 2, 2, 8], b: bf16[8], kept: bf16[2, 10, 14, 8]) -> bf16[2, 10, 14, 16] {
+kernel up(x: bf16[2, 5, 7, 16], w: bf16[16, 2, 2, 8], b: bf16[8], kept: bf16[2, 10, 14, 8])
+    -> bf16[2, 10, 14, 16] {
   v = conv_transpose(permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2)), stride=2) + b[:, None, None]
   return concat(kept, permute(v, (0, 2, 3, 1)), axis=3)
 }
@@ -21,7 +24,8 @@ kernel three(x: f16[3, 9, 7, 8], w: f16[8, 3, 3, 8], g: f32[8], k: f16[3, 9, 7, 
   v = permute(conv(permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2)), pad=1), (0, 2, 3, 1))
   return concat(relu(k * g), relu(v * g), sigmoid(l), axis=3)
 }
-kernel moved(x: bf16[2, 5, 7, 16], w: bf16[16, 2, 2, 8], b: bf16[8], k: bf16[2, 10, 14, 8]) -> bf16[2, 10, 14, 16] {
+kernel moved(x: bf16[2, 5, 7, 16], w: bf16[16, 2, 2, 8], b: bf16[8], k: bf16[2, 10, 14, 8])
+    -> bf16[2, 10, 14, 16] {
   v = conv_transpose(permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2)), stride=2) + b[:, None, None]
   return permute(concat(v, permute(k, (0, 3, 1, 2)), axis=1), (0, 2, 3, 1))
 }
@@ -76,7 +80,7 @@ def test_results_with_channels_last_are_stored_into_their_part(
     found = check_on_host(LAST, strategy, tmp_path, monkeypatch)
     assert len(found) == 4
     made = compile_text(Source("k.mcu", LAST))
-    assert kernels(made) == dict.fromkeys(("up", "three", "moved", "rows"), ["out"])
+    assert kernels(made) == {name: ["out"] for name in ("up", "three", "moved", "rows")}
     assert all(op.geometry.channels_last for op in convolutions(made))
 
 
@@ -92,3 +96,10 @@ def test_results_with_channels_first_are_stored_into_their_part(
 def test_other_concatenations_keep_a_kernel(reason: str) -> None:
     made = compile_text(Source("k.mcu", APART[reason]))
     assert all(store.part is None for op in convolutions(made) for store in op.stores)
+
+
+def test_a_result_in_its_part_is_judged() -> None:
+    made = compile_text(Source("k.mcu", LAST))
+    for info in Manifest.parse(made.manifest).kernels:
+        report = run_on_cpu(made, info, dict.fromkeys(info.dims, 2), 1, lambda _: None)
+        assert all(verdict.good and verdict.beyond == 0 for verdict in report.verdicts)
