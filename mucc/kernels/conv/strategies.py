@@ -265,9 +265,9 @@ def choose(layer: Layer, facts: Facts) -> Strategy:
 
 REACHED = 0.8
 """The share of the speed that strategies are ranked by which kernels reach (decision 41: 0.69 to 0.88)."""
-WIDE_REACHED, WIDE_BEGIN = 0.92, 5.7e-6
-"""The same of `warpgroups`, and seconds that its kernels take beside, fitted to `nhwc` layers of bf16 in
-`bench/results/h100_sxm/conv.json`: 21 to 520 us."""
+WIDE_REACHED, WIDE_APART, WIDE_BEGIN = 0.92, 0.55, 5.7e-6
+"""The same of `warpgroups`, and where outputs have several classes (`unet_up_2x2`: 152 us), and the seconds
+that kernels take beside: fitted to `nhwc` layers of bf16 in `bench/results/h100_sxm/conv.json`, 21 to 520 us."""
 DIRECT_REACHED = 0.15
 """The same of `direct` with several channels to a group, whose reads are not ranked as scattered."""
 
@@ -278,7 +278,7 @@ def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
     estimate = seconds(way, layer, facts)
     if way.strategy is Strategy.WARPGROUPS:
-        return estimate / WIDE_REACHED + WIDE_BEGIN
+        return estimate / (WIDE_APART if layer.classes > 1 else WIDE_REACHED) + WIDE_BEGIN
     is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1 and not layer.whole
     return estimate / (DIRECT_REACHED if is_scattered else REACHED)
 

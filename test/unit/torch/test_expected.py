@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 nn: Any = torch.nn
 
+from bench.common import RESULTS  # noqa: E402
+from bench.conv.networks import LAYERS as LAYERS_OF_NETWORKS  # noqa: E402
+from bench.conv.networks import network_form  # noqa: E402
 from mucc.target.devices import get_card  # noqa: E402 (torch is needed first)
 from mucc.torch.backend.expected import Costs, is_fused  # noqa: E402
 from mucc.torch.importer.program import formats  # noqa: E402
@@ -78,6 +82,20 @@ def test_times_of_cudnn_are_near_measured_ones(layers: list[Layer], measured: fl
     graph: Any = SimpleNamespace(formats=formats(None, "fused"))
     expected = sum(costs.call(graph, convolution(*layer)) for layer in layers) * 1e6
     assert 0.75 * measured < expected < 1.3 * measured
+
+
+LAYERS = ("2_3x3", "3_3x3_stride2", "3_skip", "4_expand", "5_3x3", "5_reduce")
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"resnet50_{layer}" for layer in LAYERS), "unet_1_3x3", "unet_5_3x3", "unet_up_2x2"]
+)
+def test_times_of_kernels_are_near_measured_ones(name: str):
+    result = json.loads((RESULTS / "h100_sxm" / "conv.json").read_text())
+    (measured,) = (r for r in result["rows"] if (r["group"], r["name"]) == ("nhwc", f"{name}_bf16"))
+    form = network_form(name, LAYERS_OF_NETWORKS[name], "bf16")
+    expected = Costs(get_card("h100_sxm")).kernel(form.text, {}).seconds * 1e3
+    assert 0.8 * measured["mucc_ms"] < expected < 1.2 * measured["mucc_ms"]
 
 
 def convolution(
