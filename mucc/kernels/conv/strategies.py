@@ -267,7 +267,7 @@ REACHED = 0.8
 """The share of the speed that strategies are ranked by which kernels reach (decision 41: 0.69 to 0.88)."""
 WIDE_REACHED, WIDE_APART, WIDE_BEGIN = 0.92, 0.55, 5.7e-6
 """The same of `warpgroups`, and where outputs have several classes (`unet_up_2x2`: 152 us), and the seconds
-that kernels take beside: fitted to `nhwc` layers of bf16 in `bench/results/h100_sxm/conv.json`, 21 to 520 us."""
+that kernels take beside: fitted to `nhwc` layers of bf16 in `bench/results/h100_sxm/conv.json`."""
 DIRECT_REACHED = 0.15
 """The same of `direct` with several channels to a group, whose reads are not ranked as scattered."""
 
