@@ -16,7 +16,7 @@ class Up(_Module):
     """The way up of a level of a U-Net: what is below is enlarged, and joins what was kept."""
 
     def __init__(self, outside: int, inside: int):
-        super().__init__()
+        _Module.__init__(self)
         self.norm = nn.BatchNorm2d(outside)
         self.up = nn.ConvTranspose2d(2 * inside, outside, 2, stride=2)
 
@@ -44,6 +44,40 @@ def test_a_region_with_a_concatenation_computes_what_torch_does(outside: int, in
     assert got.stride() == want.stride()
     (program,) = backend.programs
     assert "concat(" in program.text() and "conv_transpose(" in program.text()
+
+
+class Level(_Module):
+    """A level of a U-Net, with what is below."""
+
+    def __init__(self, outside: int, inside: int, below: Any):
+        _Module.__init__(self)
+        self.down, self.pool, self.below = convolutions(outside, inside), nn.MaxPool2d(2), below
+        self.up = nn.ConvTranspose2d(2 * inside, inside, 2, stride=2)
+        self.join = convolutions(2 * inside, inside)
+
+    def forward(self, x: Any) -> Any:
+        kept = self.down(x)
+        return self.join(torch.cat([kept, self.up(self.below(self.pool(kept)))], 1))
+
+
+def convolutions(outside: int, inside: int) -> Any:
+    conv = nn.Conv2d(outside, inside, 3, padding=1, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(inside), nn.ReLU())
+
+
+def test_a_u_net_computes_what_torch_does():
+    import mucc
+
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model = Level(3, 8, Level(8, 16, convolutions(16, 32))).eval().to(memory_format=torch.channels_last)
+    x = torch.rand(3, 3, 12, 20).to(memory_format=torch.channels_last)
+    backend = mucc.torch_backend(interpret=True, margin=-1e9, rest="eager", fallback="error")
+    with torch.no_grad():
+        got, want = torch.compile(model, backend=backend)(x), model(x)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    (program,) = backend.programs
+    assert len(program.kernels) == 7 and program.text().count("concat(") == 2
 
 
 def test_what_is_read_before_it_is_concatenated_is_stored_by_itself():
