@@ -78,6 +78,11 @@ OTHERS = 0.85
 """The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
 
 
+CONVOLVED = 0.65
+"""The share of the speed of memory that convolutions reach: 1.3 to 2.1 TB/s on an H100, where 1x1 layers and
+transposed ones of `bench/results/h100_sxm/conv.json` move most."""
+
+
 @dataclass(frozen=True)
 class Predicted:
     """The predicted time of one kernel of mucc, or the reason why it cannot be compiled."""
@@ -143,7 +148,9 @@ class Costs:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
                 total += max(estimate.seconds, bound.seconds + begin)
             elif alone is not None:
-                total += max(alone, bound.seconds / OTHERS, CONVOLUTION) + LAUNCH
+                memory = bound.limit("dram")
+                moving = memory.seconds / CONVOLVED if memory is not None else 0.0
+                total += max(alone, bound.seconds / OTHERS, moving, CONVOLUTION) + LAUNCH
             else:
                 total += bound.seconds / share + begin
         return Predicted(total, count)
