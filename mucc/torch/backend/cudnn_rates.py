@@ -8,7 +8,7 @@ from mucc.torch.importer.extents import typical
 from mucc.torch.importer.partition import Node
 
 CUDNN, CUDNN_DEEP, CUDNN_ONE, CUDNN_TRANSPOSED = 0.45, 0.7, 0.9, 0.5
-"""The share of its bound that a convolution of cuDNN reaches, beside what a call takes at the least; with `DEEP`
+"""The share of its bound that a convolution of cuDNN reaches, beside what a call takes at least; with `DEEP`
 channels of the result; with windows of 1, which are products of matrices; and where it is transposed.
 
 On an H100 (`bench.models --profiles`, U-Net and ResNet-50 with channels last): 86 us for 3x3 from 64 to 64
