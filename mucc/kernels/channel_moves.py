@@ -28,10 +28,8 @@ class MoveChannels(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, ElementwiseOp) or not isinstance(op.result.type, TensorType):
             return
-        users = [use.operation for use in op.result.uses]
-        if not users or not all(puts_channels_last(user) for user in users):
-            return
-        if not self._follows(op):
+        users = _users_with_channels_last(op)
+        if not users or not follows(op.result, self.begins):
             return
         b = Emit()
         if (made := _moved(b, op, Shaped.of(op.result.type).dims)) is None:
@@ -41,18 +39,54 @@ class MoveChannels(RewritePattern):
             rewriter.replace(user, [], [made])
         rewriter.erase(op)
 
-    def _follows(self, op: ElementwiseOp) -> bool:
-        """Whether pointwise work of one shape leads from a beginning to an operation."""
-        dims = Shaped.of(op.result.type).dims
 
-        def sources(value: SSAValue) -> Sequence[SSAValue]:
-            owner = value.owner
-            return owner.operands if isinstance(owner, ElementwiseOp) else ()
+class MoveConcatenations(RewritePattern):
+    """`permute(concat(x, y, axis=1), (0, 2, 3, 1))` -> `concat(permute(x, (0, 2, 3, 1)), ..., axis=3)`.
 
-        return any(
-            isinstance(v.owner, Operation) and self.begins(v.owner) and Shaped.of(v.type).dims == dims
-            for v in postorder(op.result, sources)
-        )
+    It moves where `begins` is true of an operation that an operand is, or is pointwise work on.
+    """
+
+    def __init__(self, begins: Callable[[Operation], bool]):
+        self.begins = begins
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if op.name != "mu.concat":
+            return
+        from mucc.dialects.mu.ops.shape import ConcatOp
+
+        assert isinstance(op, ConcatOp)
+        users = _users_with_channels_last(op)
+        if not users or not any(follows(x, self.begins) for x in op.inputs):
+            return
+        b, rank = Emit(), len(Shaped.of(op.result.type).dims)
+        parts = [_permuted(b, x, rank) for x in op.inputs]
+        made = ConcatOp(parts, {0: 0, 1: rank - 1}.get(axis := op.axis.value.data, axis - 1))
+        made.location = op.location
+        b(made)
+        rewriter.insert(b.ops)
+        for user in users:
+            rewriter.replace(user, [], [made.result])
+        rewriter.erase(op)
+
+
+def follows(value: SSAValue, begins: Callable[[Operation], bool]) -> bool:
+    """Whether pointwise work of one shape leads from a beginning to a value."""
+    dims = Shaped.of(value.type).dims
+
+    def sources(value: SSAValue) -> Sequence[SSAValue]:
+        owner = value.owner
+        return owner.operands if isinstance(owner, ElementwiseOp) else ()
+
+    return any(
+        isinstance(v.owner, Operation) and begins(v.owner) and Shaped.of(v.type).dims == dims
+        for v in postorder(value, sources)
+    )
+
+
+def _users_with_channels_last(op: Operation) -> list[Operation]:
+    """Return the operations that read a result, if all of them put its channels last."""
+    users = [use.operation for use in op.results[0].uses]
+    return users if all(puts_channels_last(user) for user in users) else []
 
 
 def puts_channels_last(op: Operation) -> bool:
@@ -93,6 +127,13 @@ def _last_dims(dims: Dims, space: Dims) -> Dims | None:
     return moved[used[0] :] if used else None
 
 
+def _permuted(b: Emit, value: SSAValue, rank: int) -> SSAValue:
+    """Append a view with channels last of a value of so many axes."""
+    if isinstance(view := value.owner, PermuteOp) and _puts_channels_second(view):
+        return view.operand
+    return b(PermuteOp(value, (0, *range(2, rank), 1)))
+
+
 def _last(b: Emit, value: SSAValue, space: Dims) -> SSAValue | None:
     """Append a value with channels last; None where that would not be a view of it."""
     if not isinstance(value.type, TensorType):
@@ -111,9 +152,7 @@ def _last(b: Emit, value: SSAValue, space: Dims) -> SSAValue | None:
     if shaped.element_type == i1:
         return None
     if len(dims) == len(space) and len(wanted) == len(dims):
-        if isinstance(view := value.owner, PermuteOp) and _puts_channels_second(view):
-            return view.operand
-        return b(PermuteOp(value, (0, *range(2, len(space)), 1)))
+        return _permuted(b, value, len(space))
     left = Shaped.of(value.type).dims
     ones = [axis for axis, extent in enumerate(left) if extent == 1]
     if tuple(extent for extent in left if extent != 1) != wanted or not ones:

@@ -118,6 +118,12 @@ KINDS: dict[str, Entry] = {
             ),
         },
         {"share-moments": Rewrite("mucc.kernels.conv.share_moments:ShareMoments", _HAS_CONVOLUTION)},
+        {
+            "join-concatenations": Rewrite(
+                "mucc.kernels.conv.join_concatenations:JoinConcatenations",
+                (one_of("cutlass.conv"), one_of("cutlass.map")),
+            )
+        },
     ),
     "gemm": Entry(
         "mucc.kernels.gemm.kind:GemmKind",

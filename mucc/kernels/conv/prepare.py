@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops.elementwise import RetypeOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, IndexMapOp
 from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Pass, rewrite
-from mucc.kernels.channel_moves import MoveChannels
+from mucc.kernels.channel_moves import MoveChannels, MoveConcatenations
 from mucc.kernels.channels import ChannelsLast
 from mucc.kernels.conv.merge import Merge
 from mucc.target import DEFAULT_TARGET, get_target
@@ -79,6 +79,9 @@ class PrepareConvolutions(Pass):
     %1 = mu.relu %0                                    %1 = mu.conv %x, %w channels_last : [N, P, Q, O]
     %2 = mu.permute %1 order [0, 2, 3, 1]      ->      %2 = mu.relu %1
 
+    %1 = mu.concat %0, %y axis 1               ->      %2 = mu.permute %y order [0, 2, 3, 1]
+    %2 = mu.permute %1 order [0, 2, 3, 1]              %3 = mu.concat %1, %2 axis 3
+
     %0 = mu.pad %x low [0, 0, 0, 1]
     %1 = mu.conv %0, %w                        ->      %0 = mu.place %x axis 3 at 1
                                                        %1 = mu.conv %0, %w
@@ -89,5 +92,5 @@ class PrepareConvolutions(Pass):
     target: str = DEFAULT_TARGET
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        patterns = [_Place(), MoveChannels(is_convolution), _Keep(), Merge(get_target(self.target).facts)]
-        rewrite(op, patterns)
+        moves = [MoveConcatenations(is_convolution), MoveChannels(is_convolution)]
+        rewrite(op, [_Place(), *moves, _Keep(), Merge(get_target(self.target).facts)])

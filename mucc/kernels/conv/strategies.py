@@ -39,6 +39,10 @@ SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
 (counted in the code for sm_90a)."""
 
+SCATTERED_READS = 5.0
+"""How many times as long `direct` takes where neighbouring threads read x in lines of channels of their own:
+158 us for 1x1 from 64 to 2 channels at 8x256x256 on an H100."""
+
 BUSY_THREADS = 512
 """Threads of a multiprocessor that hide the waits of each other's loads."""
 
@@ -227,6 +231,8 @@ class Direct(Way):
     def cycles(self, layer: Layer, facts: Facts) -> float:
         sums = layer.groups * layer.outputs * layer.rows
         cycles = sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
+        if layer.whole and not layer.copied:
+            cycles *= SCATTERED_READS
         threads = facts.devices[0].multiprocessors * BUSY_THREADS
         return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
@@ -259,16 +265,22 @@ def choose(layer: Layer, facts: Facts) -> Strategy:
 
 REACHED = 0.8
 """The share of the speed that strategies are ranked by which kernels reach (decision 41: 0.69 to 0.88)."""
+WIDE_REACHED, WIDE_APART, WIDE_BEGIN = 0.92, 0.55, 5.7e-6
+"""The same of `warpgroups`, and where outputs have several classes (`unet_up_2x2`: 152 us), and the seconds
+that kernels take beside: fitted to `nhwc` layers of bf16 in `bench/results/h100_sxm/conv.json`."""
 DIRECT_REACHED = 0.15
-"""The same of `direct` with several channels to a group: 158 us for 1x1 from 64 to 2 channels on an H100."""
+"""The same of `direct` with several channels to a group, whose reads are not ranked as scattered."""
 
 
 def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     """Estimate the time of a kernel, whose operands are where its strategy reads them."""
     layer = layer_of_kernel(op, sizes)._replace(copied=0)
     (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
-    is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1
-    return seconds(way, layer, facts) / (DIRECT_REACHED if is_scattered else REACHED)
+    estimate = seconds(way, layer, facts)
+    if way.strategy is Strategy.WARPGROUPS:
+        return estimate / (WIDE_APART if layer.classes > 1 else WIDE_REACHED) + WIDE_BEGIN
+    is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1 and not layer.whole
+    return estimate / (DIRECT_REACHED if is_scattered else REACHED)
 
 
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:

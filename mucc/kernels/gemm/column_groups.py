@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, lcm
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
-from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
-from mucc.dialects.cutlass.nodes import ComputeOp, YieldOp
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, WorkspaceOp
 from mucc.dialects.mu.ops.contraction import Compute
-from mucc.dialects.mu.ops.conversions import CastOp
 from mucc.dialects.mu.ops.views import RegroupOp
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.schedule_attributes import (
@@ -26,7 +24,7 @@ from mucc.dialects.mu.schedule_attributes import (
     TileAttr,
 )
 from mucc.dialects.mu.settings import EPILOGUE, EXCHANGE, MAINLOOP, SCHEDULER, TILE
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import Dims, TensorType
 from mucc.kernels.gemm.granules import all_may_be_wide
 from mucc.kernels.gemm.nodes import MatrixStore
 from mucc.kernels.gemm.op import GemmOp
@@ -160,30 +158,3 @@ def producer(source: SSAValue) -> MatrixStore | None:
     if len(users) != 2 or len(stores) != 1 or not isinstance(stores[0].parent_op(), GemmOp):
         return None
     return stores[0]
-
-
-def drop_unused(values: Iterable[SSAValue]) -> None:
-    """Erase tensors of the workspace, and views of them, that nothing uses; views come first."""
-    pending = list(dict.fromkeys(values))
-    while pending:
-        value = pending.pop(0)
-        if not isinstance(owner := value.owner, RegroupOp | WorkspaceOp):
-            continue
-        if owner.parent is not None and value.first_use is None:
-            pending += owner.operands
-            owner.detach()
-            owner.erase()
-
-
-def as_rounded(store: MatrixStore, block: Block) -> SSAValue:
-    """Append what is left of a store whose destination nothing reads any more: the program's own rounding."""
-    if not store.rounds:
-        return store.value
-    body = Block(arg_types=[f32])
-    body.add_op(narrow := CastOp(body.args[0], Shaped.of(store.destination.type).element_type))
-    body.add_op(wide := CastOp(narrow.result, f32))
-    body.add_op(YieldOp(wide.result))
-    block.add_op(rounded := ComputeOp([store.value], Region(body)))
-    for op in (narrow, wide, rounded):
-        op.location = store.location
-    return rounded.result

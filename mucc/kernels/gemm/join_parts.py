@@ -17,8 +17,6 @@ from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.column_groups import (
     BOX,
     TILES,
-    as_rounded,
-    drop_unused,
     find_joints,
     is_plain,
     producer,
@@ -26,6 +24,7 @@ from mucc.kernels.gemm.column_groups import (
 )
 from mucc.kernels.gemm.nodes import AuxLoadOp, GroupReduceOp, GroupStoreOp, MatrixStore, SrcFetchOp
 from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.lowering.joining import as_rounded, drop_unused
 from mucc.kernels.reduce.op import ReducedOp, ReduceKernelOp
 
 WIDTHS = (128, 64, 32)

@@ -17,9 +17,7 @@ from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Pass
 from mucc.kernels.gemm.column_groups import (
     BOX,
-    as_rounded,
     base_of,
-    drop_unused,
     find_joints,
     is_plain,
     producer,
@@ -36,6 +34,7 @@ from mucc.kernels.gemm.nodes import (
     StoreDOp,
 )
 from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.lowering.joining import as_rounded, drop_unused
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.library.extents import multiply
 

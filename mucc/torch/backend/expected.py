@@ -23,12 +23,13 @@ from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, dtype_bytes
+from mucc.kernels.map.op import MapOp
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.library import extents
 from mucc.target.devices import Card
 from mucc.torch.backend.attention_rates import F32, MASKED, shares
-from mucc.torch.backend.convolution_rates import DEPTHWISE, cudnn_share, depthwise_products
+from mucc.torch.backend.cudnn_rates import DEPTHWISE, cudnn_share, depthwise_products
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
@@ -52,7 +53,7 @@ NEAR = 160
 
 POOLING = "_low_memory_max_pool"
 """The beginning of the names of Inductor's pools of small windows, computed as pointwise operations are:
-its code fuses them with what comes before and behind."""
+its code fuses them with what comes behind, and with what comes before if that reads a single value."""
 
 AVERAGES = frozenset(f"avg_pool{rank}d" for rank in (1, 2, 3))
 LARGEST_WINDOW = 25
@@ -71,6 +72,11 @@ move more than fits into L2, on an H100."""
 
 OTHERS = 0.85
 """The share of Inductor's speed that kernels of other stages reach; of reductions decision 35 has it."""
+
+
+CONVOLVED = 0.65
+"""The share of the speed of memory that convolutions reach: 1.3 to 2.1 TB/s on an H100, where 1x1 layers and
+transposed ones of `bench/results/h100_sxm/conv.json` move most."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +129,12 @@ class Costs:
         for _, op in kernels_of(made.cutlass):
             kind = kind_of(op)
             count += 1
-            # A copy of a stage's operand has the stage's name before a dot, and takes less than the stage.
-            bound, multiplies, share = stages[op.stage.data.partition(".")[0]]
+            # A copy of a stage's operand has the stage's name before a dot.
+            name, _, what = op.stage.data.partition(".")
+            if what and isinstance(op, MapOp):
+                total += self.moved(2 * _stored_bytes(op, dims)) / OTHERS + LAUNCH
+                continue
+            bound, multiplies, share = stages[name]
             begin = CALL if multiplies else LAUNCH
             alone = kind.seconds(target, op, dims)
             # The measured share of its bound says more about attention than the model of schedules.
@@ -134,7 +144,9 @@ class Costs:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
                 total += max(estimate.seconds, bound.seconds / (PRODUCT if multiplies else 1.0) + begin)
             elif alone is not None:
-                total += max(alone, bound.seconds / OTHERS, CONVOLUTION) + LAUNCH
+                memory = bound.limit("dram")
+                moving = memory.seconds / CONVOLVED if memory is not None else 0.0
+                total += max(alone, bound.seconds / OTHERS, moving, CONVOLUTION) + LAUNCH
             else:
                 total += bound.seconds / (share if is_measured else share * FUSED) + begin
         return Predicted(total, count)
@@ -175,6 +187,12 @@ class Costs:
         return self.rates.bound(units, work.bytes).seconds / share + CALL
 
 
+def _stored_bytes(op: MapOp, sizes: Mapping[str, int]) -> int:
+    """Return the bytes that a map stores."""
+    elements = prod(extents.value(dim, sizes) for dim in op.extents)
+    return sum(elements * dtype_bytes(Shaped.of(store.destination.type).element_type) for store in op.stores)
+
+
 def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
     """Return the share of its bound that a kernel of mucc reaches."""
     if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
@@ -209,7 +227,8 @@ class Lowered:
     """A graph as Inductor lowers it: calls of libraries, and fused kernels of everything between them.
 
     Operations that hang together are one kernel if no call lies between them. It reads each value from
-    outside once, and writes what is read elsewhere.
+    outside once, and writes what is read elsewhere. Pools read from memory what is computed of several
+    values.
     """
 
     def __init__(self, graph: Graph, costs: Costs):
@@ -328,7 +347,8 @@ class Lowered:
             phase = 0
             for source in (s for n in own for s in self.reads[n] if s in phases):
                 apart = is_fused != (source in self.fused and source not in owner)
-                phase = max(phase, phases[source] + apart)
+                behind = max(2 * self._waits(n, source, owner) for n in own if source in self.reads[n])
+                phase = max(phase, phases[source] + max(apart, behind))
             phases.update(dict.fromkeys(own, phase))
         for unit in reversed(order):
             (node, *_) = members[unit]
@@ -336,8 +356,22 @@ class Lowered:
                 continue
             later = self.users.get(node, [])
             if later and all(u in self.fused and u not in owner for u in later):
-                phases[node] = max(phases[node], min(phases[u] for u in later))
+                turns = (phases[u] - 2 * self._waits(u, node, owner) for u in later)
+                phases[node] = max(phases[node], min(turns))
         return phases
+
+    def _waits(self, node: Node, source: Node, owner: Mapping[Node, int]) -> bool:
+        """Whether a pool reads a fused value from memory, since computing it again would read several."""
+        if any(n in owner or n not in self.fused for n in (node, source)) or not _is_pool(node):
+            return False
+        waiting, read = [source], set[Node]()
+        while waiting and len(read) < 2:
+            for value in self.reads[waiting.pop()]:
+                if value in self.fused and value not in owner:
+                    waiting.append(value)
+                else:
+                    read.add(value)
+        return len(read) > 1
 
 
 def is_fused(node: Node) -> bool:
@@ -349,6 +383,13 @@ def is_fused(node: Node) -> bool:
     name = node.target.overloadpacket.__name__
     is_made = name in MOVING or name in REDUCING or name.startswith(POOLING) or _is_average(node, name)
     return is_made or torch.Tag.pointwise in node.target.tags
+
+
+def _is_pool(node: Node) -> bool:
+    """Whether Inductor's code for an operation reads elements of its operand several times, or by windows."""
+    packet = getattr(node.target, "overloadpacket", None)
+    name = "" if packet is None else packet.__name__
+    return name.startswith(POOLING) or _is_average(node, name)
 
 
 def _is_average(node: Node, name: str) -> bool:

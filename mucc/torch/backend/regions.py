@@ -42,6 +42,9 @@ PLAUSIBLE = 0.5
 BATCHED = (torch.ops.aten.bmm.default, torch.ops.aten.matmul.default)
 """Batched products of matrices, of which attention has two."""
 
+CONVOLUTION = torch.ops.aten.convolution.default
+CONCATENATION = torch.ops.aten.cat.default
+
 TRIED = 2
 """The most regions around one call that are measured, those of largest expected gain."""
 
@@ -280,7 +283,23 @@ class Chooser:
                     region = self._grown(seed, prologue, joined, reductions)
                     if region not in found:
                         found.append(region)
+        if seed.target is CONVOLUTION:
+            found += [whole for region in found if (whole := self._concatenated(region))]
         yield from sorted(found, key=len)
+
+    def _concatenated(self, nodes: Sequence[Node]) -> list[Node]:
+        """Add the concatenation that alone reads what a region makes; empty if there is none.
+
+        It makes the region write more. A kernel of a convolution stores its own part, and copies the others.
+        """
+        region = set(nodes)
+        users = self._users(region)
+        if [n.target for n in users] != [CONCATENATION] or not self._takes(users[0]):
+            return []
+        leaves = any(n.name in self.leaving for node in region for n in names_of(self.graph, node))
+        if leaves or self._leaves_and_returns({*region, *users}):
+            return []
+        return self._sorted({*region, *users})
 
     def _with_scores(self, seed: Node) -> set[Node]:
         """Return a batched product, the one that its left factor is computed from, and what lies between.

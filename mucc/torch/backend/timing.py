@@ -18,7 +18,9 @@ ENOUGH_MS = 60.0
 """GPU time of all turns together, at which no further one begins."""
 
 BLOCKS, BLOCK_SECONDS, LONGEST_BLOCK = 5, 0.02, 50
-"""The number of blocks of calls in a row, the seconds that a block should take, and the most calls of one."""
+"""The fewest blocks of calls in a row, the seconds that a block should take, and the most calls of one."""
+MOST_BLOCKS, AGREEMENT = 25, 0.005
+"""The most blocks, and how far the two least times of a call may differ for no further one to begin."""
 
 
 def seconds_of(calls: Sequence[Call]) -> list[float]:
@@ -48,15 +50,28 @@ def seconds_of(calls: Sequence[Call]) -> list[float]:
 def row_seconds(calls: Sequence[Call]) -> list[float]:
     """Return the seconds of each call where calls of it follow each other, on any device.
 
-    The least time of several blocks counts, which take turns: other work of the host only adds to them.
+    The least time of several blocks counts, which take turns: other work of the host only adds to them. On a
+    busy host that is a chance value until a second block confirms it, so that blocks follow until the two
+    least ones of each call agree.
     """
     counts: list[int] = []
     for call in calls:
         for _ in range(WARM):
             call()
         counts.append(max(2, min(LONGEST_BLOCK, int(BLOCK_SECONDS / _elapsed(call, 1)))))
-    blocks = [[_elapsed(call, n) for call, n in zip(calls, counts, strict=True)] for _ in range(BLOCKS)]
-    return [min(own) / n for own, n in zip(zip(*blocks, strict=True), counts, strict=True)]
+    times: list[list[float]] = [[] for _ in calls]
+    for block in range(MOST_BLOCKS):
+        for call, count, own in zip(calls, counts, times, strict=True):
+            own.append(_elapsed(call, count))
+        if block + 1 >= BLOCKS and all(map(_agree, times)):
+            break
+    return [min(own) / n for own, n in zip(times, counts, strict=True)]
+
+
+def _agree(times: Sequence[float]) -> bool:
+    """Whether the least time was reached twice."""
+    least, second = sorted(times)[:2]
+    return second - least <= AGREEMENT * least
 
 
 def _elapsed(call: Call, count: int) -> float:

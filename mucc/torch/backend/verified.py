@@ -76,9 +76,12 @@ class Verdict:
         return MUCC if max(gains) > FASTER and min(gains) >= NOISE else self.rival
 
     def __str__(self) -> str:
-        what = next(iter(self.gains))
-        ours, theirs = (self.times[what, v] * 1e6 for v in (MUCC, self.rival))
-        return f"{ours:.1f} us with mucc, {theirs:.1f} us without, {what}"
+        return "; ".join(
+            "{:.1f} us with mucc, {:.1f} us without, {}".format(
+                *(self.times[what, v] * 1e6 for v in (MUCC, self.rival)), what
+            )
+            for what in self.gains
+        )
 
 
 class Trial:

@@ -229,6 +229,15 @@ def test_mucc_is_kept_if_it_gains_and_loses_nothing(row: float, gpu: float, kept
     assert (Verdict(1, times).kept == MUCC) == kept
 
 
+def test_a_verdict_has_all_times_that_count():
+    from mucc.torch.backend.verified import GPU, INDUCTOR, MUCC, ROW, Verdict
+
+    times = {(GPU, MUCC): 2e-6, (GPU, INDUCTOR): 3e-6, (ROW, MUCC): 5e-6, (ROW, INDUCTOR): 4e-6}
+    gpu, row = str(Verdict(1, times)).split("; ")
+    assert gpu == "2.0 us with mucc, 3.0 us without, on the GPU"
+    assert row == "5.0 us with mucc, 4.0 us without, in a row"
+
+
 def test_what_a_graph_changes_is_known():
     from mucc.torch.backend.verified import written
 
@@ -258,3 +267,17 @@ def test_rows_are_timed_by_their_fastest_block(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
     a, b = timing.row_seconds([lambda: call("a"), lambda: call("b")])
     assert 0.003 <= a < 0.006 and 0.001 <= b < 0.0018
+
+
+def test_rows_are_timed_until_their_least_time_is_no_chance(monkeypatch: pytest.MonkeyPatch):
+    """Of a busy host: each block is slowed down by another amount, until the host is idle."""
+    from mucc.torch.backend import timing
+
+    blocks = iter([0.9, 0.7, 0.5, 0.4, 0.2, 0.3, 0.1, 0.0, 0.0])
+
+    def elapsed(call: Any, count: int) -> float:
+        return 0.02 if count == 1 else 0.02 + next(blocks)
+
+    monkeypatch.setattr(timing, "_elapsed", elapsed)
+    assert timing.row_seconds([lambda: None]) == [0.01]
+    assert next(blocks, None) is None
