@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
+from mucc.codegen.memory import Product
 from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
-from mucc.kernels.conv.strips import STRIP_ROWS, StripTile, best_strip
+from mucc.kernels.conv.strips import StripTile, best_strip
 from mucc.target import get_target
+from mucc.target.facts import WIDEST_ACCESS
 
 LINE = 4
 """Outputs of a thread along the last axis, where x is read by vectors: `kWide` of mucc/conv_direct.cuh."""
@@ -89,18 +91,23 @@ class DirectWork(ConvWork):
         if any(output.memory.type.dtype not in ("bf16", "f16", "f32") for output in self.outputs):
             return None
         channels, groups, outputs = self.conv.x_dims[1], self.geometry.groups, self.conv.outputs
-        if not channels == outputs == groups or self.piece != 8:
+        if not channels == outputs == groups:
             return None
+        batch, places, windows = self.conv.extents[0], self.conv.places, self.conv.windows
         facts = get_target(self.places.program.target.data).facts
-        return best_strip(groups, self.conv.places, self.conv.windows, facts)
+        return best_strip(groups, batch, places, windows, WIDEST_ACCESS // self.piece, facts)
+
+    def compiles_in(self, stride: Product) -> bool:
+        return True
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         along, rank = self.along_channels, len(self.space)
         strips = [f"static constexpr bool kStrips = {flag(self.strip is not None)};"]
         if (tile := self.strip) is not None:
-            numbers = f"{tile.below}, {tile.beside}, {STRIP_ROWS}, {tile.run}"
-            strips.append(f"using Strips = mucc::conv::StripTile<{numbers}>;")
+            step = self.x.strides[-1]
+            strips.append(f"using Strips = mucc::conv::StripTile<{tile.text()}>;")
+            strips.append(f"static constexpr int64_t kStep = {0 if step.names else step.factor};")
         return self.assemble(
             Parts(
                 fast=self.fast,
@@ -132,5 +139,5 @@ class DirectWork(ConvWork):
         ]
         if self.strip is not None:
             text = "mucc::conv::strips(op, problem)"
-            entries.append(Entry(f"{entry}_strips", given, text, "Op::Strips::kThreads, 2"))
+            entries.append(Entry(f"{entry}_strips", given, text, "Op::Strips::kThreads"))
         return entries

@@ -123,10 +123,9 @@ MUCC_DEVICE float fast_tanh(float x) {
 // but their headers take longer to compile than most bodies.
 #if defined(__CUDA_ARCH__)
 MUCC_DEVICE float round_bf16(float x) {
-  unsigned short bits;
+  // As the upper half of a pair it is an f32: one instruction, and one of full rate.
   float r;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  asm("cvt.f32.bf16 %0, %1;" : "=f"(r) : "h"(bits));
+  asm("{ .reg .b32 pair; cvt.rn.bf16x2.f32 pair, %1, 0f00000000; mov.b32 %0, pair; }" : "=f"(r) : "f"(x));
   return r;
 }
 MUCC_DEVICE float round_f16(float x) {

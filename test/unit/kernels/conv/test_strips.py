@@ -1,4 +1,4 @@
-"""Depthwise convolutions of 16 bits by strips of outputs: their C++ on the host against the interpreter."""
+"""Depthwise convolutions by strips of outputs: their C++ on the host against the interpreter, and their tiles."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from on_host import Program, run
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.dialects.mu.windows import Window
-from mucc.kernels.conv import lower
+from mucc.kernels.conv import direct_emission, lower
 from mucc.kernels.conv.op import Strategy
-from mucc.kernels.conv.strips import best_strip
+from mucc.kernels.conv.strips import REGISTERS, SHARED, Strip, StripTile, best_strip, lanes_of
 from mucc.target import get_target
 
 PROGRAM = """
@@ -29,27 +29,72 @@ kernel strided(x: bf16[1, 23, 12, 16], w: bf16[16, 1, 5, 3]) -> f32[1, 11, 4, 16
   y = conv(permute(x, (0, 3, 1, 2)), w, stride=(2, 3), pad=(1, 0), groups=16)
   return permute(cast(y, f32), (0, 2, 3, 1))
 }
+kernel dilated(x: f32[2, 13, 9, 12], w: f32[12, 1, 3, 3]) -> f32[2, 11, 9, 12] {
+  y = conv(permute(x, (0, 3, 1, 2)), w, pad=(2, 3), dilation=(3, 3), groups=12)
+  return permute(y, (0, 2, 3, 1))[:, :11]
+}
+kernel open[N, H, W](x: bf16[N, H, W, 8], w: bf16[8, 1, 5, 5], s: bf16[8]) -> (y: bf16[N, H, W, 8], z: bf16[N, H, W, 8]) {
+  c = permute(conv(permute(x, (0, 3, 1, 2)), w, pad=2, groups=8), (0, 2, 3, 1))
+  return c, relu(c * s)
+}
 """
 
 
-def test_strips_agree_with_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
-    compilation = compile_text(Source("k.mcu", PROGRAM))
+def _check(tmp_path: Path, text: str) -> None:
+    compilation = compile_text(Source("k.mcu", text))
     assert compilation.cu().count("mucc::conv::strips(") == len(compilation.programs)
     program = Program.of(compilation, tmp_path)
     for info in program.kernels:
         for seed, align in ((0, 16), (1, 2)):
-            run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align)
+            dims = {name: 2 + seed + 7 * i for i, name in enumerate(info.dims)}
+            run(program, info, dims, seed, align=align)
+
+
+def test_strips_agree_with_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
+    _check(tmp_path, PROGRAM)
+
+
+@pytest.mark.parametrize("tile", [(2, 3, 5, 1, 2), (4, 4, 3, 2, 5), (4, 2, 32, 4, 4), (2, 12, 3, 7, 7)])
+def test_tiles_agree_with_the_interpreter(
+    tile: tuple[int, int, int, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are larger than an image or have lanes for more channels than there are."""
+    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
+    monkeypatch.setattr(direct_emission, "best_strip", lambda *_: StripTile(*tile))
+    _check(tmp_path, PROGRAM)
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80", "sm_89", "sm_120a"])
 @pytest.mark.parametrize(("size", "stride", "dilation"), [(3, 1, 1), (9, 2, 1), (5, 3, 2), (11, 1, 2)])
-def test_strips_fit_the_shared_memory_of_a_target(target: str, size: int, stride: int, dilation: int) -> None:
-    """A block keeps 64 bytes of each position that its outputs see, and an f32 of each tap and channel."""
+@pytest.mark.parametrize("element_bytes", [2, 4])
+def test_strips_fit_a_multiprocessor(
+    target: str, size: int, stride: int, dilation: int, element_bytes: int
+) -> None:
     facts, window = get_target(target).facts, Window(size, stride, size // 2, dilation)
-    for extent in (14, 56, 224):
-        tile = best_strip(64, (extent, extent), [window, window], facts)
-        if tile is not None:
-            seen = [(outputs - 1) * stride + (size - 1) * dilation + 1 for outputs in tile.places]
-            assert 64 * seen[0] * seen[1] + 4 * size**2 * 32 < facts.limits.shared_memory
-    assert best_strip(64, (56, 56), [Window(3, 1, 1)] * 2, facts) is not None
+    for extent in (7, 14, 56, "H"):
+        tile = best_strip(64, "N", (extent, extent), [window, window], element_bytes, facts)
+        assert tile is not None
+        strip = Strip(tile, [window, window], element_bytes)
+        assert strip.registers <= REGISTERS and strip.shared <= SHARED and strip.blocks >= 1
+        assert tile.threads <= 256 and 64 % tile.vector == 0
+
+
+def test_channels_that_are_no_pieces_have_no_strips() -> None:
+    facts, windows = get_target("sm_90a").facts, [Window(3, 1, 1)] * 2
+    assert best_strip(12, 2, (56, 56), windows, 2, facts) is None
+    assert best_strip(12, 2, (56, 56), windows, 4, facts) is not None
+
+
+def test_lanes_divide_channels_where_they_can() -> None:
+    for vectors in (4, 12, 48, 72, 96, 120, 288, 336, 480, 576):
+        assert vectors % lanes_of(vectors) == 0
+    assert lanes_of(2 * 47) == 32
+
+
+def test_small_images_have_small_strips() -> None:
+    """At 7x7 a tile that suits large images would leave multiprocessors idle."""
+    facts, windows = get_target("sm_90a").facts, [Window(3, 1, 1)] * 2
+    small, large = (best_strip(96, 8, (e, e), windows, 2, facts) for e in (7, 112))
+    assert small is not None and large is not None
+    assert small.rows * small.run * small.vector < large.rows * large.run * large.vector
