@@ -9,9 +9,9 @@ from mucc.codegen.memory import Product
 from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
-from mucc.kernels.conv.strips import StripTile, best_strip
+from mucc.kernels.conv.strips import Strip, StripTile, best_strip
 from mucc.target import get_target
-from mucc.target.facts import WIDEST_ACCESS
+from mucc.target.facts import WIDEST_ACCESS, Facts
 
 LINE = 4
 """Outputs of a thread along the last axis, where x is read by vectors: `kWide` of mucc/conv_direct.cuh."""
@@ -94,8 +94,11 @@ class DirectWork(ConvWork):
         if not channels == outputs == groups:
             return None
         batch, places, windows = self.conv.extents[0], self.conv.places, self.conv.windows
-        facts = get_target(self.places.program.target.data).facts
-        return best_strip(groups, batch, places, windows, WIDEST_ACCESS // self.piece, facts)
+        return best_strip(groups, batch, places, windows, WIDEST_ACCESS // self.piece, self.facts)
+
+    @property
+    def facts(self) -> Facts:
+        return get_target(self.places.program.target.data).facts
 
     def compiles_in(self, stride: Product) -> bool:
         return True
@@ -139,5 +142,7 @@ class DirectWork(ConvWork):
         ]
         if self.strip is not None:
             text = "mucc::conv::strips(op, problem)"
-            entries.append(Entry(f"{entry}_strips", given, text, "Op::Strips::kThreads"))
+            strip = Strip(self.strip, self.conv.windows, WIDEST_ACCESS // self.piece)
+            blocks = strip.blocks(self.facts)
+            entries.append(Entry(f"{entry}_strips", given, text, f"Op::Strips::kThreads, {blocks}"))
         return entries

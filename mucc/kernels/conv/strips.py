@@ -1,4 +1,4 @@
-"""Tiles of depthwise convolutions whose threads have strips of outputs, and the one that should be fastest."""
+"""Tiles of depthwise convolutions whose threads have strips of outputs, and which should be fastest."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from mucc.target.facts import WIDEST_ACCESS, Facts
 VECTORS, ROWS, RUNS = (2, 4), (1, 2, 4, 7, 8), (2, 4, 5, 7, 8)
 """Channels of a thread, its rows of outputs, and the outputs of a row."""
 
-THREADS = (128, 256)
+THREADS = (64, 128, 256)
 """Threads of a block, about."""
 
 FEWEST_LANES, MOST_LANES = 12, 40
-"""Threads beside each other that share a position: with fewer of them a load takes little of a line of memory,
-with more a block copies many weights."""
+"""Threads beside each other that share a position: with fewer a load takes little of a line of memory, with
+more a block copies many weights."""
 
 UNROLLED = 9
 """The most taps of windows for which loops over lines of x are unrolled."""
 
-REGISTERS, OTHER_REGISTERS = 168, 28
-"""The most registers of a thread, and those that it needs for addresses and indices."""
+REGISTERS, OTHER_REGISTERS, LIVE = 168, 26, 0.5
+"""The most registers of a thread, those that it needs for addresses and indices, and the share of a line that
+it has as numbers at a time. With so many, kernels for windows of 3x3 to 7x7 have no spills."""
 
-RESIDENT = 2048
-"""Threads of a multiprocessor."""
+GRANULE = 8
+"""Registers of a thread are given by so many."""
 
 SHARED = 48 * 1024
 """The most bytes of a block's weights."""
@@ -46,7 +47,10 @@ BATCH, EXTENT = 16, 56
 
 
 class StripTile(NamedTuple):
-    """A block: channels of a thread, threads that share a position, strips, rows of a strip, outputs of a row."""
+    """A block of threads.
+
+    Channels of a thread, threads that share a position, strips, rows of a strip, outputs of a row.
+    """
 
     vector: int
     lanes: int
@@ -103,18 +107,17 @@ class Strip(NamedTuple):
 
     @property
     def registers(self) -> int:
-        """Registers of a thread: sums, a line as numbers and those under way, weights, and what else it needs."""
+        """Registers of a thread: sums, a line as numbers, those under way, weights, addresses."""
         tile, (_, positions) = self.tile, self.seen
         ahead = 2 if self.is_unrolled else 1
         weights = self.taps if self.is_unrolled else self.windows[1].size
-        held = tile.rows * tile.run + positions + weights
-        return held * tile.vector + ahead * positions * self.words + OTHER_REGISTERS
+        held = tile.rows * tile.run + LIVE * positions + weights
+        return math.ceil(held * tile.vector + ahead * positions * self.words + OTHER_REGISTERS)
 
-    @property
-    def blocks(self) -> int:
-        """Blocks that a multiprocessor has registers for."""
-        each = math.ceil(self.registers / 8) * 8
-        return min(65536 // each, RESIDENT) // self.tile.threads
+    def blocks(self, facts: Facts) -> int:
+        """Return the blocks that a multiprocessor has registers for."""
+        each = math.ceil(self.registers / GRANULE) * GRANULE * math.ceil(self.tile.threads / 32) * 32
+        return facts.multiprocessor.registers // each
 
     @property
     def instructions(self) -> float:
@@ -133,7 +136,7 @@ class Strip(NamedTuple):
         strips = batch * math.ceil(places[0] / tile.rows) * math.ceil(places[1] / tile.run)
         blocks = math.ceil(strips / tile.beside) * math.ceil(channels / tile.channels)
         of_each = math.ceil(blocks / facts.devices[0].multiprocessors)
-        rounds = math.ceil(of_each / self.blocks)
+        rounds = math.ceil(of_each / self.blocks(facts))
         warps = of_each * math.ceil(tile.threads / 32) / SCHEDULERS
         issued = max(warps * self.instructions, rounds * (LATENCY + PACE * self.instructions))
         read = strips * tile.run * self.windows[1].stride * lines * channels * self.element_bytes
@@ -150,7 +153,7 @@ def tiles(channels: int) -> Iterator[StripTile]:
 
 
 def lanes_of(vectors: int) -> int:
-    """Return how many threads beside each other share a position, given its vectors: all, or a part of them."""
+    """Return how many threads beside each other share a position, given its vectors."""
     whole = [n for n in range(FEWEST_LANES, MOST_LANES + 1) if vectors % n == 0]
     return vectors if vectors <= MOST_LANES else max(whole, key=lambda n: (n % 32 == 0, n), default=32)
 
@@ -160,13 +163,13 @@ def best_strip(
 ) -> StripTile | None:
     """Return the tile that should be fastest for results of so many channels, each a group.
 
-    None where no kernel has strips of them: channels are whole pieces of 16 bytes, there are two spatial axes,
-    and a block's weights fit in shared memory.
+    None where no kernel has strips of them: channels are whole pieces of 16 bytes, there are two spatial
+    axes, and a block's weights fit in shared memory.
     """
     if len(places) != 2 or channels % (WIDEST_ACCESS // element_bytes):
         return None
     known = [place if isinstance(place, int) else EXTENT for place in places]
     number = batch if isinstance(batch, int) else BATCH
     strips = [Strip(tile, windows, element_bytes) for tile in tiles(channels)]
-    fitting = [s for s in strips if s.registers <= REGISTERS and s.shared <= SHARED and s.blocks]
+    fitting = [s for s in strips if s.registers <= REGISTERS and s.shared <= SHARED and s.blocks(facts)]
     return min(fitting, key=lambda s: s.cycles(channels, number, known, facts)).tile if fitting else None

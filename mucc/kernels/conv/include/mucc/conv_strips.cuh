@@ -112,6 +112,7 @@ MUCC_DEVICE void load_line(Words<T, Of::kVector> (&line)[kLine], bool present, T
 template <class W, class Of, class T>
 MUCC_DEVICE void copy_weights(Problem<T> const& problem, int channel, float* to) {
   bool const beside = problem.w_group == 1;  // neighbours in memory are channels, else taps
+#pragma unroll 1
   for (int e = int(threadIdx.x); e < W::kTaps * Of::kChannels; e += Of::kThreads) {
     int const c = beside ? e % Of::kChannels : e / W::kTaps, tap = beside ? e / Of::kChannels : e % W::kTaps;
     int64_t const from = (channel + c) * problem.w_group + tap / W::size(2) * problem.w_at[1] + tap % W::size(2) * problem.w_at[2];
@@ -126,7 +127,6 @@ template <int kRows, int kRun, int V, class Work, class Place>
 MUCC_DEVICE void store_strips(Work const& work, float const (&sums)[kRows][kRun][V], int rows, int columns, Place const& place) {
   using Results = typename Work::template Results<V>;
   static constexpr int kHeld = sizeof(Results) > V * sizeof(float) ? 1 : kRows;
-  bool const whole = rows >= kRows && columns >= kRun;
 #pragma unroll
   for (int first = 0; first < kRows; first += kHeld) {
     Results held[kHeld][kRun];
@@ -142,14 +142,10 @@ MUCC_DEVICE void store_strips(Work const& work, float const (&sums)[kRows][kRun]
       }
 #pragma unroll
     for (int t = 0; t < kHeld; ++t) {
-      if (whole) {
+      if (first + t >= rows) break;
 #pragma unroll
-        for (int u = 0; u < kRun; ++u) work.template write<V>(place(first + t, u), held[t][u]);
-      } else {
-#pragma unroll
-        for (int u = 0; u < kRun; ++u)
-          if (first + t < rows && u < columns) work.template write<V>(place(first + t, u), held[t][u]);
-      }
+      for (int u = 0; u < kRun; ++u)
+        if (u < columns) work.template write<V>(place(first + t, u), held[t][u]);
     }
   }
 }
