@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
+from mucc.kernels.conv.layer import Layer
 from mucc.target.facts import WIDEST_ACCESS, Facts
 
 VECTORS, ROWS, RUNS = (2, 4), (1, 2, 4, 7, 8), (2, 4, 5, 7, 8)
@@ -156,6 +157,16 @@ def lanes_of(vectors: int) -> int:
     """Return how many threads beside each other share a position, given its vectors."""
     whole = [n for n in range(FEWEST_LANES, MOST_LANES + 1) if vectors % n == 0]
     return vectors if vectors <= MOST_LANES else max(whole, key=lambda n: (n % 32 == 0, n), default=32)
+
+
+def strip_cycles(layer: Layer, facts: Facts) -> float | None:
+    """Estimate the cycles of a convolution by strips on all multiprocessors; None where there are none."""
+    if layer.transposed or not layer.channels_last or layer.channels != 1 or layer.outputs != 1:
+        return None
+    channels, windows, element_bytes = layer.groups, layer.windows, layer.element_bytes
+    batch = max(1, layer.rows // math.prod(layer.places))
+    tile = best_strip(channels, batch, layer.places, windows, element_bytes, facts)
+    return tile and Strip(tile, windows, element_bytes).cycles(channels, batch, layer.places, facts)
 
 
 def best_strip(

@@ -42,10 +42,6 @@ CALL = 5e-6
 """Seconds that a kernel which multiplies matrices takes on an H200 beside its work at the least: 5 to 10 us
 for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
-CONVOLUTION = 10e-6
-"""Seconds that a convolution of mucc takes on an H100 at the least: 13 us for 98 to 1568 positions in
-ResNet-18, where 3 were expected (`bench.models --profiles`)."""
-
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
 
@@ -131,7 +127,7 @@ class Costs:
                 estimate = workload.estimate(workload.completed(kind.schedule(op)), self.card.device)
                 total += max(estimate.seconds, bound.seconds + begin)
             elif alone is not None:
-                total += max(alone, bound.seconds / OTHERS, CONVOLUTION) + LAUNCH
+                total += max(alone, bound.seconds / OTHERS) + LAUNCH
             else:
                 total += bound.seconds / share + begin
         return Predicted(total, count)

@@ -124,9 +124,9 @@ MUCC_DEVICE float fast_tanh(float x) {
 #if defined(__CUDA_ARCH__)
 MUCC_DEVICE float round_bf16(float x) {
   // As the upper half of a pair it is an f32: one instruction, and one of full rate.
-  float r;
-  asm("{ .reg .b32 pair; cvt.rn.bf16x2.f32 pair, %1, 0f00000000; mov.b32 %0, pair; }" : "=f"(r) : "f"(x));
-  return r;
+  unsigned pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
+  return __uint_as_float(pair);
 }
 MUCC_DEVICE float round_f16(float x) {
   unsigned short bits;
