@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.layer import Layer
+from mucc.target import get_target
 from mucc.target.facts import WIDEST_ACCESS, Facts
 
 VECTORS, ROWS, RUNS = (2, 4), (1, 2, 4, 7, 8), (2, 4, 5, 7, 8)
@@ -86,11 +88,7 @@ class Strip(NamedTuple):
     @property
     def seen(self) -> tuple[int, int]:
         """The lines of x that a thread loads, and the positions of each."""
-        lines, positions = (
-            len({u * w.stride + s * w.dilation for u in range(count) for s in range(w.size)})
-            for count, w in zip((self.tile.rows, self.tile.run), self.windows, strict=True)
-        )
-        return lines, positions
+        return _seen(self.tile.rows, self.windows[0]), _seen(self.tile.run, self.windows[1])
 
     @property
     def words(self) -> int:
@@ -179,8 +177,27 @@ def best_strip(
     """
     if len(places) != 2 or channels % (WIDEST_ACCESS // element_bytes):
         return None
-    known = [place if isinstance(place, int) else EXTENT for place in places]
+    known = tuple(place if isinstance(place, int) else EXTENT for place in places)
     number = batch if isinstance(batch, int) else BATCH
+    return _best(channels, number, known, tuple(windows), element_bytes, facts.name)
+
+
+@cache
+def _best(
+    channels: int,
+    batch: int,
+    places: tuple[int, ...],
+    windows: tuple[Window, ...],
+    element_bytes: int,
+    target: str,
+) -> StripTile | None:
+    facts = get_target(target).facts
     strips = [Strip(tile, windows, element_bytes) for tile in tiles(channels)]
     fitting = [s for s in strips if s.registers <= REGISTERS and s.shared <= SHARED and s.blocks(facts)]
-    return min(fitting, key=lambda s: s.cycles(channels, number, known, facts)).tile if fitting else None
+    return min(fitting, key=lambda s: s.cycles(channels, batch, places, facts)).tile if fitting else None
+
+
+@cache
+def _seen(count: int, window: Window) -> int:
+    """Return the number of elements that so many neighbouring outputs see along an axis."""
+    return len({u * window.stride + s * window.dilation for u in range(count) for s in range(window.size)})
