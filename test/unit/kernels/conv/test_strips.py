@@ -90,6 +90,7 @@ def test_channels_that_are_no_pieces_have_no_strips() -> None:
     facts, windows = get_target("sm_90a").facts, [Window(3, 1, 1)] * 2
     assert best_strip(12, 2, (56, 56), windows, 2, facts) is None
     assert best_strip(12, 2, (56, 56), windows, 4, facts) is not None
+    assert best_strip(48, 2, (56, 56), windows, 1, facts) is None
 
 
 def test_lanes_divide_channels_where_they_can() -> None:
