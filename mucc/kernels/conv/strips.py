@@ -172,7 +172,7 @@ def best_strip(
 ) -> StripTile | None:
     """Return the tile that should be fastest for results of so many channels, each a group.
 
-    None where no kernel has strips of them: elements have 2 or 4 bytes, channels are whole pieces of 16 bytes,
+    None where no kernel has strips of them: elements have 2 or 4 bytes, channels are pieces of 16 bytes,
     there are two spatial axes, and a block's weights fit in shared memory.
     """
     if len(places) != 2 or element_bytes not in (2, 4) or channels % (WIDEST_ACCESS // element_bytes):
