@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from convolutions import forced
 from on_host import Program, run
+from ptx_host import Spliced, compare
 
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
@@ -69,6 +70,17 @@ def test_tiles_agree_with_the_interpreter(
 
     monkeypatch.setattr(direct_emission, "best_strip", fixed)
     _check(tmp_path, PROGRAM)
+
+
+def test_ptx_of_strips_agrees_with_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the device what lies outside of x is not loaded, by instructions that the host does not have."""
+    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
+    program = Spliced.of_text(PROGRAM, tmp_path)
+    for info in program.kernels:
+        dims = {name: 2 + 3 * i for i, name in enumerate(info.dims)}
+        assert all(found.meaning < 1e-2 for found in compare(program, info, dims, 0, align=16))
+    launched = [name for name in program.kernel_names() if program.machine.launches(name)]
+    assert launched == [name for name in program.kernel_names() if name.endswith("_strips")]
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80", "sm_89", "sm_120a"])

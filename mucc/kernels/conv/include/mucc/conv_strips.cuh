@@ -20,17 +20,18 @@ MUCC_DEVICE void load_if(Words<T, V>& to, bool present, T const* from) {
 #if defined(__CUDA_ARCH__)
   uint32_t(&w)[V * sizeof(T) / 4] = to.words.of;
   if constexpr (V * sizeof(T) == 4) {
-    asm("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b32 %0, 0; @p ld.global.nc.b32 %0, [%1]; }"
+    asm("{ .reg .pred %%present; setp.ne.s32 %%present, %2, 0; mov.b32 %0, 0; @%%present ld.global.nc.b32 %0, [%1]; }"
         : "=r"(w[0])
         : "l"(from), "r"(int(present)));
   } else if constexpr (V * sizeof(T) == 8) {
-    asm("{ .reg .pred p; setp.ne.s32 p, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; @p ld.global.nc.v2.b32 {%0, %1}, [%2]; }"
+    asm("{ .reg .pred %%present; setp.ne.s32 %%present, %3, 0; mov.b32 %0, 0; mov.b32 %1, 0; "
+        "@%%present ld.global.nc.v2.b32 {%0, %1}, [%2]; }"
         : "=r"(w[0]), "=r"(w[1])
         : "l"(from), "r"(int(present)));
   } else {
     static_assert(V * sizeof(T) == 16, "what one instruction loads");
-    asm("{ .reg .pred p; setp.ne.s32 p, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; "
-        "@p ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4]; }"
+    asm("{ .reg .pred %%present; setp.ne.s32 %%present, %5, 0; mov.b32 %0, 0; mov.b32 %1, 0; mov.b32 %2, 0; mov.b32 %3, 0; "
+        "@%%present ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4]; }"
         : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
         : "l"(from), "r"(int(present)));
   }
