@@ -9,7 +9,7 @@ from mucc.codegen.memory import Product
 from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
-from mucc.kernels.conv.strips import Strip, StripTile, best_strip
+from mucc.kernels.conv.strips import VECTORS, Strip, StripTile, best_strip
 from mucc.target import get_target
 from mucc.target.facts import WIDEST_ACCESS, Facts
 
@@ -62,6 +62,8 @@ class DirectWork(ConvWork):
         widest = super().widest
         if self.has_lines:
             return min(widest, LINE)
+        if self.strip is not None:
+            return widest
         window = self.windows[1]
         if window.stride > 1 and window.size > 3:
             return widest  # 5x5 of stride 2 takes 0.049 ms so, and 0.096 with half as wide vectors (H100)
@@ -86,7 +88,7 @@ class DirectWork(ConvWork):
     def strip(self) -> StripTile | None:
         """The tile of blocks that have strips of outputs; None where there are none."""
         adjacent = self.x.strides[1].is_one and self.along_channels
-        if not adjacent or self.widest < 2 or self.geometry.transposed:
+        if not adjacent or super().widest < max(VECTORS) or self.geometry.transposed:
             return None
         if any(output.memory.type.dtype not in ("bf16", "f16", "f32") for output in self.outputs):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,10 @@ kernel strided(x: bf16[1, 23, 12, 16], w: bf16[16, 1, 5, 3]) -> f32[1, 11, 4, 16
 kernel dilated(x: f32[2, 13, 9, 12], w: f32[12, 1, 3, 3]) -> f32[2, 11, 9, 12] {
   y = conv(permute(x, (0, 3, 1, 2)), w, pad=(2, 3), dilation=(3, 3), groups=12)
   return permute(y, (0, 2, 3, 1))[:, :11]
+}
+kernel large(x: bf16[1, 13, 12, 16], w: bf16[11, 11, 16]) -> bf16[1, 13, 12, 16] {
+  y = conv(permute(x, (0, 3, 1, 2)), permute(w, (2, 0, 1))[:, None], pad=5, groups=16)
+  return permute(y, (0, 2, 3, 1))
 }
 kernel open[N, H, W](x: bf16[N, H, W, 8], w: bf16[8, 1, 5, 5], s: bf16[8])
     -> (y: bf16[N, H, W, 8], z: bf16[N, H, W, 8]) {
@@ -81,6 +86,15 @@ def test_ptx_of_strips_agrees_with_the_interpreter(tmp_path: Path, monkeypatch: 
         assert all(found.meaning < 1e-2 for found in compare(program, info, dims, 0, align=16))
     launched = [name for name in program.kernel_names() if program.machine.launches(name)]
     assert launched == [name for name in program.kernel_names() if name.endswith("_strips")]
+
+
+def test_what_strips_store_by_vectors_is_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large windows would have narrower vectors without strips, and a launch tests that tensors fit those."""
+    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
+    text = compile_text(Source("k.mcu", PROGRAM)).cu()
+    found = re.findall(r"kVector = (\d+).*?StripTile<(\d+)", text, re.DOTALL)
+    assert "kVectors = true" in text and len(found) == PROGRAM.count("kernel ")
+    assert all(int(vector) >= 4 and int(vector) % int(strip) == 0 for vector, strip in found)
 
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_80", "sm_89", "sm_120a"])
