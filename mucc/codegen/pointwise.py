@@ -413,9 +413,19 @@ class Pointwise(ABC):
             parts.straight,
         )
 
-    def _view_type(self, operand: Operand, rank: int, fast: int, lanes: str) -> str:
-        axis = "" if fast == rank - 1 else f", {fast}"
-        return f"mucc::View<{operand.element}, {rank}, mucc::Along::{lanes}{axis}>"
+    def _view_type(self, operand: Operand, strides: Sequence[Product], fast: int, lanes: str) -> str:
+        known = [s.factor if not s.names and self.compiles_in(s) else -1 for s in strides]
+        arguments = [operand.element, str(len(strides)), f"mucc::Along::{lanes}"]
+        named = any(stride >= 0 for axis, stride in enumerate(known) if axis != fast)
+        if named or fast != len(strides) - 1:
+            arguments.append(str(fast))
+        if named:
+            arguments.append(f"mucc::Strides<{', '.join(map(str, known))}>")
+        return f"mucc::View<{', '.join(arguments)}>"
+
+    def compiles_in(self, stride: Product) -> bool:
+        """Whether types of views name a stride that is a number, so that threads compute less."""
+        return False
 
     def alternate(self, first: Operand, second: Operand, axes: Sequence[Sequence[int]], fast: int) -> bool:
         """Whether the elements of two operands alternate in memory along the axis of threads."""
@@ -450,7 +460,7 @@ class Pointwise(ABC):
             free = operand.is_single or operand.member in parts.free_loads or is_free_output
             packed = operand.memory.type.dtype in PACKED
             lanes = "kAny" if free or packed else _lane_kind(strides[fast])
-            view = self._view_type(operand, len(axes), fast, lanes)
+            view = self._view_type(operand, strides, fast, lanes)
             data = operand.memory.data(operand.element)
             value = f"{{{data}, {{{', '.join(map(str, strides))}}}}}"
             if (counted := self._counted(operand.member, axes)) is not None:

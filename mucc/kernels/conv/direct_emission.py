@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
+from mucc.codegen.memory import Product
 from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
 from mucc.kernels.conv.emission import ConvWork, flag
-from mucc.kernels.conv.strips import STRIP_ROWS, StripTile, best_strip
+from mucc.kernels.conv.strips import VECTORS, Strip, StripTile, best_strip
 from mucc.target import get_target
+from mucc.target.facts import WIDEST_ACCESS, Facts
 
 LINE = 4
 """Outputs of a thread along the last axis, where x is read by vectors: `kWide` of mucc/conv_direct.cuh."""
@@ -60,6 +62,8 @@ class DirectWork(ConvWork):
         widest = super().widest
         if self.has_lines:
             return min(widest, LINE)
+        if self.strip is not None:
+            return widest
         window = self.windows[1]
         if window.stride > 1 and window.size > 3:
             return widest  # 5x5 of stride 2 takes 0.049 ms so, and 0.096 with half as wide vectors (H100)
@@ -84,23 +88,31 @@ class DirectWork(ConvWork):
     def strip(self) -> StripTile | None:
         """The tile of blocks that have strips of outputs; None where there are none."""
         adjacent = self.x.strides[1].is_one and self.along_channels
-        if not adjacent or self.widest < 2 or self.geometry.transposed:
+        if not adjacent or super().widest < max(VECTORS) or self.geometry.transposed:
             return None
         if any(output.memory.type.dtype not in ("bf16", "f16", "f32") for output in self.outputs):
             return None
         channels, groups, outputs = self.conv.x_dims[1], self.geometry.groups, self.conv.outputs
-        if not channels == outputs == groups or self.piece != 8:
+        if not channels == outputs == groups:
             return None
-        facts = get_target(self.places.program.target.data).facts
-        return best_strip(groups, self.conv.places, self.conv.windows, facts)
+        batch, places, windows = self.conv.extents[0], self.conv.places, self.conv.windows
+        return best_strip(groups, batch, places, windows, WIDEST_ACCESS // self.piece, self.facts)
+
+    @property
+    def facts(self) -> Facts:
+        return get_target(self.places.program.target.data).facts
+
+    def compiles_in(self, stride: Product) -> bool:
+        return True
 
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         along, rank = self.along_channels, len(self.space)
         strips = [f"static constexpr bool kStrips = {flag(self.strip is not None)};"]
         if (tile := self.strip) is not None:
-            numbers = f"{tile.below}, {tile.beside}, {STRIP_ROWS}, {tile.run}"
-            strips.append(f"using Strips = mucc::conv::StripTile<{numbers}>;")
+            step = self.x.strides[-1]
+            strips.append(f"using Strips = mucc::conv::StripTile<{tile.text()}>;")
+            strips.append(f"static constexpr int64_t kStep = {0 if step.names else step.factor};")
         return self.assemble(
             Parts(
                 fast=self.fast,
@@ -132,5 +144,7 @@ class DirectWork(ConvWork):
         ]
         if self.strip is not None:
             text = "mucc::conv::strips(op, problem)"
-            entries.append(Entry(f"{entry}_strips", given, text, "Op::Strips::kThreads, 2"))
+            strip = Strip(self.strip, self.conv.windows, WIDEST_ACCESS // self.piece)
+            blocks = strip.blocks(self.facts)
+            entries.append(Entry(f"{entry}_strips", given, text, f"Op::Strips::kThreads, {blocks}"))
         return entries

@@ -63,7 +63,7 @@ class ConvWork(AcrossWork):
         """
         kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
         after pooled sum kPooledBytes Filled filled at next held one q k c kMoments measured
-        kStrips Strips
+        kStrips Strips kStep
         """
     )
 
@@ -73,6 +73,10 @@ class ConvWork(AcrossWork):
         self.x = Operand(places, op.x, op.x_dims)
         self.w = Operand(places, op.w, op.w_dims)
         super().__init__(op, op.extents, (), places)
+
+    def compiles_in(self, stride: Product) -> bool:
+        # What is the same at all positions of a channel is loaded once for many of them.
+        return stride.is_zero
 
     @property
     def groups(self) -> Sequence[Sequence[int]]:

@@ -55,6 +55,8 @@ class Layer(NamedTuple):
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
     turned: int = 0
     """Bytes that copies of x and weights move so that the batch and channels of the result are innermost."""
+    channels_last: bool = False
+    """Whether the channels of a position of the result are adjacent."""
 
 
 def layer_between(
@@ -95,6 +97,7 @@ def layer_between(
         isinstance(x[-1], int) and x[-1] % 4 == 0,
         batch=x[0] if isinstance(x[0], int) else 0,
         copied=2 * element_bytes * math.prod(map(size, x)),
+        channels_last=geometry.channels_last,
     )
 
 

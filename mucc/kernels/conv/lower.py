@@ -197,8 +197,10 @@ def _has_lone_channels(op: ConvolutionOp, geometry: Geometry, facts: Facts) -> b
     channels, outputs = x.dims[1], op.result_dims[1]
     if not channels == outputs == geometry.groups:
         return False
-    is_narrow = dtype_bytes(x.element_type) == 2 and not geometry.transposed and geometry.channels_last
-    return not is_narrow or best_strip(geometry.groups, op.result_dims[2:], op.windows, facts) is None
+    if geometry.transposed or not geometry.channels_last:
+        return True
+    batch, places, element_bytes = op.result_dims[0], op.result_dims[2:], dtype_bytes(x.element_type)
+    return best_strip(geometry.groups, batch, places, op.windows, element_bytes, facts) is None
 
 
 def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Dims, axis: int) -> Access:

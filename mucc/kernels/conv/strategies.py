@@ -16,6 +16,7 @@ from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.planes import best_plane, plane_cycles
 from mucc.kernels.conv.positions import best_positions, is_gradient, position_cycles
 from mucc.kernels.conv.positions import refused as refused_positions
+from mucc.kernels.conv.strips import strip_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
 from mucc.target import WARPGROUPS
@@ -37,7 +38,7 @@ SCATTERED, BETWEEN = 0.5, 2.0
 classes (3.5 to 4.5 times)."""
 SUMMED, SPREAD = 9, 12
 """Instructions for a multiply-add of `direct` with its share of loads and addresses, and of a transposed one
-(counted in the code for sm_90a)."""
+(counted in the code for sm_90a). Strips have a model of their own (`strips.py`)."""
 
 SCATTERED_READS = 5.0
 """How many times as long `direct` takes where neighbouring threads read x in lines of channels of their own:
@@ -229,6 +230,8 @@ class Direct(Way):
         return "no block has positions enough for moments of them" if layer.measured else None
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
+        if (strips := strip_cycles(layer, facts)) is not None:
+            return strips * facts.devices[0].multiprocessors
         sums = layer.groups * layer.outputs * layer.rows
         cycles = sums * layer.channels * layer.taps * (SPREAD if layer.transposed else SUMMED) / LANES
         if layer.whole and not layer.copied:
@@ -272,15 +275,23 @@ DIRECT_REACHED = 0.15
 """The same of `direct` with several channels to a group, whose reads are not ranked as scattered."""
 
 
+LEAST = 10e-6
+"""Seconds that a convolution takes on an H100 at the least, but for strips: 13 us for 98 to 1568 positions in
+ResNet-18, where 3 were expected (`bench.models --profiles`)."""
+
+
 def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     """Estimate the time of a kernel, whose operands are where its strategy reads them."""
     layer = layer_of_kernel(op, sizes)._replace(copied=0)
     (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
     estimate = seconds(way, layer, facts)
     if way.strategy is Strategy.WARPGROUPS:
-        return estimate / (WIDE_APART if layer.classes > 1 else WIDE_REACHED) + WIDE_BEGIN
+        share = WIDE_APART if layer.classes > 1 else WIDE_REACHED
+        return max(estimate / share + WIDE_BEGIN, LEAST)
+    if way.strategy is Strategy.DIRECT and strip_cycles(layer, facts) is not None:
+        return estimate / REACHED
     is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1 and not layer.whole
-    return estimate / (DIRECT_REACHED if is_scattered else REACHED)
+    return max(estimate / (DIRECT_REACHED if is_scattered else REACHED), LEAST)
 
 
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:

@@ -44,10 +44,6 @@ CALL = 5e-6
 """Seconds that a kernel which multiplies matrices takes on an H200 beside its work at the least: 5 to 10 us
 for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
-CONVOLUTION = 10e-6
-"""Seconds that a convolution of mucc takes on an H100 at the least: 13 us for 98 to 1568 positions in
-ResNet-18, where 3 were expected (`bench.models --profiles`)."""
-
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
 
@@ -146,7 +142,7 @@ class Costs:
             elif alone is not None:
                 memory = bound.limit("dram")
                 moving = memory.seconds / CONVOLVED if memory is not None else 0.0
-                total += max(alone, bound.seconds / OTHERS, moving, CONVOLUTION) + LAUNCH
+                total += max(alone, bound.seconds / OTHERS, moving) + LAUNCH
             else:
                 total += bound.seconds / (share if is_measured else share * FUSED) + begin
         return Predicted(total, count)

@@ -50,6 +50,19 @@ MUCC_DEVICE void narrow(float x, int8_t& to) { to = int8_t(round_s8(x)); }
 MUCC_DEVICE void narrow(float x, uint8_t& to) { to = uint8_t(round_u8(x)); }
 MUCC_DEVICE void narrow(float x, int32_t& to) { to = __float2int_rn(x); }
 
+// Two numbers as bf16, the first in the low half.
+MUCC_DEVICE uint32_t narrow_pair(float low, float high) {
+  uint32_t pair;
+#if defined(__CUDA_ARCH__)
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#else
+  bf16 lower, upper;
+  narrow(low, lower), narrow(high, upper);
+  pair = uint32_t(upper.bits) << 16 | lower.bits;
+#endif
+  return pair;
+}
+
 // The nearest number of tf32. What is not rounded the tensor cores cut off.
 MUCC_DEVICE uint32_t to_tf32(float x) {
 #if defined(__CUDA_ARCH__)
@@ -107,9 +120,9 @@ MUCC_DEVICE int64_t index_of(View const& view, P const& p) {
   int64_t index = 0;
 #pragma unroll
   for (int a = 0; a < View::kRank; ++a) {
-    int64_t const i = int64_t(p.at[a]);
+    int64_t const i = int64_t(p.at[a]), known = View::Known::of(a);
     if (a != View::kAxis || View::kAlong == Along::kAny)
-      index += i * view.stride[a];
+      index += known < 0 ? i * view.stride[a] : i * known;
     else if (View::kAlong == Along::kUnit)
       index += i;
   }
@@ -376,15 +389,30 @@ MUCC_DEVICE Lanes<V> load(Within<View, Index> const& within, P const& p) {
   }
 }
 
+// Writes V neighbouring elements.
+template <int V, class T>
+MUCC_DEVICE void store_pack(T* at, Lanes<V> const& value) {
+  Pack<T, V> pack;
+#pragma unroll
+  for (int v = 0; v < V; ++v) narrow(value.of[v], pack.of[v]);
+  *reinterpret_cast<Pack<T, V>*>(at) = pack;
+}
+
+// The same of bf16, by pairs: of two elements a word is made before it is written, not written in halves.
+template <int V>
+MUCC_DEVICE void store_pack(bf16* at, Lanes<V> const& value) {
+  Pack<uint32_t, V / 2> words;
+#pragma unroll
+  for (int w = 0; w < V / 2; ++w) words.of[w] = narrow_pair(value.of[2 * w], value.of[2 * w + 1]);
+  *reinterpret_cast<Pack<uint32_t, V / 2>*>(at) = words;
+}
+
 template <int V, class View, class P>
 MUCC_DEVICE void store(View const& view, P const& p, Lanes<V> const& value) {
   using T = typename View::Element;
   T* at = place(view, p);
   if constexpr (V > 1 && View::kAlong == Along::kUnit) {
-    Pack<T, V> pack;
-#pragma unroll
-    for (int v = 0; v < V; ++v) narrow(value.of[v], pack.of[v]);
-    *reinterpret_cast<Pack<T, V>*>(at) = pack;
+    store_pack<V>(at, value);
   } else {
 #pragma unroll
     for (int v = 0; v < V; ++v) narrow(value.of[v], at[v * view.stride[View::kAxis]]);

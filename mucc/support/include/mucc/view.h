@@ -88,9 +88,19 @@ enum class Along { kUnit, kSame, kAny };
 
 MUCC_BOTH constexpr int vector_bytes(int v, int element) { return v * element < 16 ? v * element : 16; }
 
+// Strides that are compiled in, one for each axis: -1 for those that a launch gives, and none where it gives all.
+template <int64_t... kOf>
+struct Strides {
+  MUCC_BOTH static constexpr int64_t of(int axis) {
+    int64_t const known[] = {kOf..., -1};
+    return sizeof...(kOf) ? known[axis] : -1;
+  }
+};
+
 // A tensor seen from a space of R axes, of which `Axis` is the one that lanes run along. Strides count elements.
-template <class T, int R, Along kHow, int Axis = R - 1>
+template <class T, int R, Along kHow, int Axis = R - 1, class KnownStrides = Strides<>>
 struct View {
+  using Known = KnownStrides;
   static constexpr Along kAlong = kHow;
   static constexpr int kAxis = Axis;
   static constexpr int kRank = R;

@@ -84,7 +84,7 @@ def test_a_body_becomes_ptx():
 @pytest.mark.usefixtures("real")
 def test_the_header_needs_nothing_of_cuda():
     template = read_bodies(compile_body(EVERYTHING).ptx)[0].template
-    for instruction in ("min.NaN.f32", "cvt.rn.bf16.f32", "cvt.f32.bf16", "cvt.rn.f16.f32", "div.full.f32"):
+    for instruction in ("min.NaN.f32", "cvt.rn.bf16x2.f32", "cvt.rn.f16.f32", "div.full.f32"):
         assert instruction in template
     assert "0f7F800000" in template and "0f7FC00000" in template
 

@@ -226,25 +226,19 @@ struct PatchShape : PatchReach<W, Of> {
   static constexpr int kShared = kFront + kWeightBytes + (kDepths + W::kClasses) * 8;
 };
 
-// How a block of conv_strips.cuh computes kChannels channels, which are groups of their own: its warps have kRows rows of two
-// strips of kRun outputs each, kWarpsH below and kWarpsW beside each other.
-template <int kWarpsH_, int kWarpsW_, int kRows_, int kRun_>
+// How a block of conv_strips.cuh computes kChannels channels, which are groups of their own: kLanes threads beside each other
+// have kVector channels each of a strip of kRows rows of kRun outputs, of which the block has kBeside. Loops over lines of x are
+// unrolled for windows of at most kUnrolled taps.
+template <int kVector_, int kLanes_, int kBeside_, int kRows_, int kRun_, int kUnrolled_>
 struct StripTile {
-  static constexpr int kWarpsH = kWarpsH_, kWarpsW = kWarpsW_, kRows = kRows_, kRun = kRun_;
-  static constexpr int kThreads = 32 * kWarpsH * kWarpsW, kChannels = 32, kStrips = 2;
-  MUCC_BOTH static constexpr int tile(int a) { return a == 1 ? kWarpsH * kRows : kWarpsW * kStrips * kRun; }
+  static constexpr int kVector = kVector_, kLanes = kLanes_, kBeside = kBeside_, kRows = kRows_, kRun = kRun_;
+  static constexpr int kThreads = kLanes * kBeside, kChannels = kLanes * kVector, kUnrolled = kUnrolled_;
 };
 
-// What such a block keeps of x, 16-bit elements of positions one behind the other, and of weights.
+// What such a block keeps of weights, in bytes.
 template <class W, class Of>
 struct StripShape {
-  MUCC_BOTH static constexpr int extent(int a) {
-    return (Of::tile(a) - 1) * W::stride(a) + (W::size(a) - 1) * W::dilation(a) + 1;
-  }
-  static constexpr int kPieces = 4, kPosition = 16 * kPieces;  // bytes
-  static constexpr int kWeightPitch = Of::kChannels + 2;       // of taps: those of a channel lie in different banks
-  static constexpr int kX = extent(1) * extent(2) * kPosition;
-  static constexpr int kShared = kX + W::kTaps * kWeightPitch * 4;
+  static constexpr int kShared = W::kTaps * Of::kChannels * 4;
 };
 
 // Channels of x that kernels of conv_planes.cuh stage at a time: those of a row of weights.

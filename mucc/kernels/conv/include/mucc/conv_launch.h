@@ -393,11 +393,11 @@ int launch_direct(Call const& c, char const* stage, Code* codes, Op op, Extents<
   }
   if constexpr (Op::kStrips) {
     using Of = typename Op::Strips;
-    if (vector && x_fits(problem) && problem.groups % 8 == 0) {
-      int64_t const strips = problem.batch * blocks_of(problem.groups, Of::kChannels) *
-                             blocks_of(problem.out[1], Of::tile(1)) * blocks_of(problem.out[2], Of::tile(2));
+    int64_t const strips = problem.batch * blocks_of(problem.out[1], Of::kRows) * blocks_of(problem.out[2], Of::kRun);
+    if (vector && x_fits(problem) && strips <= 0x7fffffff - Of::kBeside) {
+      int64_t const blocks = blocks_of(strips, Of::kBeside) * blocks_of(problem.groups, Of::kChannels);
       int const shared = StripShape<W, Of>::kShared;
-      return launch_blocks(c, stage, codes[1 + Op::kVectors], strips, Of::kThreads, shared, 1, op, problem);
+      return launch_blocks(c, stage, codes[1 + Op::kVectors], blocks, Of::kThreads, shared, 1, op, problem);
     }
   }
   items = problem.batch * along * problem.out[0] * blocks_of(problem.out[1], Op::kRun) * problem.out[2];
