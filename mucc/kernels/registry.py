@@ -79,6 +79,7 @@ class Entry(NamedTuple):
 _PRODUCTS = ("mu.matmul", "mu.grouped_matmul")
 _CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
 _HAS_CONVOLUTION = (one_of(*_CONVOLUTIONS),)
+_HAS_CONV_KERNEL = (one_of("cutlass.conv"),)
 
 KINDS: dict[str, Entry] = {
     "attention": Entry(
@@ -118,6 +119,7 @@ KINDS: dict[str, Entry] = {
             ),
         },
         {"share-moments": Rewrite("mucc.kernels.conv.share_moments:ShareMoments", _HAS_CONVOLUTION)},
+        {"split-channels": Rewrite("mucc.kernels.conv.split_channels:SplitChannels", _HAS_CONV_KERNEL)},
     ),
     "gemm": Entry(
         "mucc.kernels.gemm.kind:GemmKind",

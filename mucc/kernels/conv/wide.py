@@ -47,8 +47,8 @@ ROW_BYTES, STAGE_BARRIERS, ALIGNMENT = 16, 16, 1024
 
 
 class WideTile(NamedTuple):
-    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, and the blocks of a
-    cluster that have a share of K each.
+    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, the blocks of a
+    cluster that have a share of K each, and whether a block computes one tile after the other.
     """
 
     rows: int
@@ -56,11 +56,13 @@ class WideTile(NamedTuple):
     stages: int
     resident: int
     shares: int = 1
+    is_persistent: bool = False
 
     @property
     def text(self) -> str:
-        """Return `128x256`, or `128x64, K by 4`."""
-        return f"{self.rows}x{self.columns}{f', K by {self.shares}' if self.shares > 1 else ''}"
+        """Return `128x256`, `128x64, K by 4`, or `128x64, persistent`."""
+        how = f", K by {self.shares}" if self.shares > 1 else ", persistent" if self.is_persistent else ""
+        return f"{self.rows}x{self.columns}{how}"
 
 
 def wide_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideTile | None:
@@ -80,10 +82,24 @@ def staged_tile(rows: int, columns: int, most: int, facts: Facts, fewest: int = 
         room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + rows * ROW_BYTES
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
-        spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
-        if stages >= fewest and spread <= room - stages * STAGE_BARRIERS:
+        if stages >= fewest and spread_bytes(rows, columns) <= room - stages * STAGE_BARRIERS:
             return WideTile(rows, columns, stages, resident)
     return None
+
+
+def persistent_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideTile | None:
+    """Return the tile of this size whose sums have memory beside the stages; None where it does not fit."""
+    tile = wide_tile(rows, columns, facts, compute)
+    for resident in range(tile.resident if tile else 0, 0, -1):
+        room = facts.shared_memory_of_each(resident) - ALIGNMENT - rows * ROW_BYTES - spread_bytes(rows, columns)
+        if (stages := room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)) >= 1:
+            return WideTile(rows, columns, stages, resident, is_persistent=True)
+    return None
+
+
+def spread_bytes(rows: int, columns: int) -> int:
+    """Return the bytes of the sums of a tile in shared memory."""
+    return 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
 
 
 def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
@@ -92,6 +108,8 @@ def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
         for columns in COLUMNS:
             if (tile := wide_tile(rows, columns, facts, compute)) is not None:
                 yield from (tile._replace(shares=shares) for shares in SHARES)
+            if (tile := persistent_tile(rows, columns, facts, compute)) is not None:
+                yield tile
 
 
 def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
@@ -117,9 +135,14 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     loaded = x * served(columns) + w * served(rows)
     bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
-    one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
     around = cycles_around(tile, layer.element_bytes, cost)
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
+    if tile.is_persistent:
+        fill = cost["fill"] * cost["clock"]
+        loads = steps * max(math_cycles, shared, loaded / bandwidth)
+        one = max(tile.resident * loads, loads + around - fill, steps * cost["latency"] / tile.stages)
+        return (fill + waves * one) * card.multiprocessors
+    one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
     if tile.resident > 1:
         one *= tile.resident
         around = max(0.0, around - one * (1 - 1 / tile.resident))
