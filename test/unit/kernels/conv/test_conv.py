@@ -13,7 +13,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, wide_emission
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.wide import wide_tile
+from mucc.kernels.conv.wide import persistent_tile, wide_tile
 from mucc.target import get_target
 
 NHWC = "strides(_, 1, _, _)"
@@ -135,6 +135,13 @@ kernel integers(x: s8[2, 16, 5, 4] {NHWC}, w: s8[16, 24, 3, 3]) -> f32[2, 24, 5,
 kernel far(x: bf16[1, 8, 40, 6] {NHWC}, w: bf16[8, 8, 3, 1] {NHWC}) -> bf16[1, 300, 6, 8] {{
   return permute(conv(x, w, pad=(200, 0), dilation=(70, 1)), (0, 2, 3, 1))
 }}
+kernel normed(
+    x: bf16[3, 72, 9, 11] {NHWC}, w: bf16[72, 72, 1, 1] {NHWC}, mean: f32[72], scale: bf16[72], var: f32[72],
+    r: bf16[3, 9, 11, 72],
+) -> bf16[3, 9, 11, 72] {{
+  y = (permute(conv(x, w), (0, 2, 3, 1)) - mean) * (1 / sqrt(abs(var) + 0.5)) * scale
+  return relu(y + r)
+}}
 """
 
 
@@ -162,12 +169,21 @@ def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
             run(program, info, {name: sizes[name][seed] for name in info.dims}, seed)
 
 
-@pytest.mark.parametrize(("rows", "columns", "shares"), [(128, 64, 1), (256, 32, 1), (128, 32, 4)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "shares", "is_persistent"),
+    [(128, 64, 1, False), (256, 32, 1, False), (128, 32, 4, False), (128, 96, 1, False), (128, 64, 1, True)],
+)
 def test_tiles_of_warpgroups_agree_with_the_interpreter(
-    rows: int, columns: int, shares: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: int,
+    columns: int,
+    shares: int,
+    is_persistent: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
-    tile = wide_tile(rows, columns, get_target("sm_90a").facts, "e4m3")
+    found = persistent_tile if is_persistent else wide_tile
+    tile = found(rows, columns, get_target("sm_90a").facts, "e4m3")
     assert tile is not None
     tile = tile._replace(shares=shares)
     monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)
@@ -176,6 +192,7 @@ def test_tiles_of_warpgroups_agree_with_the_interpreter(
     strategies = {op.strategy.data for op in kernels if isinstance(op, ConvKernelOp)}
     assert strategies == {Strategy.WARPGROUPS}
     program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(1)  # so that a block has several tiles
     for info in program.kernels:
         for seed, align in ((0, 16), (1, 2)):
             run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align)

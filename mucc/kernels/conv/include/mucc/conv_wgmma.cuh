@@ -277,16 +277,19 @@ MUCC_DEVICE void many_tiles(Work const& work, Problem<typename Work::Element> co
   start_barriers<Work>(memory);
   unsigned const tiles = unsigned(problem.row_tiles * problem.column_tiles * problem.groups) * Work::Windows::kClasses;
   Ring<Of::kStages> ring;
-  for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x) {
-    Job<Work> const job(problem, index);
-    if (threadIdx.x >= Of::kThreads) {
+  if (threadIdx.x >= Of::kThreads) {
+    for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x) {
+      Job<Work> const job(problem, index);
       if (job.is_empty) continue;
       if (threadIdx.x == Of::kThreads)
         copy_steps<Work>(problem, maps.x[job.map], maps.w, job.walk, job.at, {0, job.steps()}, memory, ring);
       __syncwarp();
       fetch_tile<V>(work, problem, job, 0);
-      continue;
     }
+    return;
+  }
+  for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x) {
+    Job<Work> const job(problem, index);
     if (job.is_empty) {
       measure_nothing<Of, Work>(problem, job.at);
       continue;

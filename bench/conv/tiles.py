@@ -1,0 +1,242 @@
+"""Tiles of warpgroups on layers of ResNet-50 with batch norm, residual and ReLU, beside a copy and cuDNN.
+
+    python -m bench.conv.tiles FOLDER [--jobs N] [--batch N] [--only REGEX] [--tiles REGEX] [--seconds N]
+
+All libraries are built first, then measured by one process for tiles whose blocks end, and one for tiles whose
+blocks compute many; each has so many seconds. FOLDER/rows.json has a row for each layer and tile: `us`, the
+share of a copy that moves the same bytes, cuDNN's `us` for the convolution alone, and the error from f32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench.conv.forcing import forced_tile
+from bench.conv.forms import Conv
+from mucc.kernels.conv.layer import Layer
+from mucc.kernels.conv.wide import WideTile, best_tile, persistent_tile, wide_tile
+from mucc.target import get_target
+
+EPS = 1e-5
+
+LAYERS: dict[str, tuple[Conv, bool]] = {
+    "2_expand": (Conv((32, 64, 56, 56), 256, (1, 1)), True),
+    "2_reduce": (Conv((32, 256, 56, 56), 64, (1, 1)), False),
+    "3_skip": (Conv((32, 256, 56, 56), 512, (1, 1), 2), False),
+    "3_expand": (Conv((32, 128, 28, 28), 512, (1, 1)), True),
+    "4_expand": (Conv((32, 256, 14, 14), 1024, (1, 1)), True),
+    "5_3x3": (Conv((32, 512, 7, 7), 512, (3, 3), 1, 1), False),
+    "5_reduce": (Conv((32, 2048, 7, 7), 512, (1, 1)), False),
+    "2_3x3": (Conv((32, 64, 56, 56), 64, (3, 3), 1, 1), False),
+    "4_3x3": (Conv((32, 256, 14, 14), 256, (3, 3), 1, 1), False),
+}
+"""Layers of ResNet-50, and whether a residual is added to their results."""
+
+SIZES = ((128, 64), (128, 128), (128, 256), (256, 64), (256, 128))
+DIVIDED = ((128, 64), (128, 128))
+FEW = 128
+"""Tiles of 128x128 of a layer, at most, whose K is divided."""
+
+
+class Try(NamedTuple):
+    """A layer and a tile for it."""
+
+    layer: str
+    conv: Conv
+    adds: bool
+    tile: WideTile
+
+    @property
+    def name(self) -> str:
+        """The name of its files."""
+        rows, columns, stages, resident, shares, is_persistent = self.tile
+        return f"{self.layer}.{rows}x{columns}.s{stages}.r{resident}.k{shares}{'.many' if is_persistent else ''}"
+
+    @property
+    def text(self) -> str:
+        """The program: a batch norm as PyTorch decomposes it, with the convolution's result rounded to bf16."""
+        n, c, h, w = self.conv.x
+        o, (height, width) = self.conv.outputs, self.conv.places
+        kh, kw = self.conv.window
+        moved = "(0, 3, 1, 2)"
+        conv = f"conv(permute(x, {moved}), permute(w, {moved}){self.conv.options(in_pytorch=False)})"
+        added = f", r: bf16[{n}, {height}, {width}, {o}]" if self.adds else ""
+        return f"""// by {self.name}
+kernel layer(
+    x: bf16[{n}, {h}, {w}, {c}], w: bf16[{o}, {kh}, {kw}, {c}],
+    mean: f32[{o}], var: f32[{o}], scale: bf16[{o}], shift: bf16[{o}]{added},
+) -> bf16[{n}, {height}, {width}, {o}] {{
+    y = cast(cast(permute({conv}, (0, 2, 3, 1)), bf16), f32)
+    z = (y - mean) * (1 / sqrt(var + {EPS})) * cast(scale, f32) + cast(shift, f32)
+    return relu(cast(z, bf16){" + r" if self.adds else ""})
+}}
+"""
+
+
+def layer_of(conv: Conv) -> Layer:
+    """Describe a layer as strategies judge it."""
+    rows, taps = conv.x[0] * conv.places[0] * conv.places[1], conv.window[0] * conv.window[1]
+    moved = 2 * (rows * conv.outputs + conv.x[0] * conv.x[1] * conv.x[2] * conv.x[3])
+    return Layer(rows, conv.x[1], conv.outputs, 1, taps, "bf16", 2, True, moved)
+
+
+def tiles_of(conv: Conv) -> list[WideTile]:
+    """Return the chosen tile first, then those of all `SIZES` that a layer fills, and with K divided."""
+    facts, layer = get_target("sm_90a").facts, layer_of(conv)
+    found = [best_tile(layer, facts)]
+    for rows, columns in SIZES:
+        if columns >= 2 * layer.outputs:
+            continue
+        usual = wide_tile(rows, columns, facts)
+        if usual is not None:
+            few = layer.rows * layer.outputs <= FEW * 128 * 128
+            found += [usual._replace(shares=n) for n in ((1, 2, 4) if few and (rows, columns) in DIVIDED else (1,))]
+        if (many := persistent_tile(rows, columns, facts)) is not None:
+            found.append(many)
+    if layer.channels * layer.taps <= 64:  # one step: further stages are never filled
+        found.append(WideTile(128, 64, 2, 3))
+    found.append(WideTile(128, 64, 1, 3, is_persistent=True))
+    return list(dict.fromkeys(found))
+
+
+def tries(batch: int, only: str, tiles: str) -> Iterator[Try]:
+    """Yield the layers and tiles to build."""
+    for name, (conv, adds) in LAYERS.items():
+        conv = conv._replace(x=(batch, *conv.x[1:]))
+        for tile in tiles_of(conv) if re.search(only, name) else ():
+            one = Try(name, conv, adds, tile)
+            if re.search(tiles, one.name):
+                yield one
+
+
+def build(one: Try, folder: Path) -> str:
+    """Build a library; return what went wrong, or nothing."""
+    from mucc.cli.main import main
+
+    source = folder / f"{one.name}.mcu"
+    source.write_text(one.text)
+    with forced_tile(one.tile):
+        status = main([str(source), "-o", str(source.with_suffix(".so")), "--no-cache"])
+    return "" if status == 0 else f"mucc returns {status}"
+
+
+def measure(tries: Sequence[Try], folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield a row for each layer and tile that was built, with the fastest tile's neighbours measured in turns."""
+    import torch
+
+    import mucc
+    from bench.conv.measuring import searching
+    from bench.gemm.measure import captured, copy_bandwidth, timed
+
+    copy = copy_bandwidth(torch)
+    for layer in dict.fromkeys(one.layer for one in tries):
+        own = [one for one in tries if one.layer == layer and (folder / f"{one.name}.so").exists()]
+        if not own:
+            continue
+        given, expected = inputs(torch, own[0])
+        moved = sum(t.nbytes for t in (*given, expected))
+        x, w = (t.permute(0, 3, 1, 2) for t in given[:2])
+        conv, good, errors, calls = own[0].conv, list[Try](), dict[str, float](), dict[str, Any]()
+        for one in own:
+            kernel = mucc.load(str(folder / f"{one.name}.so")).layer
+            result = kernel(*given)
+            errors[one.name] = float((result.float() - expected).norm() / expected.norm())
+            calls[one.name] = captured(torch, lambda k=kernel, r=result: k(*given, out=r))
+            good.append(one)
+        with searching(torch, True):
+            convolve = lambda: torch.nn.functional.conv2d(x, w, stride=conv.stride, padding=conv.pad)  # noqa: E731
+            calls["cudnn"] = captured(torch, convolve)
+        times = timed(torch, calls, 25)
+        for one in good:
+            ms = times[one.name]
+            yield {
+                "layer": layer,
+                "batch": conv.x[0],
+                "tile": list(one.tile),
+                "us": round(ms * 1e3, 2),
+                "of_copy": round(moved / ms * 1e3 / copy, 3),
+                "cudnn_us": round(times["cudnn"] * 1e3, 2),
+                "error": round(errors[one.name], 5),
+            }
+
+
+def inputs(torch: Any, one: Try) -> tuple[list[Any], Any]:
+    """Return arguments of a program, and its result in f32 by PyTorch."""
+    torch.manual_seed(0)
+    (n, c, h, width), o, conv = one.conv.x, one.conv.outputs, one.conv
+    draw = lambda *shape: torch.randn(shape, device="cuda")  # noqa: E731
+    depth = c * conv.window[0] * conv.window[1]
+    x, w = draw(n, h, width, c).bfloat16(), (draw(o, *conv.window, c) / depth**0.5).bfloat16()
+    mean, var, scale, shift = draw(o), draw(o).abs() + 0.5, draw(o).bfloat16(), draw(o).bfloat16()
+    given = [x, w, mean, var, scale, shift]
+    y = torch.nn.functional.conv2d(
+        x.permute(0, 3, 1, 2).float(), w.permute(0, 3, 1, 2).float(), stride=conv.stride, padding=conv.pad
+    ).permute(0, 2, 3, 1)
+    z = (y - mean) / (var + EPS).sqrt() * scale.float() + shift.float()
+    if one.adds:
+        given.append(draw(*z.shape).bfloat16())
+        z = z + given[-1].float()
+    return given, z.relu().to(torch.bfloat16)
+
+
+def show(row: dict[str, Any]) -> None:
+    rows, columns, stages, resident, shares, is_persistent = row["tile"]
+    how = f"{rows}x{columns} stages {stages} blocks {resident} K by {shares}{' many' if is_persistent else ''}"
+    doubt = "" if row["error"] < 0.02 else f"  WRONG by {row['error']}"
+    print(
+        f"{row['layer']:9} {how:42} {row['us']:8.1f} us {row['of_copy']:6.2f} of copy  "
+        f"cuDNN {row['cudnn_us']:7.1f} us{doubt}",
+        flush=True,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--jobs", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--only", default="", help="layers")
+    parser.add_argument("--tiles", default="", help="names of libraries")
+    parser.add_argument("--seconds", type=float, default=300, help="of each measuring process")
+    parser.add_argument("--measure", choices=["one", "many"], help="measure what is built, by this process")
+    parser.add_argument("--build-only", action="store_true")
+    args = parser.parse_args()
+    folder: Path = args.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    found = list(tries(args.batch, args.only, args.tiles))
+    if args.measure:
+        with (folder / f"{args.measure}.jsonl").open("w") as file:
+            for row in measure([t for t in found if t.tile.is_persistent == (args.measure == "many")], folder):
+                show(row)
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+        return 0
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.jobs, mp_context=spawn) as pool:
+        for one, wrong in zip(found, pool.map(build, found, [folder] * len(found)), strict=True):
+            if wrong:
+                print(f"{one.name}: {wrong}", flush=True)
+    rows: list[dict[str, Any]] = []
+    for part in () if args.build_only else ("one", "many"):
+        options = ["--batch", str(args.batch), "--only", args.only, "--tiles", args.tiles, "--measure", part]
+        try:
+            subprocess.run([sys.executable, "-m", "bench.conv.tiles", str(folder), *options], timeout=args.seconds)
+        except subprocess.TimeoutExpired:
+            print(f"{part}: ended after {args.seconds:.0f} s", flush=True)
+        if (written := folder / f"{part}.jsonl").exists():
+            rows += map(json.loads, written.read_text().splitlines())
+    (folder / "rows.json").write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
