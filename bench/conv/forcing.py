@@ -1,4 +1,4 @@
-"""Build convolutions by a strategy or a tile that the compiler did not choose, to compare it with the chosen one."""
+"""Build convolutions by a strategy or a tile that the compiler did not choose, to compare them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ def forced(strategy: Strategy) -> Generator[None]:
 def forced_tile(tile: WideTile) -> Generator[None]:
     """Compile convolutions by warpgroups with tiles of this size, where that is legal."""
     usual = wide_emission.best_tile
-    wide_emission.best_tile = lambda layer, facts: tile
+
+    def best(layer: Layer, facts: Facts) -> WideTile:
+        return tile
+
+    wide_emission.best_tile = best
     try:
         with forced(Strategy.WARPGROUPS):
             yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -19,10 +19,10 @@ from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.pooling_kinds import Pooling
-from mucc.dialects.mu.types import PACKED, Dims, Shaped, dtype_bytes
+from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp
-from mucc.kernels.conv.per_channel import per_channel
+from mucc.kernels.conv.results_emission import results_text
 from mucc.kernels.normalize.op import RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
 from mucc.library.extents import multiply, quotient
@@ -185,74 +185,7 @@ class ConvWork(AcrossWork):
             return self._reducing(self.lanes[convolved])
         if self.conv.pool is not None:
             return self._pooling(self.lanes[convolved], self.conv.pool)
-        names = [f"of{i}" for i in range(len(self.outputs))]
-        outputs = zip(self.outputs, names, strict=True)
-        measured = [] if (node := self.conv.moments) is None else [self.lanes[node.value]]
-        wanted = [store.value for store in self.op.stores]
-        shared = per_channel(self.conv)
-        kept = [self.lanes[value] for value in self._taken(wanted, shared)]
-        fetched = self._fetched(wanted, shared)
-        sums = f"mucc::Lanes<V> const& {self.lanes[convolved]}"
-        return [
-            "  template <int V>",
-            "  struct Results {",
-            *(f"    mucc::Lanes<V> {name};" for name in names),
-            *("    mucc::Lanes<V> measured;" for _ in measured),
-            "  };",
-            "  template <int V>",
-            "  struct PerChannel {",
-            *(f"    mucc::Lanes<V> {name};" for name in kept),
-            "  };",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE PerChannel<V> per_channel(P const& p) const {",
-            *self._statements([op for op in self.nodes_for(wanted) if shared.issuperset(op.results)]),
-            f"    return {{{', '.join(kept)}}};",
-            "  }",
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE Results<V> results(P const& p, PerChannel<V> const& of_channels, {sums}) const {{",
-            *(f"    auto const& {name} = of_channels.{name};" for name in kept),
-            *self._statements([op for op in self.nodes_for(wanted) if not shared.issuperset(op.results)]),
-            f"    return {{{', '.join([*self.results, *measured])}}};",
-            "  }",
-            "  template <int V, class P>",
-            f"  MUCC_DEVICE Results<V> results(P const& p, {sums}) const {{",
-            f"    return results<V>(p, per_channel<V>(p), {self.lanes[convolved]});",
-            "  }",
-            f"  static constexpr bool kFetches = {flag(bool(fetched))};",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE void fetch(P const& p, uint32_t step) const {",
-            *(f"    mucc::prefetch<V>({member}, p, step);" for member in fetched),
-            "  }",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE void write(P const& p, Results<V> const& results) const {",
-            *(f"    mucc::store({output.member}, p, results.{name});" for output, name in outputs),
-            "  }",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& sums) const {",
-            "    write<V>(p, results<V>(p, sums));",
-            "  }",
-        ]
-
-    def _statements(self, nodes: Sequence[Operation]) -> list[str]:
-        return [f"    {self.lines[op]}" for op in nodes if self.lines[op]]
-
-    def _fetched(self, wanted: Sequence[SSAValue], shared: Collection[SSAValue]) -> list[str]:
-        """Return the tensors with an element for each of the results, which lie as those do along channels."""
-        nodes = [op for op in self.nodes_for(wanted) if not shared.issuperset(op.results)]
-        loads = [load for op in nodes for load in self.read.get(op, ())]
-        return [
-            load.member
-            for load in loads
-            if load.strides[self.conv.channel_axis].is_one
-            and not (load.rows or load.bounds or load.memory.pointer == "nullptr")
-            and load.memory.type.dtype not in PACKED
-        ]
-
-    def _taken(self, wanted: Sequence[SSAValue], shared: Collection[SSAValue]) -> list[SSAValue]:
-        """Return the values in `shared` that nodes outside of it take to compute `wanted`, or that are it."""
-        nodes = self.nodes_for(wanted)
-        takes = [v for op in nodes if not any(r in shared for r in op.results) for v in op.operands]
-        return [v for v in dict.fromkeys([*wanted, *takes]) if v in shared]
+        return results_text(self, convolved)
 
     def node(self, node: Operation) -> None:
         if isinstance(node, RowStoreOp):

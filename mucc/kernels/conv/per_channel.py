@@ -43,7 +43,9 @@ def shared_of_body(node: ComputeOp, known: set[SSAValue]) -> list[SSAValue]:
     Constants are no such values, nor are numbers of other types than f32, which no node has as its value.
     """
     block = node.body.block
-    shared = {arg for arg, given in zip(block.args, node.inputs, strict=True) if given in known}
+    shared: set[SSAValue] = {
+        arg for arg, given in zip(block.args, node.inputs, strict=True) if given in known
+    }
     constant: set[SSAValue] = set()
     for op in block.ops:
         if isinstance(op, YieldOp):

@@ -51,8 +51,8 @@ def split(kernel: ConvKernelOp) -> None:
 def _split(node: ComputeOp, taken: Sequence[SSAValue]) -> None:
     block, parent = node.body.block, node.parent_block()
     assert parent is not None
-    given = dict(zip(block.args, node.inputs, strict=True))
-    outside: dict[SSAValue, SSAValue] = dict(given)
+    given: dict[SSAValue, SSAValue] = {**dict(zip(block.args, node.inputs, strict=True))}
+    outside = dict(given)
     for value in taken:
         parent.insert_op_before(part := _part(value, given, node), node)
         outside[value] = part.result

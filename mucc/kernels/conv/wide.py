@@ -91,7 +91,9 @@ def persistent_tile(rows: int, columns: int, facts: Facts, compute: str = "") ->
     """Return the tile of this size whose sums have memory beside the stages; None where it does not fit."""
     tile = wide_tile(rows, columns, facts, compute)
     for resident in range(tile.resident if tile else 0, 0, -1):
-        room = facts.shared_memory_of_each(resident) - ALIGNMENT - rows * ROW_BYTES - spread_bytes(rows, columns)
+        room = (
+            facts.shared_memory_of_each(resident) - ALIGNMENT - rows * ROW_BYTES - spread_bytes(rows, columns)
+        )
         if (stages := room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)) >= 1:
             return WideTile(rows, columns, stages, resident, is_persistent=True)
     return None
@@ -108,6 +110,8 @@ def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
         for columns in COLUMNS:
             if (tile := wide_tile(rows, columns, facts, compute)) is not None:
                 yield from (tile._replace(shares=shares) for shares in SHARES)
+                if tile.resident > 1 and (alone := staged_tile(rows, columns, 1, facts)) is not None:
+                    yield from (alone._replace(shares=shares) for shares in SHARES)
             if (tile := persistent_tile(rows, columns, facts, compute)) is not None:
                 yield tile
 
@@ -133,7 +137,9 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
         return cost["merged"] + (1 - cost["merged"]) * min(1.0, cost["few"] / readers)
 
     loaded = x * served(columns) + w * served(rows)
-    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
+    # Few blocks do not share the bandwidth of L2 with all others.
+    among = min(tiles, card.multiprocessors)
+    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / among)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
     around = cycles_around(tile, layer.element_bytes, cost)
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
