@@ -29,7 +29,7 @@ from mucc.kernels.conv.wide import (
     SHARES,
     WideTile,
     best_tile,
-    persistent_tile,
+    persistent_tiles,
     staged_tile,
     wide_cycles,
     wide_tile,
@@ -51,7 +51,7 @@ LAYERS: dict[str, tuple[Conv, bool]] = {
 }
 """Layers of ResNet-50, and whether a residual is added to their results."""
 
-SIZES = ((128, 64), (128, 128), (128, 256), (256, 128))
+SIZES = ((128, 64), (128, 128), (128, 192), (128, 256), (256, 128))
 SMALL = 132
 """Tiles of 128x128 of a layer, at most, whose K is divided."""
 
@@ -93,34 +93,33 @@ kernel layer(
 """
 
 
-def layer_of(conv: Conv) -> Layer:
+def layer_of(conv: Conv, adds: bool) -> Layer:
     """Describe a layer as strategies judge it."""
     rows, taps = conv.x[0] * conv.places[0] * conv.places[1], conv.window[0] * conv.window[1]
-    moved = 2 * (rows * conv.outputs + conv.x[0] * conv.x[1] * conv.x[2] * conv.x[3])
-    return Layer(rows, conv.x[1], conv.outputs, 1, taps, "bf16", 2, True, moved)
+    moved = 2 * (rows * conv.outputs * (1 + adds) + conv.x[0] * conv.x[1] * conv.x[2] * conv.x[3])
+    return Layer(rows, conv.x[1], conv.outputs, 1, taps, "bf16", 2, True, moved, behind=2 * adds)
 
 
-def tiles_of(conv: Conv) -> list[WideTile]:
+def tiles_of(conv: Conv, adds: bool) -> list[WideTile]:
     """Return the chosen tile first, then `SIZES` that a layer fills, for small ones with K divided."""
-    facts, layer = get_target("sm_90a").facts, layer_of(conv)
+    facts, layer = get_target("sm_90a").facts, layer_of(conv, adds)
     found = [best_tile(layer, facts)]
     is_small = layer.rows * layer.outputs <= SMALL * 128 * 128
+    is_one_step = layer.channels * layer.taps <= 64
     for rows, columns in SIZES:
-        if columns >= 2 * layer.outputs:
+        if columns >= 2 * layer.outputs or (is_small and columns == 192):
             continue
-        usual, alone = wide_tile(rows, columns, facts), staged_tile(rows, columns, 1, facts)
-        many = persistent_tile(rows, columns, facts)
         is_large = rows * columns > 128 * 128
-        if usual is not None:
+        if (usual := wide_tile(rows, columns, facts)) is not None:
             found += [usual._replace(shares=n) for n in (SHARES[is_large:] if is_small else (1,))]
-        if is_small and alone is not None and not is_large:
+        if is_small and not is_large and (alone := staged_tile(rows, columns, 1, facts)) is not None:
             found += [alone._replace(shares=n) for n in SHARES]
-        if not is_small and many is not None:
-            found.append(many)
-    if layer.channels * layer.taps <= 64:  # one step: further stages are never filled
-        found.append(WideTile(128, 64, 2, 3))
-    if not is_small:
-        found.append(WideTile(128, 64, 1, 3, is_persistent=True))
+        if not is_small:
+            found += [
+                tile for tile in persistent_tiles(rows, columns, facts) if is_one_step or tile.stages > 1
+            ]
+    if is_one_step:  # further stages are never filled
+        found += [WideTile(128, 64, 2, 3), WideTile(128, 64, 1, 3, is_persistent=True)]
     return list(dict.fromkeys(found))
 
 
@@ -128,7 +127,7 @@ def tries(batch: int, only: str, tiles: str) -> Iterator[Try]:
     """Yield the layers and tiles to build."""
     for name, (conv, adds) in LAYERS.items():
         conv = conv._replace(x=(batch, *conv.x[1:]))
-        for tile in tiles_of(conv) if re.search(only, name) else ():
+        for tile in tiles_of(conv, adds) if re.search(only, name) else ():
             one = Try(name, conv, adds, tile)
             if re.search(tiles, one.name):
                 yield one
@@ -214,8 +213,8 @@ def losses(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[str, float]]:
     facts, found = get_target("sm_90a").facts, dict[str, tuple[str, float]]()
     for name in dict.fromkeys(row["layer"] for row in rows):
         own = [row for row in rows if row["layer"] == name]
-        conv = LAYERS[name][0]
-        layer = layer_of(conv._replace(x=(own[0]["batch"], *conv.x[1:])))
+        conv, adds = LAYERS[name]
+        layer = layer_of(conv._replace(x=(own[0]["batch"], *conv.x[1:])), adds)
         chosen = min(own, key=lambda row: wide_cycles(WideTile(*row["tile"]), layer, facts))
         found[name] = WideTile(*chosen["tile"]).text, 1 - min(row["us"] for row in own) / chosen["us"]
     return found

@@ -87,16 +87,15 @@ def staged_tile(rows: int, columns: int, most: int, facts: Facts, fewest: int = 
     return None
 
 
-def persistent_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideTile | None:
-    """Return the tile of this size whose sums have memory beside the stages; None where it does not fit."""
+def persistent_tiles(rows: int, columns: int, facts: Facts, compute: str = "") -> Iterator[WideTile]:
+    """Yield tiles of this size whose sums have memory beside the stages, by blocks to a multiprocessor."""
     tile = wide_tile(rows, columns, facts, compute)
     for resident in range(tile.resident if tile else 0, 0, -1):
         room = (
             facts.shared_memory_of_each(resident) - ALIGNMENT - rows * ROW_BYTES - spread_bytes(rows, columns)
         )
         if (stages := room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)) >= 1:
-            return WideTile(rows, columns, stages, resident, is_persistent=True)
-    return None
+            yield WideTile(rows, columns, stages, resident, is_persistent=True)
 
 
 def spread_bytes(rows: int, columns: int) -> int:
@@ -112,8 +111,7 @@ def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
                 yield from (tile._replace(shares=shares) for shares in SHARES)
                 if tile.resident > 1 and (alone := staged_tile(rows, columns, 1, facts)) is not None:
                     yield from (alone._replace(shares=shares) for shares in SHARES)
-            if (tile := persistent_tile(rows, columns, facts, compute)) is not None:
-                yield tile
+            yield from persistent_tiles(rows, columns, facts, compute)
 
 
 def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
@@ -141,12 +139,14 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     among = min(tiles, card.multiprocessors)
     bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / among)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
-    around = cycles_around(tile, layer.element_bytes, cost)
+    around = cycles_around(tile, layer.element_bytes + layer.behind, cost)
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
     if tile.is_persistent:
         fill = cost["fill"] * cost["clock"]
         loads = steps * max(math_cycles, shared, loaded / bandwidth)
-        one = max(tile.resident * loads, loads + around - fill, steps * cost["latency"] / tile.stages)
+        # As many steps as there are stages are loaded while the tile before is stored.
+        loads_late = max(0, steps - tile.stages) * cost["latency"] / tile.stages
+        one = max(tile.resident * loads, max(loads, loads_late) + around - fill)
         return (fill + waves * one) * card.multiprocessors
     one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
     if tile.resident > 1:
@@ -155,11 +155,14 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     return waves * (one + around) * card.multiprocessors
 
 
-def cycles_around(tile: WideTile, element_bytes: int, cost: Mapping[str, float]) -> float:
-    """Estimate the cycles of a block before its first step and behind its last one, with such results."""
+def cycles_around(tile: WideTile, result_bytes: int, cost: Mapping[str, float]) -> float:
+    """Estimate the cycles of a block before its first step and behind its last one.
+
+    `result_bytes` are read and written for each result.
+    """
     results = tile.rows * tile.columns
     cycles = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
-    cycles += results / tile.shares * element_bytes / cost["epilogue_bytes_per_cycle"]
+    cycles += results / tile.shares * result_bytes / cost["epilogue_bytes_per_cycle"]
     return cycles + (MEETING + results * 4 / SHARED_BYTES if tile.shares > 1 else 0.0)
 
 

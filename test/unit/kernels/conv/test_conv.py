@@ -13,9 +13,10 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, wide_emission
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.wide import persistent_tile, wide_tile
+from mucc.kernels.conv.wide import WideTile, wide_tile
 from mucc.target import get_target
 
+FACTS = get_target("sm_90a").facts
 NHWC = "strides(_, 1, _, _)"
 TWO = f"""
 kernel bias[N](x: f32[N, 5, 9, 11], w: f32[7, 5, 3, 3], b: f32[7, 1, 1]) -> f32[N, 7, 9, 11] {{
@@ -170,22 +171,18 @@ def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "shares", "is_persistent"),
-    [(128, 64, 1, False), (256, 32, 1, False), (128, 32, 4, False), (128, 96, 1, False), (128, 64, 1, True)],
+    "tile",
+    [
+        *(wide_tile(rows, columns, FACTS, "e4m3") for rows, columns in ((128, 64), (256, 32), (128, 96))),
+        WideTile(128, 32, 5, 2, shares=4),
+        WideTile(128, 64, 3, 2, is_persistent=True),
+        WideTile(128, 32, 1, 1, is_persistent=True),
+    ],
 )
 def test_tiles_of_warpgroups_agree_with_the_interpreter(
-    rows: int,
-    columns: int,
-    shares: int,
-    is_persistent: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tile: WideTile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
-    found = persistent_tile if is_persistent else wide_tile
-    tile = found(rows, columns, get_target("sm_90a").facts, "e4m3")
-    assert tile is not None
-    tile = tile._replace(shares=shares)
     monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)
     compilation = compile_text(Source("k.mcu", WIDE))
     kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]

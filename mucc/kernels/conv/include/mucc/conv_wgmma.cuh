@@ -174,15 +174,16 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from, float (&sums
       for (int m = 0; m < Of::kBlocks; ++m)
         Work::multiply(sums[m], x + (m * kBlock + i * 32) / 16, w + i * 32 / 16, 1);
     end_products();
-    wait_products<1>();
-    if (step > 0) release(before);
+    // A stage alone is filled again only once it has been multiplied.
+    wait_products<(Of::kStages > 1 ? 1 : 0)>();
+    if (Of::kStages == 1 || step > 0) release(Of::kStages == 1 ? s : before);
     before = s;
     ring.advance();
   }
   wait_products<0>();
 #pragma unroll
   for (int m = 0; m < Of::kBlocks; ++m) hold(sums[m]);
-  if (Of::kPersistent && steps > 0) release(before);
+  if (Of::kPersistent && Of::kStages > 1 && steps > 0) release(before);
 }
 
 // Writes the sums of a warpgroup to the tile in shared memory, channels or rows next to each other.
