@@ -166,14 +166,17 @@ def cycles_around(tile: WideTile, result_bytes: int, cost: Mapping[str, float]) 
     return cycles + (MEETING + results * 4 / SHARED_BYTES if tile.shares > 1 else 0.0)
 
 
-def best_tile(layer: Layer, facts: Facts) -> WideTile:
-    """Return the tile that should be fastest. Where channels are reduced it has all of them and all of K.
+def legal_tiles(layer: Layer, facts: Facts) -> Iterator[WideTile]:
+    """Yield the tiles that compute a layer. Where channels are reduced they have all of them and all of K.
 
-    Where moments are stored it has all of K, too.
+    Where moments are stored they have all of K, too.
     """
-    tiles = wide_tiles(facts, layer.compute)
-    if layer.reduced:
-        tiles = (tile for tile in tiles if tile.columns >= layer.outputs and tile.shares == 1)
-    elif layer.measured:
-        tiles = (tile for tile in tiles if tile.shares == 1)
-    return min(tiles, key=lambda tile: wide_cycles(tile, layer, facts))
+    for tile in wide_tiles(facts, layer.compute):
+        has_all = tile.columns >= layer.outputs or not layer.reduced
+        if has_all and (tile.shares == 1 or not (layer.reduced or layer.measured)):
+            yield tile
+
+
+def best_tile(layer: Layer, facts: Facts) -> WideTile:
+    """Return the tile that should be fastest."""
+    return min(legal_tiles(layer, facts), key=lambda tile: wide_cycles(tile, layer, facts))
