@@ -232,12 +232,20 @@ struct Job {
   }
 };
 
-// Has L2 fetch what the pointwise work behind a tile reads, as one warp: every kShares-th row of it.
+// Whether the pointwise work of a kernel reads something for each result, channels side by side. Kernels that reduce channels
+// have no such work.
+template <class Work>
+MUCC_DEVICE constexpr bool fetches() {
+  if constexpr (Work::Wide::kAlongChannels) return Work::kFetches;
+  return false;
+}
+
+// Has L2 fetch that, as one warp: what every kShares-th row of a tile reads.
 template <int V, class Work>
 MUCC_DEVICE void fetch_tile(Work const& work, Problem<typename Work::Element> const& problem, Job<Work> const& job, int own) {
   using Of = typename Work::Wide;
   static constexpr int kWidth = 32;  // channels, of at most 128 bytes
-  if constexpr (Work::kFetches && Of::kAlongChannels) {
+  if constexpr (fetches<Work>()) {
     int64_t const left = problem.outputs - job.at.column, channel = job.at.group * problem.outputs + job.at.column;
     for (int i = int(threadIdx.x) % 32 * Of::kShares + own; i < Of::kM; i += 32 * Of::kShares) {
       Row const row = row_at<Work>(problem, job.walk.axes, job.at.row + i);
