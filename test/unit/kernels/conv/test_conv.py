@@ -136,6 +136,9 @@ kernel integers(x: s8[2, 16, 5, 4] {NHWC}, w: s8[16, 24, 3, 3]) -> f32[2, 24, 5,
 kernel far(x: bf16[1, 8, 40, 6] {NHWC}, w: bf16[8, 8, 3, 1] {NHWC}) -> bf16[1, 300, 6, 8] {{
   return permute(conv(x, w, pad=(200, 0), dilation=(70, 1)), (0, 2, 3, 1))
 }}
+kernel reduced(x: bf16[2, 72, 9, 7] {NHWC}, w: bf16[24, 72, 3, 3] {NHWC}) -> f32[2, 9, 7] {{
+  return max(conv(x, w, pad=1), axis=1)
+}}
 kernel normed(
     x: bf16[3, 72, 9, 11] {NHWC}, w: bf16[72, 72, 1, 1] {NHWC}, mean: f32[72], scale: bf16[72], var: f32[72],
     r: bf16[3, 9, 11, 72],
