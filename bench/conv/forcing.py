@@ -1,14 +1,15 @@
-"""Build convolutions by a strategy that the compiler did not choose, to compare it with the chosen one."""
+"""Build convolutions by a strategy or a tile that the compiler did not choose, to compare them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
 
-from mucc.kernels.conv import lower
+from mucc.kernels.conv import lower, wide_emission
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import Strategy
 from mucc.kernels.conv.strategies import WAYS
+from mucc.kernels.conv.wide import WideTile
 from mucc.target.facts import Facts
 
 
@@ -26,3 +27,19 @@ def forced(strategy: Strategy) -> Generator[None]:
         yield
     finally:
         lower.choose = usual
+
+
+@contextlib.contextmanager
+def forced_tile(tile: WideTile) -> Generator[None]:
+    """Compile convolutions by warpgroups with tiles of this size, where that is legal."""
+    usual = wide_emission.best_tile
+
+    def best(layer: Layer, facts: Facts) -> WideTile:
+        return tile
+
+    wide_emission.best_tile = best
+    try:
+        with forced(Strategy.WARPGROUPS):
+            yield
+    finally:
+        wide_emission.best_tile = usual

@@ -79,6 +79,7 @@ class Entry(NamedTuple):
 _PRODUCTS = ("mu.matmul", "mu.grouped_matmul")
 _CONVOLUTIONS = ("mu.conv", "mu.conv_transpose")
 _HAS_CONVOLUTION = (one_of(*_CONVOLUTIONS),)
+_HAS_CONV_KERNEL = (one_of("cutlass.conv"),)
 
 KINDS: dict[str, Entry] = {
     "attention": Entry(
@@ -122,7 +123,8 @@ KINDS: dict[str, Entry] = {
             "join-concatenations": Rewrite(
                 "mucc.kernels.conv.join_concatenations:JoinConcatenations",
                 (one_of("cutlass.conv"), one_of("cutlass.map")),
-            )
+            ),
+            "split-channels": Rewrite("mucc.kernels.conv.split_channels:SplitChannels", _HAS_CONV_KERNEL),
         },
     ),
     "gemm": Entry(

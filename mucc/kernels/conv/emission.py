@@ -22,6 +22,7 @@ from mucc.dialects.mu.pooling_kinds import Pooling
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp
+from mucc.kernels.conv.results_emission import results_text
 from mucc.kernels.normalize.op import RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
 from mucc.library.extents import multiply, quotient
@@ -63,7 +64,7 @@ class ConvWork(AcrossWork):
         """
         kReduces reduce channels sums team Sums Team Results results write Pool PoolKind PatchShape before
         after pooled sum kPooledBytes Filled filled at next held one q k c kMoments measured
-        kStrips Strips kStep
+        kStrips Strips kStep PerChannel per_channel of_channels kFetches fetch step
         """
     )
 
@@ -188,30 +189,7 @@ class ConvWork(AcrossWork):
             return self._reducing(self.lanes[convolved])
         if self.conv.pool is not None:
             return self._pooling(self.lanes[convolved], self.conv.pool)
-        names = [f"of{i}" for i in range(len(self.outputs))]
-        outputs = zip(self.outputs, names, strict=True)
-        measured = [] if (node := self.conv.moments) is None else [self.lanes[node.value]]
-        return [
-            "  template <int V>",
-            "  struct Results {",
-            *(f"    mucc::Lanes<V> {name};" for name in names),
-            *("    mucc::Lanes<V> measured;" for _ in measured),
-            "  };",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE Results<V> results(P const& p, "
-            f"mucc::Lanes<V> const& {self.lanes[convolved]}) const {{",
-            *self.statements_for([store.value for store in self.op.stores]),
-            f"    return {{{', '.join([*self.results, *measured])}}};",
-            "  }",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE void write(P const& p, Results<V> const& results) const {",
-            *(f"    mucc::store({output.member}, p, results.{name});" for output, name in outputs),
-            "  }",
-            "  template <int V, class P>",
-            "  MUCC_DEVICE void store(P const& p, mucc::Lanes<V> const& sums) const {",
-            "    write<V>(p, results<V>(p, sums));",
-            "  }",
-        ]
+        return results_text(self, convolved)
 
     def node(self, node: Operation) -> None:
         if isinstance(node, RowStoreOp):

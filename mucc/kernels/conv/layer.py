@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from mucc.dialects.mu import window_rules
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
-from mucc.dialects.mu.types import Dim, Shaped, dtype_bytes
+from mucc.dialects.mu.types import Dim, Shaped, TensorType, dtype_bytes
 from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.op import ConvKernelOp, Geometry
+from mucc.kernels.conv.per_channel import per_channel
 from mucc.kernels.traffic import LARGE
 from mucc.library import extents
 from mucc.target.facts import WIDEST_ACCESS
@@ -53,6 +54,8 @@ class Layer(NamedTuple):
     """Elements of the batch, 0 where a call decides."""
     copied: int = 0
     """Bytes that a copy of x to another order of axes moves, for strategies that copy 16 bytes at a time."""
+    behind: int = 0
+    """Bytes that pointwise work behind reads for each result, but for those that a channel shares."""
     turned: int = 0
     """Bytes that copies of x and weights move so that the batch and channels of the result are innermost."""
     channels_last: bool = False
@@ -127,4 +130,20 @@ def layer_of_kernel(op: ConvKernelOp, sizes: Mapping[str, int]) -> Layer:
     result = (op.extents[0], op.outputs, *op.places)
     layer = layer_between(op.x_dims, op.w_dims, result, op.geometry, op.compute.data.value, element, sizes)
     pooled = () if op.pool is None else op.pool.sizes
-    return layer._replace(reduced=op.is_reduced, pooled=pooled, measured=op.moments is not None)
+    behind = read_behind(op)
+    return layer._replace(
+        reduced=op.is_reduced,
+        pooled=pooled,
+        measured=op.moments is not None,
+        behind=behind,
+        moved=layer.moved + behind * layer.rows * layer.outputs * layer.groups,
+    )
+
+
+def read_behind(op: ConvKernelOp) -> int:
+    """Return the bytes that the pointwise work of a kernel reads for each result, at most."""
+    shared = per_channel(op)
+    loads = {
+        n.source for n in op.loads if isinstance(n.source.type, TensorType) and n.results[0] not in shared
+    }
+    return sum(dtype_bytes(Shaped.of(source.type).element_type) for source in loads)

@@ -43,8 +43,9 @@ class StagedWork(TilesWork, ABC):
 
     @property
     def more_constants(self) -> list[str]:
-        rows, columns, stages, resident, shares = self.tile
-        shape = f"{rows}, {columns}, {stages}, {resident}, {shares}, {flag(self.along_channels)}"
+        rows, columns, stages, resident, shares, is_persistent = self.tile
+        flags = f"{flag(is_persistent)}, {flag(self.along_channels)}"
+        shape = f"{rows}, {columns}, {stages}, {resident}, {shares}, {flags}"
         return [f"using Wide = mucc::conv::{self.SHAPE}<{shape}>;"]
 
     @property

@@ -47,8 +47,8 @@ ROW_BYTES, STAGE_BARRIERS, ALIGNMENT = 16, 16, 1024
 
 
 class WideTile(NamedTuple):
-    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, and the blocks of a
-    cluster that have a share of K each.
+    """Rows and columns of a tile, stages in shared memory, blocks to a multiprocessor, the blocks of a
+    cluster that have a share of K each, and whether a block computes one tile after the other.
     """
 
     rows: int
@@ -56,11 +56,13 @@ class WideTile(NamedTuple):
     stages: int
     resident: int
     shares: int = 1
+    is_persistent: bool = False
 
     @property
     def text(self) -> str:
-        """Return `128x256`, or `128x64, K by 4`."""
-        return f"{self.rows}x{self.columns}{f', K by {self.shares}' if self.shares > 1 else ''}"
+        """Return `128x256`, `128x64, K by 4`, or `128x64, persistent`."""
+        how = f", K by {self.shares}" if self.shares > 1 else ", persistent" if self.is_persistent else ""
+        return f"{self.rows}x{self.columns}{how}"
 
 
 def wide_tile(rows: int, columns: int, facts: Facts, compute: str = "") -> WideTile | None:
@@ -80,10 +82,25 @@ def staged_tile(rows: int, columns: int, most: int, facts: Facts, fewest: int = 
         room = facts.shared_memory_of_each(resident)
         room -= ALIGNMENT + rows * ROW_BYTES
         stages = room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)
-        spread = 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
-        if stages >= fewest and spread <= room - stages * STAGE_BARRIERS:
+        if stages >= fewest and spread_bytes(rows, columns) <= room - stages * STAGE_BARRIERS:
             return WideTile(rows, columns, stages, resident)
     return None
+
+
+def persistent_tiles(rows: int, columns: int, facts: Facts, compute: str = "") -> Iterator[WideTile]:
+    """Yield tiles of this size whose sums have memory beside the stages, by blocks to a multiprocessor."""
+    tile = wide_tile(rows, columns, facts, compute)
+    for resident in range(tile.resident if tile else 0, 0, -1):
+        room = (
+            facts.shared_memory_of_each(resident) - ALIGNMENT - rows * ROW_BYTES - spread_bytes(rows, columns)
+        )
+        if (stages := room // ((rows + columns) * STAGE_ROW + STAGE_BARRIERS)) >= 1:
+            yield WideTile(rows, columns, stages, resident, is_persistent=True)
+
+
+def spread_bytes(rows: int, columns: int) -> int:
+    """Return the bytes of the sums of a tile in shared memory."""
+    return 4 * max(rows * (columns + PITCH), columns * (rows + PITCH))
 
 
 def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
@@ -92,6 +109,9 @@ def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
         for columns in COLUMNS:
             if (tile := wide_tile(rows, columns, facts, compute)) is not None:
                 yield from (tile._replace(shares=shares) for shares in SHARES)
+                if tile.resident > 1 and (alone := staged_tile(rows, columns, 1, facts)) is not None:
+                    yield from (alone._replace(shares=shares) for shares in SHARES)
+            yield from persistent_tiles(rows, columns, facts, compute)
 
 
 def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
@@ -115,33 +135,48 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
         return cost["merged"] + (1 - cost["merged"]) * min(1.0, cost["few"] / readers)
 
     loaded = x * served(columns) + w * served(rows)
-    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / card.multiprocessors)
+    # Few blocks do not share the bandwidth of L2 with all others.
+    among = min(tiles, card.multiprocessors)
+    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / among)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
-    one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
-    around = cycles_around(tile, layer.element_bytes, cost)
+    around = cycles_around(tile, layer.element_bytes + layer.behind, cost)
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
+    if tile.is_persistent:
+        fill = cost["fill"] * cost["clock"]
+        loads = steps * max(math_cycles, shared, loaded / bandwidth)
+        # As many steps as there are stages are loaded while the tile before is stored.
+        loads_late = max(0, steps - tile.stages) * cost["latency"] / tile.stages
+        one = max(tile.resident * loads, max(loads, loads_late) + around - fill)
+        return (fill + waves * one) * card.multiprocessors
+    one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
     if tile.resident > 1:
         one *= tile.resident
         around = max(0.0, around - one * (1 - 1 / tile.resident))
     return waves * (one + around) * card.multiprocessors
 
 
-def cycles_around(tile: WideTile, element_bytes: int, cost: Mapping[str, float]) -> float:
-    """Estimate the cycles of a block before its first step and behind its last one, with such results."""
+def cycles_around(tile: WideTile, result_bytes: int, cost: Mapping[str, float]) -> float:
+    """Estimate the cycles of a block before its first step and behind its last one.
+
+    `result_bytes` are read and written for each result.
+    """
     results = tile.rows * tile.columns
     cycles = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
-    cycles += results / tile.shares * element_bytes / cost["epilogue_bytes_per_cycle"]
+    cycles += results / tile.shares * result_bytes / cost["epilogue_bytes_per_cycle"]
     return cycles + (MEETING + results * 4 / SHARED_BYTES if tile.shares > 1 else 0.0)
 
 
-def best_tile(layer: Layer, facts: Facts) -> WideTile:
-    """Return the tile that should be fastest. Where channels are reduced it has all of them and all of K.
+def legal_tiles(layer: Layer, facts: Facts) -> Iterator[WideTile]:
+    """Yield the tiles that compute a layer. Where channels are reduced they have all of them and all of K.
 
-    Where moments are stored it has all of K, too.
+    Where moments are stored they have all of K, too.
     """
-    tiles = wide_tiles(facts, layer.compute)
-    if layer.reduced:
-        tiles = (tile for tile in tiles if tile.columns >= layer.outputs and tile.shares == 1)
-    elif layer.measured:
-        tiles = (tile for tile in tiles if tile.shares == 1)
-    return min(tiles, key=lambda tile: wide_cycles(tile, layer, facts))
+    for tile in wide_tiles(facts, layer.compute):
+        has_all = tile.columns >= layer.outputs or not layer.reduced
+        if has_all and (tile.shares == 1 or not (layer.reduced or layer.measured)):
+            yield tile
+
+
+def best_tile(layer: Layer, facts: Facts) -> WideTile:
+    """Return the tile that should be fastest."""
+    return min(legal_tiles(layer, facts), key=lambda tile: wide_cycles(tile, layer, facts))

@@ -13,9 +13,10 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, wide_emission
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.wide import wide_tile
+from mucc.kernels.conv.wide import WideTile, wide_tile
 from mucc.target import get_target
 
+FACTS = get_target("sm_90a").facts
 NHWC = "strides(_, 1, _, _)"
 TWO = f"""
 kernel bias[N](x: f32[N, 5, 9, 11], w: f32[7, 5, 3, 3], b: f32[7, 1, 1]) -> f32[N, 7, 9, 11] {{
@@ -135,6 +136,16 @@ kernel integers(x: s8[2, 16, 5, 4] {NHWC}, w: s8[16, 24, 3, 3]) -> f32[2, 24, 5,
 kernel far(x: bf16[1, 8, 40, 6] {NHWC}, w: bf16[8, 8, 3, 1] {NHWC}) -> bf16[1, 300, 6, 8] {{
   return permute(conv(x, w, pad=(200, 0), dilation=(70, 1)), (0, 2, 3, 1))
 }}
+kernel reduced(x: bf16[2, 72, 9, 7] {NHWC}, w: bf16[24, 72, 3, 3] {NHWC}) -> f32[2, 9, 7] {{
+  return max(conv(x, w, pad=1), axis=1)
+}}
+kernel normed(
+    x: bf16[3, 72, 9, 11] {NHWC}, w: bf16[72, 72, 1, 1] {NHWC}, mean: f32[72], scale: bf16[72], var: f32[72],
+    r: bf16[3, 9, 11, 72],
+) -> bf16[3, 9, 11, 72] {{
+  y = (permute(conv(x, w), (0, 2, 3, 1)) - mean) * (1 / sqrt(abs(var) + 0.5)) * scale
+  return relu(y + r)
+}}
 """
 
 
@@ -162,20 +173,26 @@ def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
             run(program, info, {name: sizes[name][seed] for name in info.dims}, seed)
 
 
-@pytest.mark.parametrize(("rows", "columns", "shares"), [(128, 64, 1), (256, 32, 1), (128, 32, 4)])
+@pytest.mark.parametrize(
+    "tile",
+    [
+        *(wide_tile(rows, columns, FACTS, "e4m3") for rows, columns in ((128, 64), (256, 32), (128, 96))),
+        WideTile(128, 32, 5, 2, shares=4),
+        WideTile(128, 64, 3, 2, is_persistent=True),
+        WideTile(128, 32, 1, 1, is_persistent=True),
+    ],
+)
 def test_tiles_of_warpgroups_agree_with_the_interpreter(
-    rows: int, columns: int, shares: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tile: WideTile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
-    tile = wide_tile(rows, columns, get_target("sm_90a").facts, "e4m3")
-    assert tile is not None
-    tile = tile._replace(shares=shares)
     monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)
     compilation = compile_text(Source("k.mcu", WIDE))
     kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]
     strategies = {op.strategy.data for op in kernels if isinstance(op, ConvKernelOp)}
     assert strategies == {Strategy.WARPGROUPS}
     program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(1)  # so that a block has several tiles
     for info in program.kernels:
         for seed, align in ((0, 16), (1, 2)):
             run(program, info, dict.fromkeys(info.dims, 2 + seed), seed, align=align)

@@ -174,11 +174,14 @@ def test_warpgroups_multiply_large_layers_whose_channels_fill_rows(
 def test_tiles_fit_the_multiprocessor() -> None:
     facts = get_target("sm_90a").facts
     tiles = list(wide_tiles(facts))
-    assert {(t.rows, t.columns) for t in tiles} >= {(128, 64), (128, 128), (128, 256), (256, 128)}
+    for is_persistent in (False, True):
+        sizes = {(t.rows, t.columns) for t in tiles if t.is_persistent == is_persistent}
+        assert sizes >= {(128, 64), (128, 128), (128, 256), (256, 128)}
     for tile in tiles:
         spread = 4 * max(tile.rows * (tile.columns + 8), tile.columns * (tile.rows + 4))
         stages = tile.stages * (tile.rows + tile.columns) * 128
-        shared = 1024 + max(stages, spread) + tile.rows * 16 + tile.stages * 16
+        held = stages + spread if tile.is_persistent else max(stages, spread)
+        shared = 1024 + held + tile.rows * 16 + tile.stages * 16
         assert shared <= facts.limits.shared_memory
         assert tile.resident * (shared + 1024) <= facts.multiprocessor.shared_memory
 

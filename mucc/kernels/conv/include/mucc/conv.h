@@ -119,35 +119,39 @@ struct TileShape {
 };
 
 // The same of kernels that multiply by wgmma, whose stages hold kM rows and kN columns of 128 bytes: two warpgroups multiply, and
-// one more warp copies. The blocks of a cluster have kShares parts of K.
-template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
+// one more warp copies. The blocks of a cluster have kShares parts of K. With kPersistent a block computes one tile after the
+// other, and loads the next one while it stores: its sums have shared memory of their own.
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kPersistent_, bool kAlongChannels_>
 struct StagedShape {
   static constexpr int kShares = kShares_;
   static constexpr int kM = kM_, kN = kN_, kStages = kStages_, kResident = kResident_;
-  static constexpr bool kAlongChannels = kAlongChannels_;
+  static constexpr bool kPersistent = kPersistent_, kAlongChannels = kAlongChannels_;
   static constexpr int kGroups = 2, kThreads = 128 * kGroups, kAllThreads = kThreads + 32;
   static constexpr int kX = kM * kMappedRow, kW = kN * kMappedRow, kStage = kX + kW;
   static constexpr int kPitch = kAlongChannels ? kN + 8 : kM + 4;
   static constexpr int kOut = (kAlongChannels ? kM : kN) * kPitch * int(sizeof(float));
-  static constexpr int kTiles = kStage * kStages > kOut ? kStage * kStages : kOut;
+  static constexpr int kSums = kPersistent ? kStage * kStages : 0;  // where sums begin
+  static constexpr int kTiles = kStage * kStages > kSums + kOut ? kStage * kStages : kSums + kOut;
   static constexpr int kRows = kM * 16, kBarriers = 16 * kStages;
   static constexpr int kAlignment = 1024;  // of stages, as the swizzle counts rows
   static constexpr int kShared = kAlignment + kTiles + kRows + kBarriers;
+  static_assert(!kPersistent || kShares == 1, "blocks of a cluster end together");
 };
 
 // Each warpgroup has an equal part of the rows.
-template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
-struct WideShape : StagedShape<kM_, kN_, kStages_, kResident_, kShares_, kAlongChannels_> {
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kPersistent_, bool kAlongChannels_>
+struct WideShape : StagedShape<kM_, kN_, kStages_, kResident_, kShares_, kPersistent_, kAlongChannels_> {
   static constexpr int kBlocks = kM_ / 128;  // of 64 rows to a warpgroup
   static_assert(kM_ % 128 == 0 && kN_ % 8 == 0, "whole instructions and swizzles");
 };
 
 // The same for kernels of conv_positions.cuh. Tiles of 64 rows have two warpgroups with half of the steps each (kSplits).
-template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kAlongChannels_>
-struct PositionShape : StagedShape<kM_, kN_, kStages_, kResident_, kShares_, kAlongChannels_> {
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kPersistent_, bool kAlongChannels_>
+struct PositionShape : StagedShape<kM_, kN_, kStages_, kResident_, kShares_, kPersistent_, kAlongChannels_> {
   static constexpr bool kSplits = kM_ == 64;
   static constexpr int kBlocks = kSplits ? 1 : kM_ / 128;  // of 64 rows to a warpgroup
   static_assert((kSplits || kM_ % 128 == 0) && kN_ % 64 == 0, "whole chunks");
+  static_assert(!kPersistent_, "a block has one tile");
 };
 
 // How a block of conv_patches.cuh computes a tile of kD x kH x kW outputs of a class by kN channels: channels of x are staged

@@ -72,17 +72,19 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
             find(i);
             return place_of<Work>(at.batch, channel + step * V, to);
           };
-          store_lines<V, kLines, Of::kThreads / kTogether>(work, line, kLines, place, value, sums);
+          store_lines<V, kLines, Of::kThreads / kTogether, Of::kAlongChannels>(work, line, kLines, place, value, sums);
           continue;
         }
+        find(0);
+        auto const same = work.template per_channel<V>(place_of<Work>(at.batch, channel + step * V, to));
         for (int i = line; i < kLines; i += Of::kThreads / kTogether) {
           if (!find(i)) continue;
           auto const p = place_of<Work>(at.batch, channel + step * V, to);
-          write_kept<V>(work, p, work.template results<V>(p, value(i)), sums(i));
+          write_kept<V>(work, p, work.template results<V>(p, same, value(i)), sums(i));
         }
       } else if (find(step * V)) {
         auto place = [&](int i) { return place_of<Work>(at.batch, channel + i, to); };
-        store_lines<V, kLines, Of::kThreads / kTogether>(work, line, left, place, value, sums);
+        store_lines<V, kLines, Of::kThreads / kTogether, Of::kAlongChannels>(work, line, left, place, value, sums);
       }
     }
   }

@@ -220,7 +220,9 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];
   find_row_tiles<Op, Of::kM>(problem, rows);
   problem.column_tiles = blocks_of(problem.outputs, Of::kN);
-  int64_t const blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses * Of::kShares;
+  int64_t blocks = problem.row_tiles * problem.column_tiles * problem.groups * W::kClasses * Of::kShares;
+  if (check_blocks(c, stage, blocks)) return 1;
+  if (Of::kPersistent) blocks = at_most(blocks, int64_t(c.sm_count) * Of::kResident);
   vector = vector && stores_vectors<Op>(problem, Op::kVector);
   return launch_blocks(c, stage, codes[kOthers + vector], blocks, Of::kAllThreads, Of::kShared, Of::kShares, op, problem, maps);
 }

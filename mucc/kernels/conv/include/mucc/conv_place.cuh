@@ -41,26 +41,33 @@ MUCC_DEVICE void write_kept(Work const& work, Position<Work::kRank, int64_t> con
 
 // Computes and stores results of every kStep-th of kLines lines, from `line` on, of which there are `count`. Those of several
 // lines are computed before they are stored, so that what they load is under way at the same time: a load is not moved before a
-// store that might write what it reads. `place(line)`, `value<V>(line)` and `sums(line)` are where results lie, their sums, and
-// where these are.
-template <int V, int kLines, int kStep, class Work, class Place, class Value, class Sums>
+// store that might write what it reads. With `kSameChannels` all lines have the same channels, whose values are computed
+// once. `place(line)`, `value<V>(line)` and `sums(line)` are where results lie, their sums, and where these are.
+template <int V, int kLines, int kStep, bool kSameChannels, class Work, class Place, class Value, class Sums>
 MUCC_DEVICE void store_lines(Work const& work, int line, int64_t count, Place const& place, Value const& value,
                              Sums const& sums) {
   static constexpr int kCount = kLines / kStep, kHeld = kCount % 4 == 0 ? 4 : kCount % 2 == 0 ? 2 : 1;
+  if (line >= kLines || line >= count) return;
+  typename Work::template PerChannel<V> same;
+  if constexpr (kSameChannels) same = work.template per_channel<V>(place(line));
+  auto results = [&](int i) {
+    auto const p = place(i);
+    if constexpr (kSameChannels) return work.template results<V>(p, same, value(i));
+    else return work.template results<V>(p, value(i));
+  };
   if (kLines % kStep == 0 && count >= kLines) {
 #pragma unroll 1
     for (int i = 0; i < kCount; i += kHeld) {
       typename Work::template Results<V> held[kHeld];
 #pragma unroll
-      for (int k = 0; k < kHeld; ++k) held[k] = work.template results<V>(place(line + k * kStep), value(line + k * kStep));
+      for (int k = 0; k < kHeld; ++k) held[k] = results(line + k * kStep);
 #pragma unroll
       for (int k = 0; k < kHeld; ++k)
         write_kept<V>(work, place(line + k * kStep), held[k], sums(line + k * kStep));
       line += kHeld * kStep;
     }
   } else {
-    for (; line < kLines && line < count; line += kStep)
-      write_kept<V>(work, place(line), work.template results<V>(place(line), value(line)), sums(line));
+    for (; line < kLines && line < count; line += kStep) write_kept<V>(work, place(line), results(line), sums(line));
   }
 }
 

@@ -39,27 +39,24 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
     if constexpr (kShares == 1) return sums.tile + line * Of::kPitch + first;
     return nullptr;
   };
-  auto finish_one = [&](Row const& row, int line, int first, int64_t output) {
-    auto const p = position<Work>(axes, row, at.group * problem.outputs + output);
-    write_kept<V>(work, p, work.template results<V>(p, sums_of(line, first)), place_of_sums(line, first));
-  };
   if constexpr (Of::kAlongChannels) {
-    // A thread stays at its channels where rows are whole numbers of threads' steps, and all positions are there.
-    static constexpr bool kEven = kSteps <= Of::kThreads && Of::kThreads % kSteps == 0;
-    if (kEven && kShares == 1 && rows[kLines - 1].batch >= 0) {
-      int const first = int(threadIdx.x) % kSteps * V;
+    // A thread stays at its channels, and goes from row to row. Threads that are no whole row of steps have nothing to do.
+    static constexpr int kTogether = kSteps < Of::kThreads ? kSteps : Of::kThreads, kRows = Of::kThreads / kTogether;
+    int const line = int(threadIdx.x) / kTogether + sums.share() * kRows;
+    if (int(threadIdx.x) >= kRows * kTogether) return;
+    for (int first = int(threadIdx.x) % kTogether * V; first < kAlong; first += kTogether * V) {
       if (at.column + first >= problem.outputs) return;
       int64_t const channel = at.group * problem.outputs + at.column + first;
       auto place = [&](int i) { return position<Work>(axes, rows[i], channel); };
       auto value = [&](int i) { return sums_of(i, first); };
       auto from = [&](int i) { return place_of_sums(i, first); };
-      store_lines<V, kLines, kEven ? Of::kThreads / kSteps : 1>(work, int(threadIdx.x) / kSteps, kLines, place, value, from);
-      return;
-    }
-    for (int i = int(threadIdx.x) + sums.share() * Of::kThreads; i < kSteps * kLines; i += Of::kThreads * kShares) {
-      int const line = i / kSteps, first = i % kSteps * V;
-      Row const row = rows[line];
-      if (row.batch >= 0 && at.column + first < problem.outputs) finish_one(row, line, first, at.column + first);
+      if (rows[kLines - 1].batch >= 0) {  // all positions are there if the last one is
+        store_lines<V, kLines, kRows * kShares, true>(work, line, kLines, place, value, from);
+        continue;
+      }
+      auto const same = work.template per_channel<V>(place(0));
+      for (int i = line; i < kLines; i += kRows * kShares)
+        if (rows[i].batch >= 0) write_kept<V>(work, place(i), work.template results<V>(place(i), same, value(i)), from(i));
     }
   } else {
     // A thread stays at its positions, whose places are found once, and goes from channel to channel.
@@ -73,7 +70,7 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
       auto place = [&](int i) { return position<Work>(axes, row, channel + i); };
       auto value = [&](int i) { return sums_of(i, step * V); };
       auto from = [&](int i) { return place_of_sums(i, step * V); };
-      store_lines<V, kLines, kStep>(work, line, left, place, value, from);
+      store_lines<V, kLines, kStep, false>(work, line, left, place, value, from);
     }
   }
 }

@@ -31,7 +31,7 @@ struct Steps {
   }
   MUCC_DEVICE uint32_t x(int s) const { return base + s * Of::kStage; }
   MUCC_DEVICE uint32_t w(int s) const { return x(s) + Of::kX; }
-  MUCC_DEVICE float* tile() const { return reinterpret_cast<float*>(memory); }
+  MUCC_DEVICE float* tile() const { return reinterpret_cast<float*>(memory + Of::kSums); }
   MUCC_DEVICE Row* rows() const { return reinterpret_cast<Row*>(memory + Of::kTiles); }
   MUCC_DEVICE uint32_t full(int s) const { return base + Of::kTiles + Of::kRows + 8 * s; }
   MUCC_DEVICE uint32_t empty(int s) const { return full(kStages + s); }
@@ -71,7 +71,8 @@ struct Span {
 // Copies the steps of a tile, as one thread.
 template <class Work>
 MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, TensorMap const& x, TensorMap const& w,
-                            Walk<Work> const& walk, Part const& at, Span const& span, Steps<Work> const& to) {
+                            Walk<Work> const& walk, Part const& at, Span const& span, Steps<Work> const& to,
+                            Ring<Work::Wide::kStages>& ring) {
   using W = typename Work::Windows;
   using Of = typename Work::Wide;
   static constexpr int kAxes = Work::kRank - 2, kPiece = kMappedRow / int(sizeof(typename Work::Element));
@@ -91,7 +92,6 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
   int const group = int(at.group), channels = walk.count();
   int const x_channel = group * channels, w_channel = W::kTransposed ? x_channel : 0;
   int const column = (W::kTransposed ? 0 : group * int(problem.outputs)) + int(at.column);
-  Ring<Of::kStages> ring;
   int step = 0;
   for (tap[0] = 0; tap[0] < walk.taps(0); ++tap[0])
     for (tap[1] = 0; tap[1] < walk.taps(1); ++tap[1])
@@ -126,8 +126,8 @@ MUCC_DEVICE void clear(float (&sums)[kBlocks][kSums]) {
 
 // Multiplies the steps of a tile, as one warpgroup. Of block m a thread has the sums of wgmma.
 template <class Work>
-MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
-                                float (&sums)[Work::Wide::kBlocks][Work::Wide::kN / 2]) {
+MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from, float (&sums)[Work::Wide::kBlocks][Work::Wide::kN / 2],
+                                Ring<Work::Wide::kStages>& ring) {
   using Of = typename Work::Wide;
   static constexpr int kBlock = 64 * kMappedRow;
   int const group = int(threadIdx.x) / 128, lane = int(threadIdx.x) % 32;
@@ -135,7 +135,6 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
   auto release = [&](int s) {
     if (lane == 0) arrive(from.empty(s));
   };
-  Ring<Of::kStages> ring;
   if constexpr (Work::Format::kByStep) {
     // The other warpgroup multiplies while this one adds.
     for (int step = 0; step < steps; ++step) {
@@ -175,14 +174,16 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from,
       for (int m = 0; m < Of::kBlocks; ++m)
         Work::multiply(sums[m], x + (m * kBlock + i * 32) / 16, w + i * 32 / 16, 1);
     end_products();
-    wait_products<1>();
-    if (step > 0) release(before);
+    // A stage alone is filled again only once it has been multiplied.
+    wait_products<(Of::kStages > 1 ? 1 : 0)>();
+    if (Of::kStages == 1 || step > 0) release(Of::kStages == 1 ? s : before);
     before = s;
     ring.advance();
   }
   wait_products<0>();
 #pragma unroll
   for (int m = 0; m < Of::kBlocks; ++m) hold(sums[m]);
+  if (Of::kPersistent && Of::kStages > 1 && steps > 0) release(before);
 }
 
 // Writes the sums of a warpgroup to the tile in shared memory, channels or rows next to each other.
@@ -205,61 +206,153 @@ MUCC_DEVICE void spread(float const (&sums)[Of::kBlocks][Of::kN / 2], float* to)
     }
 }
 
-template <int V, class Work>
-MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> const& problem,
-                            Maps<Work::Windows::kClasses> const& maps) {
-  using Of = typename Work::Wide;
-  using W = typename Work::Windows;
-  static constexpr int kPiece = kMappedRow / int(sizeof(typename Work::Element)), kWarps = Of::kThreads / 32;
-  static_assert(sizeof(Row) * Of::kM <= Of::kRows, "as much as the shape counts");
-  Steps<Work> const memory;
-  int const own = Of::kShares > 1 ? int(blockIdx.x % Of::kShares) : 0;
-  Part const at = part<Work, Of>(problem, blockIdx.x / Of::kShares);
+// What a block computes: a tile of one class of outputs.
+template <class Work>
+struct Job {
+  Part at;
   Walk<Work> walk;
-  walk.channels = int(problem.channels);
-  int map = 0;
+  int map = 0, taps;  // the class, and the taps that its outputs see
+  bool is_empty;
+  MUCC_DEVICE Job(Problem<typename Work::Element> const& problem, unsigned index)
+      : at(part<Work, typename Work::Wide>(problem, index)) {
+    using W = typename Work::Windows;
+    walk.channels = int(problem.channels);
 #pragma unroll
-  for (int a = 0; a < 3; ++a) {
-    walk.axes[a] = axis<W>(a, at.residue[a], problem.out[a]);
-    map = map * (W::kTransposed ? W::stride(a) : 1) + at.residue[a];
+    for (int a = 0; a < 3; ++a) {
+      walk.axes[a] = axis<W>(a, at.residue[a], problem.out[a]);
+      map = map * (W::kTransposed ? W::stride(a) : 1) + at.residue[a];
+    }
+    taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
+    walk.depth = taps * walk.count();
+    is_empty = W::kTransposed && (conv::is_empty(walk.axes) || row_at<Work>(problem, walk.axes, at.row).batch < 0);
   }
-  int const taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
-  walk.depth = taps * walk.count();
-  if (W::kTransposed && (is_empty(walk.axes) || row_at<Work>(problem, walk.axes, at.row).batch < 0))
-    return measure_nothing<Of, Work>(problem, at);
+  MUCC_DEVICE int steps() const {
+    static constexpr int kPiece = kMappedRow / int(sizeof(typename Work::Element));
+    return taps * ((walk.count() + kPiece - 1) / kPiece);
+  }
+};
+
+// Whether the pointwise work of a kernel reads something for each result, channels side by side. Kernels that reduce channels
+// have no such work.
+template <class Work>
+MUCC_DEVICE constexpr bool fetches() {
+  if constexpr (Work::Wide::kAlongChannels) return Work::kFetches;
+  return false;
+}
+
+// Has L2 fetch that, as one warp: what every kShares-th row of a tile reads.
+template <int V, class Work>
+MUCC_DEVICE void fetch_tile(Work const& work, Problem<typename Work::Element> const& problem, Job<Work> const& job, int own) {
+  using Of = typename Work::Wide;
+  static constexpr int kWidth = 32;  // channels, of at most 128 bytes
+  if constexpr (fetches<Work>()) {
+    int64_t const left = problem.outputs - job.at.column, channel = job.at.group * problem.outputs + job.at.column;
+    for (int i = int(threadIdx.x) % 32 * Of::kShares + own; i < Of::kM; i += 32 * Of::kShares) {
+      Row const row = row_at<Work>(problem, job.walk.axes, job.at.row + i);
+      if (row.batch < 0) continue;
+#pragma unroll
+      for (int first = 0; first < Of::kN; first += kWidth)
+        if (first < left) work.template fetch<V>(position<Work>(job.walk.axes, row, channel + first), uint32_t(first / V));
+    }
+  }
+}
+
+// The rows of a tile in the result.
+template <class Work>
+MUCC_DEVICE void find_rows(Problem<typename Work::Element> const& problem, Job<Work> const& job, Row* rows) {
+  using Of = typename Work::Wide;
+  for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads) rows[i] = row_at<Work>(problem, job.walk.axes, job.at.row + i);
+}
+
+template <class Work>
+MUCC_DEVICE void start_barriers(Steps<Work> const& memory) {
+  using Of = typename Work::Wide;
   if (threadIdx.x == 0) {
     for (int s = 0; s < Of::kStages; ++s) {
       start_barrier(memory.full(s), 1);
-      start_barrier(memory.empty(s), kWarps);
+      start_barrier(memory.empty(s), Of::kThreads / 32);
     }
     publish_barriers();
   }
   __syncthreads();
-  int const steps = taps * ((walk.count() + kPiece - 1) / kPiece);
-  Span const span{steps * own / Of::kShares, steps * (own + 1) / Of::kShares};
+}
+
+// A block computes every so many tiles. While two warpgroups store one tile, the copying warp loads the next one.
+template <int V, class Work>
+MUCC_DEVICE void many_tiles(Work const& work, Problem<typename Work::Element> const& problem,
+                            Maps<Work::Windows::kClasses> const& maps) {
+  using Of = typename Work::Wide;
+  Steps<Work> const memory;
+  start_barriers<Work>(memory);
+  unsigned const tiles = unsigned(problem.row_tiles * problem.column_tiles * problem.groups) * Work::Windows::kClasses;
+  Ring<Of::kStages> ring;
   if (threadIdx.x >= Of::kThreads) {
-    if (threadIdx.x == Of::kThreads) copy_steps<Work>(problem, maps.x[map], maps.w, walk, at, span, memory);
-    __syncwarp();
-    if constexpr (Of::kShares > 1) {
-      sync_cluster();
-      sync_cluster();
+    for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x) {
+      Job<Work> const job(problem, index);
+      if (job.is_empty) continue;
+      if (threadIdx.x == Of::kThreads)
+        copy_steps<Work>(problem, maps.x[job.map], maps.w, job.walk, job.at, {0, job.steps()}, memory, ring);
+      __syncwarp();
+      fetch_tile<V>(work, problem, job, 0);
     }
-  } else {
-    for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads)
-      memory.rows()[i] = row_at<Work>(problem, walk.axes, at.row + i);
+    return;
+  }
+  for (unsigned index = blockIdx.x; index < tiles; index += gridDim.x) {
+    Job<Work> const job(problem, index);
+    if (job.is_empty) {
+      measure_nothing<Of, Work>(problem, job.at);
+      continue;
+    }
+    sync_groups(1);  // the tile before has been stored
+    find_rows(problem, job, memory.rows());
     float sums[Of::kBlocks][Of::kN / 2];
-    multiply_steps<Work>(span.last - span.first, memory, sums);
+    multiply_steps<Work>(job.steps(), memory, sums, ring);
+    spread<Of, typename Work::Format>(sums, memory.tile());
+    sync_groups(1);
+    finish<V, Of>(work, problem, job.walk.axes, job.at, memory.rows(), WholeSums{memory.tile()}, [] { sync_groups(1); });
+  }
+}
+
+template <int V, class Work>
+MUCC_DEVICE void warpgroups(Work const& work, Problem<typename Work::Element> const& problem,
+                            Maps<Work::Windows::kClasses> const& maps) {
+  using Of = typename Work::Wide;
+  static_assert(sizeof(Row) * Of::kM <= Of::kRows, "as much as the shape counts");
+  if constexpr (Of::kPersistent) {
+    many_tiles<V>(work, problem, maps);
+  } else {
+    Steps<Work> const memory;
+    int const own = Of::kShares > 1 ? int(blockIdx.x % Of::kShares) : 0;
+    Job<Work> const job(problem, blockIdx.x / Of::kShares);
+    if (job.is_empty) return measure_nothing<Of, Work>(problem, job.at);
+    start_barriers<Work>(memory);
+    Span const span{job.steps() * own / Of::kShares, job.steps() * (own + 1) / Of::kShares};
+    Ring<Of::kStages> ring;
+    if (threadIdx.x >= Of::kThreads) {
+      if (threadIdx.x == Of::kThreads)
+        copy_steps<Work>(problem, maps.x[job.map], maps.w, job.walk, job.at, span, memory, ring);
+      __syncwarp();
+      fetch_tile<V>(work, problem, job, own);
+      if constexpr (Of::kShares > 1) {
+        __syncwarp();
+        sync_cluster();
+        sync_cluster();
+      }
+      return;
+    }
+    find_rows(problem, job, memory.rows());
+    float sums[Of::kBlocks][Of::kN / 2];
+    multiply_steps<Work>(span.last - span.first, memory, sums, ring);
     sync_groups(1);  // all products have read their steps
     spread<Of, typename Work::Format>(sums, memory.tile());
     if constexpr (Of::kShares > 1) {
       sync_cluster();
-      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), SharedSums<Of::kShares>{memory.base, own},
+      finish<V, Of>(work, problem, job.walk.axes, job.at, memory.rows(), SharedSums<Of::kShares>{memory.base, own},
                     [] { sync_groups(1); });
       sync_cluster();  // no block ends while others read its sums
     } else {
       sync_groups(1);
-      finish<V, Of>(work, problem, walk.axes, at, memory.rows(), WholeSums{memory.tile()},
-                    [] { sync_groups(1); });
+      finish<V, Of>(work, problem, job.walk.axes, job.at, memory.rows(), WholeSums{memory.tile()}, [] { sync_groups(1); });
     }
   }
 }
