@@ -411,7 +411,8 @@ def test_a_request_is_its_text():
     from mucc.torch.backend.operator import Request
 
     request = Request("kernel ü", "sm_80", (("M", 16), ("N", 3)), True, True)
-    assert Request.of(request.text) == request
+    assert Request.of(request.text) == Request.of(request.letters) == request
+    assert request.letters.isalnum() and request.letters.isascii()
 
 
 # Options
