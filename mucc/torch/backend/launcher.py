@@ -33,7 +33,7 @@ class Launcher:
 
     def _first(self, *args: Any) -> None:
         kernel = kernel_of(self._request)
-        self.launch = self._store if kernel is None else _launch_of(kernel, self._refused)
+        self.launch = self._store if kernel is None else launch_of(kernel, self._refused)
         self.launch(*args)
 
     def _refused(self, args: Sequence[Any], error: Exception) -> None:
@@ -46,7 +46,7 @@ class Launcher:
         store_request(args[:-count], args[-count:], self._request)
 
 
-def _launch_of(kernel: Kernel, refused: Refused) -> Launch:
+def launch_of(kernel: Kernel, refused: Refused) -> Launch:
     """Return the shortest function that launches a kernel; exceptions go to `refused`."""
     entry = kernel.ffi
     if kernel.info.workspace:

@@ -228,6 +228,12 @@ def run_request(tensors: Tensors, request: str) -> list[Any]:
     return _ready(request)(tensors)
 
 
+def adopt(request: Request, kernel: Kernel) -> None:
+    """Have a request run a kernel that is loaded."""
+    _loaded[request] = _Launched(kernel)
+    _ready.cache_clear()
+
+
 def kernel_of(request: str) -> Kernel | None:
     """Return the kernel of a request, built if this process has not yet; None if it is interpreted.
 

@@ -62,8 +62,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Launcher, Libra
     ) -> tuple[Launcher, Library]:
         library, request = Library(bytes), Request(PROGRAM, "sm_90a", strict=strict)
         kernel = Kernel(info or _info(), library.launch, library.workspace)
-        operator._loaded[request] = operator._Launched(kernel)
-        operator._ready.cache_clear()
+        operator.adopt(request, kernel)
         return Launcher(request.text), library
 
     return make
@@ -169,8 +168,7 @@ def test_what_begins_misaligned_is_copied_for_the_library(made: Any):
     library.launch = refuse
     kernel = Kernel(_info(), refuse, library.workspace)
     request = Request(PROGRAM, "sm_90a", strict=True)
-    operator._loaded[request] = operator._Launched(kernel)
-    operator._ready.cache_clear()
+    operator.adopt(request, kernel)
     launched = Launcher(request.text)
     x, (_, y, a, b) = torch.rand(33)[1:].view(4, 8), _tensors()
     launched.launch(x, y, a, b)
