@@ -39,29 +39,56 @@ def _register() -> None:
     lowering: Any = importlib.import_module("torch._inductor.lowering")
     virtual: Any = importlib.import_module("torch._inductor.virtualized").V
     contiguous, shape_of = ir.ExternKernel.require_contiguous, ir.convert_shape_to_inductor
-    make_buffer = lowering.empty_strided
+    make_buffer, box = lowering.empty_strided, ir.TensorBox.create
     fallback: Any = ir.FallbackKernel
+    multi_output: Any = ir.MultiOutput
 
     class KernelCall(fallback):
-        """A call of `store_kernel` that Python code makes as a call of a launcher."""
+        """A call of `run_kernel` that is written as a call of a launcher, behind the results' allocations."""
 
         def codegen(self, wrapper: Any) -> None:
-            if not _is_python(virtual.graph):
-                fallback.codegen(self, wrapper)
-                return
             self.codegen_comment(wrapper)
+            # Inductor does not allocate what nothing reads, but the kernel stores it.
+            unread = [r.get_name() for r in self.outputs if r.get_name() in virtual.graph.removed_buffers]
+            for result in self.outputs:
+                if result.get_name() in unread:
+                    wrapper.writeline(wrapper.make_buffer_allocation(result))
+                else:
+                    wrapper.codegen_allocation(result)
             (request,) = self.constant_args
-            arguments = ", ".join(t.codegen_reference() for t in self.inputs)
-            wrapper.writeline(f"{_launcher(wrapper, request)}.launch({arguments})")
+            tensors = ", ".join(t.codegen_reference() for t in [*self.inputs, *self.outputs])
+            # The call is a variable, which Inductor deletes as it does the list of an operator's results.
+            wrapper.writeline(f"{self.get_name()} = {_launcher(wrapper, request)}.launch({tensors})")
+            for name in unread:
+                wrapper.writeline(f"del {name}")
+
+    class Result(multi_output):
+        """A result of a kernel: a buffer of Inductor's that the call of the kernel has stored to."""
+
+        def codegen(self, wrapper: Any) -> None:
+            pass
+
+        def should_allocate(self) -> bool:
+            return True
 
     def lower(tensors: Sequence[Any], request: str) -> list[Any]:
         given = [contiguous(t) for t in tensors]
+        if not _is_python(virtual.graph):
+            return stored(given, request)
+        with virtual.graph.fake_mode:
+            values, inputs, others, unflatten, *_ = fallback.process_kernel(RUN_KERNEL, given, request)
+        layout = ir.MultiOutputLayout(device=values[0].device)
+        call = KernelCall(layout, RUN_KERNEL, inputs, others, unflatten)
+        call.outputs = [Result(fallback.tensor_to_layout(v), call, [(list, n)]) for n, v in enumerate(values)]
+        return [box(result) for result in call.outputs]
+
+    def stored(given: Sequence[Any], request: str) -> list[Any]:
+        """Call the operator that stores, for code in C++, which has no calls that return lists."""
         results = [
             make_buffer(shape_of(v.shape), shape_of(v.stride()), dtype=v.dtype, device=v.device)
             for v in virtual.graph.current_node.meta["val"]
         ]
-        text = request if _is_python(virtual.graph) else Request.of(request).letters
-        KernelCall.create(STORE_KERNEL, given, results, text)
+        fallback.create(STORE_KERNEL, given, results, Request.of(request).letters)
         return results
 
     lowering.register_lowering(RUN_KERNEL, type_promotion_kind=None)(lower)
