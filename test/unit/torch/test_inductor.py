@@ -495,7 +495,7 @@ print(json.dumps({
 
 @pytest.mark.long
 def test_a_second_process_finds_the_graph_in_inductors_cache(tmp_path: Path):
-    """Code of Inductor's calls the operator, with all that this needs."""
+    """Code of Inductor's calls the kernel, with all that this needs."""
     found: list[dict[str, Any]] = []
     for _ in range(2):
         done = subprocess.run(
