@@ -148,7 +148,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seed", default="0")
     parser.add_argument("--first", type=int, default=0, help="the first program's number")
     parser.add_argument(
-        "--forms", type=some_forms, default="", metavar="REGEX", help="draw programs of these forms alone"
+        "--forms", type=some_forms, metavar="REGEX", help="draw programs of these forms alone"
     )
     parser.add_argument("--runs", type=int, default=9, help="calls of a program with open dims")
     parser.add_argument("--stage", choices=("interpret", "build", "prepare", "run", "host"), default="run")

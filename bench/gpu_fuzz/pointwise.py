@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bench.gpu_fuzz import reference as ref
-from bench.gpu_fuzz.drafts import Dim, Dims, Draft, Env, Expr, promoted
+from bench.gpu_fuzz.drafts import Dim, Dims, Draft, Env, Expr, before_rounding, promoted
 from bench.gpu_fuzz.reference import Bounded
 
 torch: Any = ref.torch
@@ -114,8 +114,9 @@ BINARY = (
 
 def cast(expr: Expr, dtype: str) -> Expr:
     """An explicit conversion, which rounds."""
+    source = expr if dtype == "f32" else before_rounding(expr)
     return Expr(
-        f"cast({expr.text}, {dtype})", dtype, expr.dims, lambda env: ref.rounded(expr.value(env), dtype)
+        f"cast({expr.text}, {dtype})", dtype, expr.dims, lambda env: ref.rounded(source.value(env), dtype)
     )
 
 

@@ -23,9 +23,9 @@ HEADERS = (
         r"return uint32_t\(__cvta_generic_to_shared\(at\)\);",
         "return uint32_t(static_cast<char const*>(at) - on_host::dynamic[on_host::block]);",
     ),
-    ("rows.cuh", r'asm volatile\("st\.relaxed[^;]*;[^;]*;', "on_host::store_word(slot, both);"),
+    ("row_teams.cuh", r'asm volatile\("st\.relaxed[^;]*;[^;]*;', "on_host::store_word(slot, both);"),
     (
-        "rows.cuh",
+        "row_teams.cuh",
         r'asm volatile\("ld\.relaxed[^;]*;[^;]*;',
         "both = on_host::load_word(slot);",
     ),

@@ -101,14 +101,17 @@ class Variance(RewritePattern):
         b = Emit()
         distance = b(e.SubOp(op.operand, mean(b, op.operand, axes)))
         squares = b(ReduceOp("sum", b(e.MulOp(distance, distance)), axes))
+        # One element is its own mean, but the compiler may fuse `a * b - mean` into an fma, which leaves the
+        # rounding of `a * b`: its square counts for nothing.
         if isinstance(count, int):
-            result = b(e.MulOp(squares, b.number(1 / (count - correction))))
+            share = b.number(1 / (count - correction) if count > 1 else 0.0)
         else:
             # As in torch, the variance of too few elements is 0 / 0, or infinite.
-            less = b(e.SubOp(b(e.ExtentOp(count)), b.number(correction)))
-            share = b(e.DivOp(b.number(1.0), b(e.MaxOp(less, b.number(0.0)))))
-            result = b(e.MulOp(squares, share))
-        rewriter.replace(op, b.ops, [result])
+            n = b(e.ExtentOp(count))
+            counted = b(e.MinOp(b(e.SubOp(n, b.number(1.0))), b.number(1.0)))
+            less = b(e.SubOp(n, b.number(correction)))
+            share = b(e.DivOp(counted, b(e.MaxOp(less, b.number(0.0)))))
+        rewriter.replace(op, b.ops, [b(e.MulOp(squares, share))])
 
 
 def _in_order(value: SSAValue) -> bool:

@@ -30,6 +30,14 @@ WAKING_NS = 100_000
 """The most of that usual time in ns that counts, for each process: who works between calls hides no work."""
 
 
+SETTLING = 20.0
+"""The most seconds to wait for processes that the candidate's has started to be at rest: workers of a
+compiler load their libraries for some seconds, in timed calls as well as between them."""
+
+STEP, RESTS, STEPS = 0.05, 0.05, 3
+"""They are at rest when they want a processor for at most this share of so many steps of `STEP` seconds."""
+
+
 class Seen(NamedTuple):
     """Where the threads of the candidate's process were when it had been stopped, in ns of the clock, in a
     call; None where the system did not tell."""
@@ -92,6 +100,10 @@ class Looker:
         """Say that such a call has ended."""
         self._helpers.stopped()
         self._helpers.go_on(None)
+
+    def settle(self) -> None:
+        """Wait until the processes that the candidate's has started are at rest, for at most `SETTLING` s."""
+        self._helpers.settle()
 
     def go_on(self) -> int:
         """Let it go on without a call; return when it did."""
@@ -158,6 +170,17 @@ class Helpers:
             self.between.append(took)
         else:
             self.in_calls.append((self._call, took, len(pids)))
+
+    def settle(self) -> None:
+        """Wait until all are at rest."""
+        until, rests = time.monotonic() + SETTLING, 0
+        pids = self.child.helpers()
+        while pids and rests < STEPS and time.monotonic() < until:
+            wanted = self.child.demand_ns(*pids)
+            time.sleep(STEP)
+            at_rest = abs(self.child.demand_ns(*pids) - wanted) <= RESTS * STEP * 1e9
+            before, pids = pids, self.child.helpers()
+            rests = rests + 1 if at_rest and pids == before else 0
 
     def forget(self) -> None:
         """Forget when they went on: a call that is stopped amid wakes them once more."""

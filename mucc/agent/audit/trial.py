@@ -246,6 +246,8 @@ class Trial(Processes):
         first = 0
         for attempt in range(TRIES):
             cases = self._cases(first)
+            if self._looker:
+                self._looker.settle()
             waiting, series = self._series(run, cases)
             times = [Times(*t) for found in series for t in found["times"]]
             made = [(c, t) for c, t in zip(cases, times, strict=False) if not c.watched][WARM:]

@@ -235,6 +235,10 @@ class Child:
                 spent += int(fields[0])
         return spent
 
+    def demand_ns(self, *pids: int) -> int:
+        """Return how long these processes have been on processors, or waited for one, so far."""
+        return sum(int(on) + int(waited) for pid in pids for on, waited, *_ in _schedule(pid))
+
     def resume(self) -> int:
         """Let it go on; return the time right before, in ns of `time.perf_counter_ns`."""
         paused, self._paused = self._paused, []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from mucc.codegen.across import AcrossWork, is_across
 from mucc.codegen.kernel_code import LightCode
@@ -13,10 +14,17 @@ from mucc.codegen.memory import Places
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts
 from mucc.codegen.reductions import reduction
-from mucc.codegen.texts import Entry, Texts
+from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, LoadOp
-from mucc.dialects.mu.types import PACKED, TensorType
-from mucc.kernels.normalize.moments import sums_exponentials, sums_squares
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.types import PACKED, Shaped, TensorType, dtype_bytes
+from mucc.kernels.normalize.entries import column_entries, row_entries
+from mucc.kernels.normalize.moments import (
+    is_below_maximum,
+    is_sum_of_exponentials,
+    sums_exponentials,
+    sums_squares,
+)
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
 from mucc.kernels.normalize.splicing import spliced
@@ -24,6 +32,8 @@ from mucc.target import get_target
 
 _REGISTERS = 32
 """The most numbers of a row that a thread keeps between phases."""
+_AT_ONCE = 1 << 21
+"""The elements of rows that are in flight together: 128 multiprocessors, 16 warps each, 32 numbers a lane."""
 
 
 class NormalizeWork(AcrossWork):
@@ -32,9 +42,9 @@ class NormalizeWork(AcrossWork):
     members = words(
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
-        kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        kShort kSome kMany kWarp kBlock kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
         kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
-        kExponentials kKnown kOnce
+        kExponentials kKnown kOnce kHint
         Results prefetch step is_first
         """
     )
@@ -56,6 +66,32 @@ class NormalizeWork(AcrossWork):
         if is_load and not any(self._varies(operand) for operand in self.loads[before:]):
             self.of_rows.add(node)
 
+    def expression(self, op: Operation, operands: Sequence[str]) -> str:
+        """Emit an operation of a body.
+
+        A sum of exponentials is from 1 to the length of a row: no quotient by it needs scaling. The relative
+        error of the short exponential is below 1e-5, which results of at most 16 bits do not show.
+        """
+        match op:
+            case e.DivOp() if is_sum_of_exponentials(self._given(op.rhs)):
+                return f"{operands[0]} * mucc::fast_reciprocal({operands[1]})"
+            case e.ExpOp() if self._is_narrow and is_below_maximum(op.operand):
+                return f"mucc::fast_exp({operands[0]})"
+            case _:
+                return super().expression(op, operands)
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether all that the kernel stores has at most 16 bits."""
+        types = (Shaped.of(store.destination.type) for store in self.op.stores)
+        return all(dtype_bytes(type.element_type) <= 2 for type in types)
+
+    def _given(self, value: SSAValue) -> SSAValue:
+        """Return what a body is given as an argument; other values are returned as they are."""
+        if isinstance(value, BlockArgument) and isinstance(compute := value.block.parent_op(), ComputeOp):
+            return compute.inputs[value.index]
+        return value
+
     def _varies(self, operand: Operand) -> bool:
         """Whether a load gets different elements of an operand within a row."""
         return bool(operand.bounds) or any(not operand.strides[axis].is_zero for axis in self.axes)
@@ -73,6 +109,25 @@ class NormalizeWork(AcrossWork):
 
     @cached_property
     def kept(self) -> list[Operation]:
+        """The loads of elements that are kept from phase to phase: several need them, or they are early."""
+        wanted = {*self._shared, *(self._late if self._are_early else ())}
+        return [op for op in self.lines if op in wanted]
+
+    @cached_property
+    def _are_early(self) -> bool:
+        """Whether the stores' own loads go together with the others.
+
+        If all rows are in flight at once, no other row computes while a row waits for its second loads, and
+        registers are not scarce.
+        """
+        if self.rows.has_long_rows or not self.runs_fastest(self.axes):
+            return False
+        extents = [extent for extent in self.space if isinstance(extent, int)]
+        is_known = len(extents) == len(self.space)
+        return is_known and len(self._late) <= 2 and math.prod(extents) <= _AT_ONCE
+
+    @cached_property
+    def _shared(self) -> list[Operation]:
         """The loads of elements that more than one phase needs."""
         needs = [set(self.nodes_for(values)) for values in self.wanted]
         return [
@@ -88,13 +143,13 @@ class NormalizeWork(AcrossWork):
     def _late(self) -> list[Operation]:
         """The loads that only the stores of all elements need."""
         is_load = (op for op in self.nodes_for(self.wanted[-1]) if isinstance(op, LoadNode))
-        return [op for op in is_load if op not in self.kept and op not in self.of_rows]
+        return [op for op in is_load if op not in self._shared and op not in self.of_rows]
 
     @cached_property
     def _late_operands(self) -> list[Operand]:
         """What the late loads read of plain tensors, by vectors where the kernel has these."""
         operands = (self._plain(op) for op in self._late)
-        return [operand for operand in operands if operand is not None]
+        return [operand for operand in operands if operand is not None and not self._are_early]
 
     def _plain(self, op: Operation) -> Operand | None:
         """Return the tensor that a load reads, unless an index or bounds say which of its elements."""
@@ -151,7 +206,7 @@ class NormalizeWork(AcrossWork):
         has_clusters = not inner and get_target(self.places.program.target.data).has_clusters
         widest = max(map(len, self.phases))
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
-        loads = max(1, len(self.kept))
+        loads = max(1, len(self._shared))
         late = len(self._late)
         many = max(_REGISTERS // loads // 8 * 8, 8)
         some = min(many, 16)
@@ -165,6 +220,8 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
                     f"kWidest = {widest};",
                     f"static constexpr int kFew = 8, kShort = {short}, kSome = {some}, kMany = {many};",
+                    f"static constexpr int kWarp = {32 * (some if self.is_open else many)}, "
+                    f"kBlock = {256 * some if self.is_open else 0};",
                     "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
                     "static constexpr int kManyBlocks = 2;",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
@@ -181,7 +238,7 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
                 ],
                 work=self._work(),
-                entries=_inner(entry, has_teams) if inner else _columns(entry, has_clusters),
+                entries=row_entries(entry, has_teams) if inner else column_entries(entry, has_clusters),
                 launcher="launch_rows",
                 scratch="rows_scratch" if has_teams else None,
                 fits="fits_shifted" if is_shifted else "fits",
@@ -215,7 +272,12 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
+            *_function(
+                "load",
+                "P const& p, Loads<V>& loads",
+                self._loading_once(),
+                "int V, mucc::Hint kHint = mucc::Hint::kL2, class P",
+            ),
             *_function(
                 "prefetch",
                 "P const& p, uint32_t step, bool is_first",
@@ -263,6 +325,19 @@ class NormalizeWork(AcrossWork):
         for op in ops:
             name = self.lanes[op.results[0]]
             lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
+        return lines
+
+    def _loading_once(self) -> list[str]:
+        """Return the statements that load what several phases need.
+
+        What rows have of their own passes L1 by: it keeps what they have in common.
+        """
+        inner = self.runs_fastest(self.axes)
+        lines = self._loading(self.kept, "loads")
+        for i, op in enumerate(self.kept):
+            operand = self._plain(op)
+            if inner and operand is not None and self._varies_by_row(operand):
+                lines[i] = lines[i].replace("mucc::load<V>", "mucc::load_hinted<V, kHint>")
         return lines
 
     def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:
@@ -315,71 +390,6 @@ def _function(
     name: str, given: str, lines: Sequence[str], over: str = "int V, class P", returns: str = "void"
 ) -> list[str]:
     return [f"  template <{over}>", f"  MUCC_DEVICE {returns} {name}({given}) const {{", *lines, "  }"]
-
-
-_GIVEN = "Work const op, mucc::Extents<Op::kRank> const extents, mucc::RowShape const shape"
-
-
-def _taken(code: int) -> str:
-    """Return whether a launch may take the kernel of a code, as C++."""
-    return f"mucc::may_take<Op>({code})"
-
-
-def _inner(entry: str, has_teams: bool) -> list[Entry]:
-    """Return the kernels in the order of `row_code`."""
-    most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
-    kernels = (
-        ("short", "warp<1, Op::kFew>", "Op::kThreads"),
-        ("block", "block<1, Op::kFew>", most),
-        ("short_vector", "warp<Op::kVector, Op::kShort / Op::kVector>", "Op::kThreads"),
-        ("warp_vector", "warp<Op::kVector, Op::kMany / Op::kVector>", "Op::kThreads"),
-        ("block_vector", "block<Op::kVector, Op::kSome / Op::kVector>", most),
-        ("long_vector", "block<Op::kVector, Op::kMany / Op::kVector>", many),
-        ("lane_vector", "warp<Op::kVector, 1>", "Op::kThreads"),
-    )
-    entries = [
-        Entry(f"{entry}_{name}", _GIVEN, f"mucc::rows_{function}(op, extents, shape)", bounds, _taken(code))
-        for code, (name, function, bounds) in enumerate(kernels)
-    ]
-    if not has_teams:
-        return entries
-    given, bounds = _GIVEN.replace("RowShape", "RowTeams"), "mucc::kTeamThreads, mucc::kTeamBlocks"
-    teams = (("teams", "1, Op::kTeamItems"), ("teams_vector", "Op::kVector, Op::kTeamVectors"))
-    return entries + [
-        Entry(
-            f"{entry}_{name}", given, f"mucc::rows_teams<{sizes}>(op, extents, shape)", bounds, _taken(code)
-        )
-        for code, (name, sizes) in enumerate(teams, len(kernels))
-    ]
-
-
-def _columns(entry: str, has_clusters: bool) -> list[Entry]:
-    """Return the kernels that reduce columns, in the order of `mucc::column_code`."""
-    once, again = "Op::kThreads, 2", "mucc::kThreadsAgain, 1"
-    kernels = (
-        ("columns", "1, 16, false", once),
-        ("columns_again", "1, 16, true", again),
-        ("columns_vector", "Op::kVector, Op::kColumnItems, false", once),
-        ("columns_again_vector", "Op::kVector, (Op::kColumnItems + 1) / 2, true", again),
-    )
-    entries = [
-        Entry(
-            f"{entry}_{name}",
-            _GIVEN,
-            f"mucc::rows_columns<{given}>(op, extents, shape)",
-            bounds,
-            _taken(code),
-        )
-        for code, (name, given, bounds) in enumerate(kernels)
-    ]
-    if not has_clusters:
-        return entries
-    work = "mucc::rows_cluster<Op::kVector, Op::kColumnItems>(op, extents, shape)"
-    bounds = "mucc::kClusterThreads, 1"
-    return [
-        *entries,
-        Entry(f"{entry}_columns_cluster", _GIVEN, work, bounds, _taken(len(entries))),
-    ]
 
 
 class NormalizeCode(LightCode):

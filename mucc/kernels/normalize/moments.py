@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import ComputeOp, LoadNode, YieldOp, are_bits
 from mucc.dialects.mu.ops import elementwise as e
@@ -49,11 +49,26 @@ def sums_exponentials(second: RowReduceOp, first: RowReduceOp) -> bool:
     body = _Body(compute, first, 0)
     last = compute.body.block.last_op
     assert isinstance(last, YieldOp)
-    power = last.value.owner
-    if not isinstance(power, e.ExpOp) or not isinstance(distance := power.operands[0].owner, e.SubOp):
+    return isinstance(power := last.value.owner, e.ExpOp) and body.is_below(power.operands[0])
+
+
+def is_below_maximum(value: SSAValue) -> bool:
+    """Whether a value of a body is x - max, with the maximum of x over a row: at most 0, or NaN."""
+    compute = value.owner.parent_op() if isinstance(value.owner, Operation) else None
+    if not isinstance(compute, ComputeOp):
         return False
-    x, most = distance.operands
-    return body.given(x) is first.value and body.given(most) is first.result
+    owners = (given.owner for given in compute.inputs)
+    maxima = (o for o in owners if isinstance(o, RowReduceOp) and o.kind.data is Reduction.MAX)
+    return any(not are_bits(most.value) and _Body(compute, most, 0).is_below(value) for most in maxima)
+
+
+def is_sum_of_exponentials(value: SSAValue) -> bool:
+    """Whether a value is the sum of exp(x - max) over a row, which is from 1 to its length, or NaN."""
+    second = value.owner
+    if not isinstance(second, RowReduceOp) or not isinstance(compute := second.value.owner, ComputeOp):
+        return False
+    owners = (given.owner for given in compute.inputs)
+    return any(isinstance(o, RowReduceOp) and sums_exponentials(second, o) for o in owners)
 
 
 class _Body:
@@ -64,6 +79,13 @@ class _Body:
 
     def given(self, value: SSAValue) -> SSAValue | None:
         return self.inputs[value.index] if isinstance(value, BlockArgument) else None
+
+    def is_below(self, value: SSAValue) -> bool:
+        """Whether a value is that of `first` minus its maximum."""
+        if not isinstance(distance := value.owner, e.SubOp):
+            return False
+        x, most = distance.operands
+        return self.given(x) is self.first.value and self.given(most) is self.first.result
 
     def is_mean(self, value: SSAValue) -> bool:
         match value.owner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,16 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
-from mucc.agent.audit.looking import AT_REST_NS, MORE_NS, WAKING_NS, Looker  # noqa: E402
+from mucc.agent.audit.looking import (  # noqa: E402
+    AT_REST_NS,
+    MORE_NS,
+    RESTS,
+    SETTLING,
+    STEP,
+    STEPS,
+    WAKING_NS,
+    Looker,
+)
 from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.results import ranges  # noqa: E402 (it needs torch)
 from mucc.agent.audit.rooms import Wire  # noqa: E402
@@ -216,6 +226,9 @@ class Children:
     def spent_ns(self, *pids: int) -> int:
         return self.helped[pids[0]] if pids else next(self.spent)
 
+    def demand_ns(self, *pids: int) -> int:
+        return sum(self.helped[pid] for pid in pids)
+
     def libraries(self) -> tuple[str, ...]:
         return ()
 
@@ -299,6 +312,30 @@ def test_work_of_other_processes_is_that_of_calls_alone():
         took(10**9)  # to work between calls hides nothing
     took(2 * WAKING_NS + MORE_NS + 1, "works too")
     assert "works too" in looker.helped
+
+
+def test_a_series_begins_when_processes_of_the_solution_are_at_rest(monkeypatch: pytest.MonkeyPatch):
+    children, slept = Children(), list[float]()
+    looker = Looker(children)  # pyright: ignore[reportArgumentType]
+    busy = iter([*[2 * RESTS * STEP] * 4, *[0.5 * RESTS * STEP] * 100])
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        children.helped[11] += int(next(busy) * 1e9)
+        if len(slept) == 6:
+            children.helped[12] = 0
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    looker.settle()
+    assert not slept, "there are none"
+    children.helped = {11: 0}
+    looker.settle()
+    assert len(slept) == 4 + 2 + STEPS, "one more has started in the sixth step"
+    now = iter(range(1000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(now)))
+    busy, slept[:] = iter([1.0] * 1000), []
+    looker.settle()
+    assert len(slept) == SETTLING - 1, "who never rests is not waited for"
 
 
 def test_processes_that_work_in_calls_on_a_gpu_are_noticed():

@@ -56,6 +56,12 @@ def test_choices_make_a_program_again() -> None:
     assert forms == set(FORMS)
 
 
+def test_programs_of_all_forms_are_drawn_by_default(tmp_path: Path) -> None:
+    run = Run(options().parse_args([]), tmp_path / "lines.jsonl")
+    tasks = [run.task() for _ in range(40)]
+    assert len({generate(task.choices).form for task in tasks if task}) > 10
+
+
 def test_programs_of_some_forms_alone_are_drawn(tmp_path: Path) -> None:
     run = Run(options().parse_args(["--forms", "norms|pools", "--programs", "5"]), tmp_path / "lines.jsonl")
     tasks = [run.task() for _ in range(5)]

@@ -72,6 +72,20 @@ kernel known(x: f32[6, 12, 5, 8], w: f32[12]) -> f32[6, 12, 5, 8] {
 kernel known_columns(x: f32[3, 70, 6, 8]) -> (y: f32[3, 70, 6, 8], z: f32[3, 70, 6, 8]) {
   return softmax(x, axis=1), x - max(x, axis=(1, 2), keepdims=on)
 }
+kernel known_warps(x: f32[5, 1024], w: f32[1024], b: f32[1024]) -> f32[5, 1024] {
+  return layer_norm(x) * w + b
+}
+kernel known_part_warps(x: f32[5, 1000], w: f32[1000]) -> f32[5, 1000] { return rms_norm(x) * w }
+kernel known_halves(x: bf16[6, 1024]) -> f32[6, 1024] { return softmax(x) }
+kernel known_block(x: f32[3, 2048], w: f32[2048]) -> f32[3, 2048] { return rms_norm(x) * w }
+kernel known_part_block(x: f32[3, 2500], w: f32[2500]) -> (y: f32[3, 2500], s: f32[3]) {
+  s = sum(x * w, axis=1)
+  return softmax(x - s[:, None]), s
+}
+kernel known_long_block(x: bf16[2, 16384], w: bf16[16384], b: bf16[16384]) -> (y: f32[2, 16384]) {
+  return layer_norm(cast(x, f32)) * w + b
+}
+kernel rounded_rows(x: bf16[6, 1024]) -> bf16[6, 1024] { return softmax(x * 3) }
 kernel middle[B, L, D](x: f32[B, L, D]) -> (y: f32[B, L, D], m: f32[B, D]) {
   return layer_norm(x, axis=1), mean(x, axis=1)
 }
@@ -158,7 +172,7 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
 
 def _is_rounded(name: str) -> bool:
     """Whether results of 16 bits are not exact."""
-    return name in ("layer", "residual", "channels", "one_leads", "one_between")
+    return name in ("layer", "residual", "channels", "one_leads", "one_between", "rounded_rows")
 
 
 FAR = """
@@ -289,6 +303,38 @@ def test_blocks_that_share_a_row_agree_with_the_interpreter(
             if info.name == "batch_long":
                 dims = {"B": 3, "C": rows, "L": length // 3}
             run(long_rows, info, dims, seed, within=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "special"),
+    [("bf16", (1.0, 3e38, -3e38)), ("bf16", (-float("inf"),)), ("f16", (1.0, float("nan")))],
+)
+def test_a_short_exponential_keeps_infinities(dtype: str, special: tuple[float, ...], tmp_path: Path) -> None:
+    text = f"kernel k(x: {dtype}[4, 512]) -> {dtype}[4, 512] {{ return softmax(x) }}"
+    program = Program.of_text(text, tmp_path)
+    run(program, program.kernels[0], {}, 1, special, within=0.01)
+
+
+def test_results_of_16_bits_take_the_short_exponential() -> None:
+    def text_of(body: str, result: str = "bf16[8, 512]") -> str:
+        kernel = f"kernel k(x: bf16[8, 512]) -> {result} {{ return {body} }}"
+        return compile_text(Source("k.mcu", kernel), Options(target="sm_90a")).cu()
+
+    assert "mucc::fast_exp(" in text_of("softmax(x)") and "mucc::div(" not in text_of("softmax(x)")
+    assert "mucc::fast_exp(" not in text_of("softmax(x)", "f32[8, 512]")
+    # Exponentials of other values may be large, and other quotients may need scaling.
+    assert "mucc::fast_exp(" not in text_of("exp(x) / sum(exp(x), axis=1, keepdims=on)")
+    assert "mucc::div(" in text_of("exp(x) / sum(exp(x), axis=1, keepdims=on)")
+
+
+def test_few_rows_load_weights_at_once() -> None:
+    def text_of(rows: int) -> str:
+        rows_type = f"bf16[{rows}, 1024]"
+        kernel = f"kernel k(x: {rows_type}, w: bf16[1024]) -> {rows_type} {{ return rms_norm(x) * w }}"
+        return compile_text(Source("k.mcu", kernel), Options(target="sm_90a")).cu()
+
+    assert "loads.w_v = mucc::load<V>(w, p);" in text_of(2048) and "loads.w_v" not in text_of(4096)
+    assert "loads.x_v = mucc::load_hinted<V, kHint>(x, p);" in text_of(4096)
 
 
 TALL = """

@@ -10,7 +10,7 @@ struct Moments {
   float count = 0, mean = 0, squares = 0;
 
   MUCC_DEVICE void combine(Moments const& other) {
-    float const all = count + other.count, share = all > 0 ? div(other.count, all) : 0.0f;
+    float const all = count + other.count, share = other.count * fast_reciprocal(max(all, 1.0f));
     float const apart = other.mean - mean;
     squares += other.squares + apart * apart * count * share;
     mean += apart * share;
@@ -121,7 +121,7 @@ struct ColumnFirst {
       count += inside[i] ? 1.0f : 0.0f;
       sum += inside[i] ? values[i].of[Work::kMoments].of[v] : 0.0f;
     }
-    float const mean = div(sum, max(count, 1.0f));
+    float const mean = sum * fast_reciprocal(max(count, 1.0f));
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       float const apart = inside[i] ? values[i].of[Work::kMoments].of[v] - mean : 0.0f;

@@ -18,8 +18,10 @@ struct WarpRows {
   }
 };
 
-template <int kWidest>
+// `kWarps` is the number of warps, or 0 where the launch decides.
+template <int kWidest, int kWarps = 0>
 struct BlockRows {
+  static constexpr int kGroup = kWarps ? warp_lanes(kWarps, 1) : 32;  // lanes that hold the totals of all warps
   float (*shared)[kWidest][32];
   int warps, turn;
 
@@ -33,12 +35,13 @@ struct BlockRows {
       for (int k = 0; k < Kinds::kCount; ++k) totals[k][threadIdx.x / 32] = acc[0][k];
     }
     __syncthreads();
+    int const warp = lane % kGroup;
     Kinds::start(acc[0]);
-    if (lane < warps) {
+    if (kWarps == kGroup || warp < warps) {
 #pragma unroll
-      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = totals[k][lane];
+      for (int k = 0; k < Kinds::kCount; ++k) acc[0][k] = totals[k][warp];
     }
-    combine_lanes<Kinds>(acc, 1, 32);
+    combine_lanes<Kinds>(acc, 1, kGroup);
   }
 };
 

@@ -11,8 +11,8 @@ constexpr uint32_t kFetchers = 16;
 // What one thread does of a row: steps `first`, `first + stride` and so on, kItems of them at a time. Unless they are
 // loaded again in each phase, in turn from the first one and from the last one, these are all there are. Behind the end of the row the last step is loaded and computed
 // with instead, to no effect: without branches all loads are in flight at once, and what two phases compute is computed
-// once.
-template <int V, int kItems, bool kAgain, class Work>
+// once. `kWhole` says that no step is behind the end.
+template <int V, int kItems, bool kAgain, class Work, bool kWhole = false>
 struct RowThread {
   using Row = typename Work::template Row<V>;
   using Loads = typename Work::template Loads<V>;
@@ -27,11 +27,16 @@ struct RowThread {
   Row row;
   Loads kept[kItems];
 
+  // A step of the thread, or the last one instead of those behind the end.
+  MUCC_DEVICE uint32_t step_in(uint32_t base, int i) const {
+    uint32_t const step = base + first + i * stride;
+    return kWhole || step < last ? step : last;
+  }
+
   MUCC_DEVICE void load(Loads (&to)[kItems], uint32_t base) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-      uint32_t const step = base + first + i * stride;
-      place.move(step < last ? step : last, extents);
+      place.move(step_in(base, i), extents);
       work.template load<V>(place.p, to[i]);
     }
   }
@@ -43,7 +48,7 @@ struct RowThread {
 #pragma unroll
       for (int i = 0; i < kItems; ++i) {
         uint32_t const step = first + i * stride;
-        if (step > last) break;
+        if (!kWhole && step > last) break;
         place.move(step, extents);
         work.template prefetch<V>(place.p, step, blockIdx.x < kFetchers);
       }
@@ -56,8 +61,8 @@ struct RowThread {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       uint32_t const step = base + first + i * stride;
-      place.move(step < last ? step : last, extents);
-      each(loads[i], place.inside(step, exists && step <= last, extents));
+      place.move(step_in(base, i), extents);
+      each(loads[i], place.inside(step, exists && (kWhole || step <= last), extents));
     }
   }
 

@@ -15,28 +15,18 @@ struct RowPlan {
 // Rows whose elements are neighbours.
 template <class Op>
 RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
-  bool const vector = v > 1;
-  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, rows, row_code<Op>(length, v)};
+  int const code = row_code<Op>(length, v), items = row_items<Op>(code, v);
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, code == 3 ? kWarpThreads : Op::kThreads}, rows, code};
   auto& shape = plan.shape;
-  int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
-  if (plan.code == kLaneCode) {
-    // Neighbouring lanes have neighbouring vectors: what a warp loads and stores at a time are whole lines of memory.
-    while (shape.lanes / 2 >= length) shape.lanes /= 2;
+  if (code == 0 || code == 2 || code == 3 || code == kLaneCode) {
+    shape.lanes = warp_lanes(length, items);
     plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
     return plan;
   }
-  // Longer rows go to blocks of two warps, which end at different times.
-  if (plan.code == 0 || plan.code == 2 || plan.code == 3) {
-    while (shape.lanes > 1 && shape.lanes / 2 * few >= length) shape.lanes /= 2;
-    plan.blocks = blocks_of(rows, shape.threads / shape.lanes);
-    return plan;
-  }
-  bool const is_long = vector && plan.code != 4;
-  int items = is_long ? many : vector ? some : few;
   // Few rows that are reduced once: more threads, each with less of a row. Further phases wait longer for more threads.
   bool const is_few = !is_reproducible<Op> && rows * blocks_of(length, items) < 1024 * int64_t(c.sm_count);
-  if (vector && !is_long && Op::kPhases == 1 && items >= 4 && is_few) items /= 2;
-  shape.lanes = shape.threads = int(at_most(32 * blocks_of(length, 32 * items), INT32_MAX));
+  bool const is_halved = code == 4 && known_steps<Op>(v) == 0 && Op::kPhases == 1 && items >= 4 && is_few;
+  shape.lanes = shape.threads = int(at_most(block_threads(length, is_halved ? items / 2 : items), INT32_MAX));
   return plan;
 }
 
@@ -59,13 +49,13 @@ RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int item
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
   if (!is_reproducible<Op>) teams = at_most(teams, rows);
   int64_t const parts = at_most(blocks / teams, most), chunk = blocks_of(blocks_of(length, parts), 32) * 32;
-  return {uint32_t(rows),
-          uint32_t(length),
-          uint32_t(chunk),
-          uint32_t(at_most(held, chunk)),
-          int(at_most(blocks / blocks_of(length, chunk), rows)),
-          int(blocks_of(length, chunk)),
-          nullptr};
+  held = at_most(held, chunk), teams = at_most(blocks / blocks_of(length, chunk), rows);
+  // Teams that begin together exchange their totals together, and meanwhile nothing is loaded or stored. The second half, on
+  // the same multiprocessors as the first, begins when the first one has loaded a row.
+  bool const are_delayed = Op::kFills && teams > 1 && chunk < length && rows >= kDelayedRows * teams;
+  int64_t const delay = are_delayed ? held * Op::kLoads * v * int64_t(sizeof(float)) / kCycleBytes : 0;
+  return {uint32_t(rows), uint32_t(length), uint32_t(chunk), uint32_t(held), int(teams), int(blocks_of(length, chunk)),
+          uint32_t(delay), nullptr};
 }
 
 template <class Op>
