@@ -40,6 +40,10 @@ def _register() -> None:
     virtual: Any = importlib.import_module("torch._inductor.virtualized").V
     contiguous, shape_of = ir.ExternKernel.require_contiguous, ir.convert_shape_to_inductor
     make_buffer, box = lowering.empty_strided, ir.TensorBox.create
+    layout_of, results_layout = ir.FallbackKernel.tensor_to_layout, ir.MultiOutputLayout
+    writer: Any = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+    for name in ("codegen_allocation", "define_kernel", "make_buffer_allocation", "next_kernel_suffix"):
+        getattr(writer, name)  # raises where generated code could not be written
     fallback: Any = ir.FallbackKernel
     multi_output: Any = ir.MultiOutput
 
@@ -77,9 +81,9 @@ def _register() -> None:
             return stored(given, request)
         with virtual.graph.fake_mode:
             values, inputs, others, unflatten, *_ = fallback.process_kernel(RUN_KERNEL, given, request)
-        layout = ir.MultiOutputLayout(device=values[0].device)
+        layout = results_layout(device=values[0].device)
         call = KernelCall(layout, RUN_KERNEL, inputs, others, unflatten)
-        call.outputs = [Result(fallback.tensor_to_layout(v), call, [(list, n)]) for n, v in enumerate(values)]
+        call.outputs = [Result(layout_of(v), call, [(list, n)]) for n, v in enumerate(values)]
         return [box(result) for result in call.outputs]
 
     def stored(given: Sequence[Any], request: str) -> list[Any]:
