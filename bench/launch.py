@@ -1,5 +1,9 @@
 """Host overhead of a call, in microseconds: `python -m bench.launch kernel.so [--kernel NAME] [--size 256]`.
 
+Without a library, `python -m bench.launch` needs no GPU: a function of tvm-ffi that does nothing stands for
+the library's entry, and tensors lie on the CPU. That shows what a call adds to the entry in the code of
+torch.compile: by the launcher that this code calls, and by the operator that torch's dispatcher calls.
+
 Every contender makes many calls in a row without waiting for the GPU, in batches that fit the launch queue,
 and the GPU work of a call is small. What is measured is the time that the calling thread spends per call:
 the median over batches. `repeated` calls pass the same tensors each time, `changing` ones cycle through
@@ -18,10 +22,11 @@ from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NoReturn
 
 from bench.common import run_main, write_result
 from bench.timing import card
+from mucc.library.signature import Arg, KernelInfo
 
 BATCH = 400
 """Calls between two waits: a GPU's queue holds about a thousand launches."""
@@ -82,32 +87,91 @@ def per_call_us(
     """Median and least time per call in microseconds, with the arguments taken from `sets` in turn."""
     calls = list(islice(cycle(sets), BATCH))
     times: list[float] = []
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     for batch in range(BATCHES + 5):
-        torch.cuda.synchronize()
+        wait()
         start = time.perf_counter_ns()
         for args in calls:
             function(*args)
         stop = time.perf_counter_ns()
         if batch >= 5:  # the first ones warm up
             times.append((stop - start) / BATCH / 1e3)
-    torch.cuda.synchronize()
+    wait()
     return median(times), min(times)
 
 
+SHAPE = (8, 32, 14, 14)
+PROGRAM = """kernel f(x: bf16[8, 32, 14, 14], r: bf16[8, 32, 14, 14]) -> bf16[8, 32, 14, 14] {
+    return relu(x + r)
+}
+"""
+
+
+def refuse(args: Sequence[Any], error: Exception) -> NoReturn:
+    """Raise the error of a call that is measured."""
+    raise error
+
+
+def on_host() -> None:
+    """Measure what calls add to a library's entry, on any machine, and print a table."""
+    torch: Any = importlib.import_module("torch")
+    tvm_ffi: Any = importlib.import_module("tvm_ffi")
+    from mucc.runtime.kernel import Kernel
+    from mucc.torch.backend import operator
+    from mucc.torch.backend.launcher import launch_of
+
+    nothing = tvm_ffi.get_global_func("testing.nop")
+    inputs = (Arg(name, "input", "bf16", SHAPE, "row_major", 16) for name in "xr")
+    args = (*inputs, Arg("y", "output", "bf16", SHAPE, "row_major", 16))
+
+    def kernel(workspace: bool) -> Any:
+        info = KernelInfo("f", "mucc_f", "f", {}, args, (), workspace, {}, ())
+        return Kernel(info, nothing, lambda *given: 4096)
+
+    request = operator.Request(PROGRAM, "sm_90a")
+    operator.adopt(request, kernel(False))
+    x, r, y = tensors = [torch.zeros(SHAPE, dtype=torch.bfloat16) for _ in range(3)]
+    allocate = torch._C._dynamo.guards._empty_strided_cpu
+    strides, direct = y.stride(), launch_of(kernel(False), refuse)
+
+    def generated() -> None:
+        direct(x, r, allocate(SHAPE, strides, torch.bfloat16))
+
+    contenders: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
+        ("entry", nothing, (*tensors,)),
+        ("launcher", direct, (*tensors,)),
+        ("launcher_workspace", launch_of(kernel(True), refuse), (*tensors,)),
+        ("allocation", allocate, (SHAPE, strides, torch.bfloat16)),
+        ("allocation_launcher", generated, ()),
+        ("operator", operator.RUN_KERNEL, ([x, r], request.text)),
+        ("torch_add", torch.add, (x, r)),
+    ]
+    with torch.no_grad():
+        for name, function, given in contenders:
+            middle, least = per_call_us(torch, function, [given])
+            print(f"{name:<24}{middle:8.2f} µs{least:8.2f} µs at best", flush=True)
+
+
 def main() -> None:
-    """Measure, print a table, and write the result."""
+    """Measure, print a table, and write the result of measuring a library."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("so", type=Path, help="a kernel library, made with `mucc kernel.mcu -o kernel.so`")
+    parser.add_argument(
+        "so", type=Path, nargs="?", help="a kernel library, made with `mucc kernel.mcu -o kernel.so`"
+    )
     parser.add_argument("--kernel", help="which kernel (default: the first)")
     parser.add_argument("--size", type=int, default=256, help="the extent of every free dim (default: 256)")
     options = parser.parse_args()
+    if options.so is None:
+        on_host()
+        return
 
     torch: Any = importlib.import_module("torch")
     import mucc
     from mucc.measure.run_gpu import random_inputs
     from mucc.runtime.torch_glue import TorchKernel
+    from mucc.torch.backend.launcher import launch_of
 
     module = mucc.load(options.so)
     kernel = module[options.kernel] if options.kernel else module.kernels[0]
@@ -133,6 +197,7 @@ def main() -> None:
         ("tvm_ffi", kernel.ffi, full),
         # The same conversions and checks, but nothing is launched: what is left of a call is the driver's.
         ("tvm_ffi_no_launch", kernel.ffi_workspace, full),
+        ("launcher", launch_of(kernel, refuse), full),
         ("launch", kernel.launch, full),
         ("call", kernel, inputs),
         ("torch_op", kernel.op, inputs),

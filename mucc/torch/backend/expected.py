@@ -28,8 +28,10 @@ from mucc.kernels.map.op import MapOp
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.library import extents
 from mucc.target.devices import Card
+from mucc.torch.backend import host_time
 from mucc.torch.backend.attention_rates import F32, MASKED, shares
 from mucc.torch.backend.cudnn_rates import DEPTHWISE, cudnn_share, depthwise_products
+from mucc.torch.backend.host_time import Cost
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
@@ -77,11 +79,20 @@ transposed ones of `bench/results/h100_sxm/conv.json` move most."""
 
 @dataclass(frozen=True)
 class Predicted:
-    """The predicted time of one kernel of mucc, or the reason why it cannot be compiled."""
+    """The predicted time of one kernel of mucc, or the reason why it cannot be compiled.
+
+    A call launches `kernels`; `copies` of its operands are made before, each by a kernel of Inductor's.
+    """
 
     seconds: float
     kernels: int = 0
+    copies: int = 0
     problem: str | None = None
+
+    @property
+    def host(self) -> float:
+        """The seconds that the host takes for a call."""
+        return host_time.launching(self.kernels) + host_time.LAUNCH * self.copies
 
 
 def costs_of(card: Card) -> Costs:
@@ -256,22 +267,26 @@ class Lowered:
     def alone(self, region: Group) -> float:
         """Predict the time of a region that is compiled by itself."""
         own = set(region)
-        return self._seconds([n for n in self.nodes if n in own], ())
+        return self._cost([n for n in self.nodes if n in own], ()).gpu
 
-    def seconds(self, groups: Sequence[Group] = (), within: range | None = None) -> float:
-        """Predict the time of what remains if the groups are taken out; infinite if one cannot be by itself.
+    def seconds(self, groups: Sequence[Group] = ()) -> float:
+        """Predict the time on the GPU of what remains if the groups are taken out."""
+        return self.cost(groups).gpu
+
+    def cost(self, groups: Sequence[Group] = (), within: range | None = None) -> Cost:
+        """Predict the times of what remains if the groups are taken out; infinite if one cannot be by itself.
 
         A group cannot where a value leaves it and comes back. `within` limits all to a part of the graph.
         """
         nodes = self.nodes if within is None else self.nodes[within.start : within.stop]
-        return self._seconds(nodes, groups)
+        return self._cost(nodes, groups)
 
-    def _seconds(self, nodes: Sequence[Node], groups: Sequence[Group]) -> float:
+    def _cost(self, nodes: Sequence[Node], groups: Sequence[Group]) -> Cost:
         inside = set(nodes)
         owner = {n: g for g, group in enumerate(groups) for n in group if n in inside}
         order = self._order(nodes, owner)
         if order is None:
-            return inf
+            return Cost(inf, inf)
         left = {n for n in nodes if n in self.left or any(u not in inside for u in self.users.get(n, ()))}
         phases = self._phases(nodes, owner, order, left)
         leader = {n: n for n in nodes if n in self.fused and n not in owner}
@@ -285,7 +300,7 @@ class Lowered:
             for source in self.reads[node]:
                 if source in leader and phases[source] == phases[node]:
                     leader[find(node)] = find(source)
-        total = sum(self.calls[n] for n in nodes if n in self.calls and n not in owner)
+        called = [n for n in nodes if n in self.calls and n not in owner]
         read: dict[Node, dict[Node, int]] = {}
         written: dict[Node, None] = {}
         for node in nodes:
@@ -300,7 +315,11 @@ class Lowered:
                 read.setdefault(own, {})
         written.update((n, None) for n in left if n in leader)
         moved = sum(sum(values.values()) for values in read.values())
-        return total + self.costs.moved(moved + sum(self.writes[n] for n in written)) + LAUNCH * len(read)
+        moving = self.costs.moved(moved + sum(self.writes[n] for n in written))
+        return Cost(
+            sum(self.calls[n] for n in called) + moving + LAUNCH * len(read),
+            host_time.LIBRARY * len(called) + host_time.LAUNCH * len(read),
+        )
 
     def _order(self, nodes: Sequence[Node], owner: Mapping[Node, int]) -> list[Any] | None:
         """Sort nodes and groups after what they read; None if there is a cycle."""

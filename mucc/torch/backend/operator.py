@@ -1,7 +1,8 @@
-"""The torch operator that runs a kernel of mucc within Inductor's graphs: `torch.ops.mucc.run_kernel`.
+"""The torch operators that run a kernel of mucc within Inductor's graphs: `torch.ops.mucc.run_kernel`.
 
 One operator serves all kernels: the program is an argument, as text. A graph that Inductor takes from its
-cache in another process holds all that it needs so, and finds the library in mucc's cache.
+cache in another process holds all that it needs so, and finds the library in mucc's cache. `store_kernel`
+is the same for results that exist. Generated code in Python calls a launcher instead (`lowering.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mucc.dialects.mu.types import Dims, Shaped, dtype_name
 from mucc.library import extents
 from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning, Programs
+from mucc.runtime.kernel import Kernel
 from mucc.runtime.torch_glue import DTYPES, TorchKernel
 from mucc.runtime.views import call_anyhow
 from mucc.torch.importer.capture import torch
@@ -53,8 +55,16 @@ class Request:
             [self.program, self.target, dict(self.dims), self.interpret, self.strict], ensure_ascii=False
         )
 
+    @property
+    def letters(self) -> str:
+        """The same in letters and digits alone: Inductor's C++ has arguments between quotes as they are."""
+        return self.text.encode().hex()
+
     @staticmethod
     def of(text: str) -> Request:
+        """Parse either form."""
+        if not text.startswith("["):
+            text = bytes.fromhex(text).decode()
         program, target, dims, interpret, strict = json.loads(text)
         return Request(program, target, tuple(dims.items()), interpret, strict)
 
@@ -164,20 +174,22 @@ class Builds:
             if isinstance(module, CompileError):
                 problems[request] = module
             else:
-                _loaded[request] = _launched(module.kernels[0])
+                _loaded[request] = _Launched(module.kernels[0])
         return problems
 
 
-def _launched(kernel: Any) -> Run:
-    glue = TorchKernel(kernel)
+class _Launched:
+    """A kernel of a loaded library, with results and a workspace that belong to each call alone."""
 
-    def call(*tensors: Any) -> list[Any]:
-        return glue.run_apart(tensors)
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        self._glue = TorchKernel(kernel)
 
-    def run(tensors: Tensors) -> list[Any]:
-        return call_anyhow(call, tensors)
+    def __call__(self, tensors: Tensors) -> list[Any]:
+        return call_anyhow(self._run, tensors)
 
-    return run
+    def _run(self, *tensors: Any) -> list[Any]:
+        return self._glue.run_apart(tensors)
 
 
 @cache
@@ -216,8 +228,35 @@ def run_request(tensors: Tensors, request: str) -> list[Any]:
     return _ready(request)(tensors)
 
 
+def adopt(request: Request, kernel: Kernel) -> None:
+    """Have a request run a kernel that is loaded."""
+    _loaded[request] = _Launched(kernel)
+    _ready.cache_clear()
+
+
+def kernel_of(request: str) -> Kernel | None:
+    """Return the kernel of a request, built if this process has not yet; None if it is interpreted.
+
+    Raises CompileError.
+    """
+    run = _ready(request)
+    if isinstance(run, _Lenient):
+        run = run.run
+    return run.kernel if isinstance(run, _Launched) else None
+
+
+def store_request(tensors: Tensors, results: Tensors, request: str) -> None:
+    """Run the operator that stores: the kernel of a request on its arguments, into given results."""
+    for result, value in zip(results, run_request(tensors, request), strict=True):
+        result.copy_(value)
+
+
 def _fake(tensors: Tensors, request: str) -> list[Any]:
     return signature_of(Request.of(request).program).empty(tensors)
+
+
+def _fake_store(tensors: Tensors, results: Tensors, request: str) -> None:
+    pass
 
 
 def tags() -> tuple[Any, ...]:
@@ -240,4 +279,9 @@ _LIBRARY.define("run_kernel(Tensor[] tensors, str request) -> Tensor[]", tags=ta
 _LIBRARY.impl("run_kernel", run_request, "CompositeExplicitAutograd")
 torch.library.register_fake("mucc::run_kernel", _fake, lib=_LIBRARY)
 
+_LIBRARY.define("store_kernel(Tensor[] tensors, Tensor(a!)[] results, str request) -> ()")
+_LIBRARY.impl("store_kernel", store_request, "CompositeExplicitAutograd")
+torch.library.register_fake("mucc::store_kernel", _fake_store, lib=_LIBRARY)
+
 RUN_KERNEL: Any = torch.ops.mucc.run_kernel.default
+STORE_KERNEL: Any = torch.ops.mucc.store_kernel.default

@@ -135,7 +135,11 @@ class RegionsPass(GraphPass):
         copy = Copy.of(module.graph)
         meta, dims = graph_of(copy.graph, module, formats(options.compute, options.round), self.anywhere)
         emit = Emitter(meta)
-        choice = Chooser(meta, self.costs, dims.sizes, options.margin, emit, self._text, {}).choice()
+        launches = not options.has_cuda_graphs
+        chooser = Chooser(
+            meta, self.costs, dims.sizes, options.margin, emit, self._text, {}, launches=launches
+        )
+        choice = chooser.choice()
         return choice.rest + sum(d.mucc for d in choice.decisions if d.taken)
 
     def _choice(
@@ -160,8 +164,10 @@ class RegionsPass(GraphPass):
 
             while True:
                 margin = self.options.margin
+                launches = not self.options.has_cuda_graphs
                 chooser = Chooser(
-                    graph, self.costs, dims.sizes, margin, emit, self._text, refused, measure, taken
+                    *(graph, self.costs, dims.sizes, margin, emit, self._text, refused),
+                    *(measure, taken, launches),
                 )
                 choice = chooser.choice()
                 if not new:

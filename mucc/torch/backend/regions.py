@@ -39,6 +39,9 @@ expected to gain 1.3 percent by one region, and lost 1.8 on an H200.
 PLAUSIBLE = 0.5
 """The largest expected loss, as a share of the kernel's time, at which a region is measured all the same."""
 
+HOST = "the host would take longer to launch it, and the graph is as slow as the host"
+"""Why a region is not taken that would save time of the GPU while that waits for the host."""
+
 BATCHED = (torch.ops.aten.bmm.default, torch.ops.aten.matmul.default)
 """Batched products of matrices, of which attention has two."""
 
@@ -113,7 +116,7 @@ class Chooser:
     `emit` makes kernels of pieces, `text` their programs; programs in `refused` are not taken, for the
     reason there. `measure` has the measured times of regions: where there are any they decide, less what the
     region is predicted to keep Inductor from fusing around it. `begin` is called with each kernel
-    that is taken.
+    that is taken. With `launches` the host launches all kernels: no CUDA graph does.
     """
 
     def __init__(
@@ -127,10 +130,11 @@ class Chooser:
         refused: Mapping[str, str],
         measure: Measure | None = None,
         begin: Callable[[Kernel], None] = lambda kernel: None,
+        launches: bool = False,
     ):
         self.graph, self.costs, self.dims, self.margin = graph, costs, dims, margin
         self.emit, self.text, self.refused, self.measure = emit, text, refused, measure
-        self.begin = begin
+        self.begin, self.launches = begin, launches
         self.reasons = classify(graph, None)
         self.lowered = Lowered(graph, costs)
         self.leaving = set(returned(graph.captured))
@@ -147,7 +151,9 @@ class Chooser:
 
     def choice(self) -> Choice:
         """Return the regions, and what is predicted of them and of the rest."""
-        self.found.alone = self.lowered.seconds()
+        alone = self.lowered.cost()
+        self.found.alone = alone.gpu
+        self.launches = self.launches and self.margin >= 0 and alone.is_bound_by_host
         for seed in self.lowered.calls:
             if seed not in self.own and _size(seed):
                 self._decide(seed)
@@ -179,14 +185,18 @@ class Chooser:
         found: list[_Candidate] = []
         problem = ""
         near = self.lowered.near(seed)
-        base = self.lowered.seconds(self.taken, near)
+        base = self.lowered.cost(self.taken, near)
         for nodes in self._candidates(seed):
-            inductor = base - self.lowered.seconds([*self.taken, self._with_copies(nodes)], near)
+            rest = self.lowered.cost([*self.taken, self._with_copies(nodes)], near)
+            inductor = base.gpu - rest.gpu
             if inductor <= 0:
                 continue
             predicted = self._predicted(nodes)
             if predicted.problem:
                 problem = problem or predicted.problem
+                continue
+            if self.launches and base.host - rest.host < predicted.host:
+                problem = problem or HOST
                 continue
             found.append(_Candidate(nodes, inductor, predicted.seconds))
         if not found:
@@ -263,7 +273,7 @@ class Chooser:
         # What does not fill its memory is copied before a call, each value by an operation of the graph.
         copied = [n for n in kernel.parameters if not fills_memory(n.meta.get("val"))]
         again = sum(self.costs.moved(2 * _size(n)) + LAUNCH for n in copied)
-        return replace(found, seconds=found.seconds + again)
+        return replace(found, seconds=found.seconds + again, copies=len(copied))
 
     def _left(self, seed: Node, reason: str) -> None:
         self.found.decisions.append(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mucc.torch.backend.graphs import order_of
+from mucc.torch.backend.lowering import lower_kernels
 from mucc.torch.backend.operator import RUN_KERNEL, Request, signature_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
@@ -80,6 +81,7 @@ class Region:
         given = zip(self.parameters, orders, strict=True)
         arguments = [_argument(place, made.get(p, p), order) for p, order in given]
         values = signature_of(request.program).empty([a.meta["val"] for a in arguments])
+        lower_kernels()
         call = place.add(RUN_KERNEL, (arguments, request.text), values)
         call.meta["eager_input_vals"] = (([a.meta["val"] for a in arguments], request.text), {})
         for n, (result, copied) in enumerate(zip(self.results, self.kernel.results, strict=True)):

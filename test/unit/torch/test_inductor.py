@@ -411,7 +411,8 @@ def test_a_request_is_its_text():
     from mucc.torch.backend.operator import Request
 
     request = Request("kernel ü", "sm_80", (("M", 16), ("N", 3)), True, True)
-    assert Request.of(request.text) == request
+    assert Request.of(request.text) == Request.of(request.letters) == request
+    assert request.letters.isalnum() and request.letters.isascii()
 
 
 # Options
@@ -494,7 +495,7 @@ print(json.dumps({
 
 @pytest.mark.long
 def test_a_second_process_finds_the_graph_in_inductors_cache(tmp_path: Path):
-    """Code of Inductor's calls the operator, with all that this needs."""
+    """Code of Inductor's calls the kernel, with all that this needs."""
     found: list[dict[str, Any]] = []
     for _ in range(2):
         done = subprocess.run(

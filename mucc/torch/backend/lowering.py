@@ -1,0 +1,113 @@
+"""Lower calls of kernels in Inductor: it allocates the results, and calls a launcher in one line of code.
+
+Without this, Inductor calls the operator `run_kernel` through torch's dispatcher. That costs the host 7 to
+10 us more for each call, and memory of results is neither planned nor used again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from mucc.torch.backend.operator import RUN_KERNEL, STORE_KERNEL, Request
+
+log = logging.getLogger("mucc.torch")
+
+IMPORT = "from mucc.torch.backend.launcher import Launcher as MuccLauncher"
+"""What generated code imports."""
+
+
+@cache
+def lower_kernels() -> bool:
+    """Register the lowering with Inductor, once; returns whether this version of torch has what it needs.
+
+    If not, Inductor calls `run_kernel`, as it calls all operators that it does not know.
+    """
+    try:
+        _register()
+    except (ImportError, AttributeError) as error:
+        log.info("Inductor calls kernels through torch's dispatcher: %s", error)
+        return False
+    return True
+
+
+def _register() -> None:
+    ir: Any = importlib.import_module("torch._inductor.ir")
+    lowering: Any = importlib.import_module("torch._inductor.lowering")
+    virtual: Any = importlib.import_module("torch._inductor.virtualized").V
+    contiguous, shape_of = ir.ExternKernel.require_contiguous, ir.convert_shape_to_inductor
+    make_buffer, box = lowering.empty_strided, ir.TensorBox.create
+    layout_of, results_layout = ir.FallbackKernel.tensor_to_layout, ir.MultiOutputLayout
+    writer: Any = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
+    for name in ("codegen_allocation", "define_kernel", "make_buffer_allocation", "next_kernel_suffix"):
+        getattr(writer, name)  # raises where generated code could not be written
+    fallback: Any = ir.FallbackKernel
+    multi_output: Any = ir.MultiOutput
+
+    class KernelCall(fallback):
+        """A call of `run_kernel` that is written as a call of a launcher, behind the results' allocations."""
+
+        def codegen(self, wrapper: Any) -> None:
+            self.codegen_comment(wrapper)
+            # Inductor does not allocate what nothing reads, but the kernel stores it.
+            unread = [r.get_name() for r in self.outputs if r.get_name() in virtual.graph.removed_buffers]
+            for result in self.outputs:
+                if result.get_name() in unread:
+                    wrapper.writeline(wrapper.make_buffer_allocation(result))
+                else:
+                    wrapper.codegen_allocation(result)
+            (request,) = self.constant_args
+            tensors = ", ".join(t.codegen_reference() for t in [*self.inputs, *self.outputs])
+            # The call is a variable, which Inductor deletes as it does the list of an operator's results.
+            wrapper.writeline(f"{self.get_name()} = {_launcher(wrapper, request)}.launch({tensors})")
+            for name in unread:
+                wrapper.writeline(f"del {name}")
+
+    class Result(multi_output):
+        """A result of a kernel: a buffer of Inductor's that the call of the kernel has stored to."""
+
+        def codegen(self, wrapper: Any) -> None:
+            pass
+
+        def should_allocate(self) -> bool:
+            return True
+
+    def lower(tensors: Sequence[Any], request: str) -> list[Any]:
+        given = [contiguous(t) for t in tensors]
+        if not _is_python(virtual.graph):
+            return stored(given, request)
+        with virtual.graph.fake_mode:
+            values, inputs, others, unflatten, *_ = fallback.process_kernel(RUN_KERNEL, given, request)
+        layout = results_layout(device=values[0].device)
+        call = KernelCall(layout, RUN_KERNEL, inputs, others, unflatten)
+        call.outputs = [Result(layout_of(v), call, [(list, n)]) for n, v in enumerate(values)]
+        return [box(result) for result in call.outputs]
+
+    def stored(given: Sequence[Any], request: str) -> list[Any]:
+        """Call the operator that stores, for code in C++, which has no calls that return lists."""
+        results = [
+            make_buffer(shape_of(v.shape), shape_of(v.stride()), dtype=v.dtype, device=v.device)
+            for v in virtual.graph.current_node.meta["val"]
+        ]
+        fallback.create(STORE_KERNEL, given, results, Request.of(request).letters)
+        return results
+
+    lowering.register_lowering(RUN_KERNEL, type_promotion_kind=None)(lower)
+
+
+def _is_python(graph: Any) -> bool:
+    """Whether the code of a graph is Python, not C++ or another graph."""
+    return not (graph.cpp_wrapper or getattr(graph, "fx_wrapper", False))
+
+
+def _launcher(wrapper: Any, request: str) -> str:
+    """Define the launcher of a request in generated code, once; returns its name."""
+    wrapper.add_import_once(IMPORT)
+    body = f"MuccLauncher({request!r})"
+    if (name := wrapper.src_to_kernel.get(body)) is None:
+        name = wrapper.src_to_kernel[body] = f"mucc_kernel_{wrapper.next_kernel_suffix()}"
+        wrapper.define_kernel(name, body, gpu=False)
+    return name
