@@ -39,7 +39,7 @@ class Depthwise(NamedTuple):
     extent: int
     window: int
     stride: int
-    count: int
+    times: int
 
     @property
     def name(self) -> str:
