@@ -27,13 +27,13 @@ from mucc.kernels.normalize.moments import (
 )
 from mucc.kernels.normalize.op import NormalizeKernelOp, RowReduceOp, RowStoreOp
 from mucc.kernels.normalize.rows import phases_of, row_output
-from mucc.kernels.normalize.splicing import spliced
+from mucc.kernels.normalize.splicing import is_arithmetic, spliced
 from mucc.target import get_target
 
 _REGISTERS = 32
 """The most numbers of a row that a thread keeps between phases."""
 _AT_ONCE = 1 << 21
-"""The elements of rows that are in flight together: 128 multiprocessors, 16 warps each, 32 numbers a lane."""
+"""The elements of rows that are in flight together: 128 multiprocessors, 32 warps each, 16 numbers a lane."""
 
 
 class NormalizeWork(AcrossWork):
@@ -42,9 +42,9 @@ class NormalizeWork(AcrossWork):
     members = words(
         """
         Row Loads S begin load end finish kinds row loads results kInner kPhases kWidest kFew
-        kShort kSome kMany kWarp kBlock kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
-        kClusters kTeams kShifted kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
-        kExponentials kKnown kOnce kHint
+        kShort kSome kMany kMostThreads kManyThreads kManyBlocks kColumnItems kFills is_inside
+        kClusters kTeams kShifted kPairs kPrefetches kLoads kTeamItems kTeamVectors kFirst kMoments
+        kExponentials kKnown kOnce
         Results prefetch step is_first
         """
     )
@@ -118,13 +118,21 @@ class NormalizeWork(AcrossWork):
         """Whether the stores' own loads go together with the others.
 
         If all rows are in flight at once, no other row computes while a row waits for its second loads, and
-        registers are not scarce.
+        registers are not scarce, unless threads have many numbers of a long row.
         """
         if self.rows.has_long_rows or not self.runs_fastest(self.axes):
             return False
-        extents = [extent for extent in self.space if isinstance(extent, int)]
-        is_known = len(extents) == len(self.space)
-        return is_known and len(self._late) <= 2 and math.prod(extents) <= _AT_ONCE
+        known = {axis: extent for axis, extent in enumerate(self.space) if isinstance(extent, int)}
+        if len(known) < len(self.space) or len(self._late) > 2:
+            return False
+        is_short = math.prod(known[axis] for axis in self.axes) <= 256 * self._numbers[0]
+        return is_short and math.prod(known.values()) <= _AT_ONCE
+
+    @cached_property
+    def _numbers(self) -> tuple[int, int]:
+        """The most numbers of each load in a thread: of rows that 256 threads share, and of longer ones."""
+        many = max(_REGISTERS // max(1, len(self._shared)) // 8 * 8, 8)
+        return min(many, 16), many
 
     @cached_property
     def _shared(self) -> list[Operation]:
@@ -198,6 +206,14 @@ class NormalizeWork(AcrossWork):
             *(output for node, output in stores if not isinstance(node, RowStoreOp)),
         ]
 
+    @property
+    def _keeps_pairs(self) -> bool:
+        """Whether threads keep elements of one bf16 tensor, pairs, and reduce what is arithmetic of them."""
+        kept = [self._plain(op) for op in self._shared]
+        bodies = (op for op in self.nodes_for(self.wanted[0]) if isinstance(op, ComputeOp))
+        is_one = len(kept) == 1 and kept[0] is not None and kept[0].memory.type.dtype == "bf16"
+        return is_one and all(map(is_arithmetic, bodies))
+
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         kept, gone = self.merged()
@@ -208,8 +224,7 @@ class NormalizeWork(AcrossWork):
         vector = self.widest if inner or widest <= 2 else min(self.widest, 4)
         loads = max(1, len(self._shared))
         late = len(self._late)
-        many = max(_REGISTERS // loads // 8 * 8, 8)
-        some = min(many, 16)
+        some, many = self._numbers
         short = max(vector, 16 // loads)
         is_shifted = inner and self.is_shifted(self.rows.length, vector, self._filling)
         return self.assemble(
@@ -220,8 +235,6 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr int kKept = {len(kept)}, kPhases = {len(self.phases)}, "
                     f"kWidest = {widest};",
                     f"static constexpr int kFew = 8, kShort = {short}, kSome = {some}, kMany = {many};",
-                    f"static constexpr int kWarp = {32 * (some if self.is_open else many)}, "
-                    f"kBlock = {256 * some if self.is_open else 0};",
                     "static constexpr int kMostThreads = 1024, kManyThreads = 512;",
                     "static constexpr int kManyBlocks = 2;",
                     f"static constexpr int kColumnItems = {max(64 // vector // loads, 1)};",
@@ -234,7 +247,8 @@ class NormalizeWork(AcrossWork):
                     f"static constexpr bool kInner = {_bool(inner)}, kTeams = {_bool(has_teams)};",
                     f"static constexpr bool kClusters = {_bool(has_clusters)};",
                     f"static constexpr bool kFills = {_bool(bool(self.wanted[-1]))};",
-                    f"static constexpr bool kShifted = {_bool(is_shifted)};",
+                    f"static constexpr bool kShifted = {_bool(is_shifted)}, "
+                    f"kPairs = {_bool(self._keeps_pairs)};",
                     f"static constexpr bool kPrefetches = {_bool(inner and bool(self._late_operands))};",
                 ],
                 work=self._work(),
@@ -272,12 +286,7 @@ class NormalizeWork(AcrossWork):
             *_struct("Row", [self.lanes[op.results[0]] for op in (*of_rows, *reduced)]),
             *_struct("Loads", [self.lanes[op.results[0]] for op in self.kept]),
             *_function("begin", "P const& p, Row<V>& row", self._loading(of_rows, "row")),
-            *_function(
-                "load",
-                "P const& p, Loads<V>& loads",
-                self._loading_once(),
-                "int V, mucc::Hint kHint = mucc::Hint::kL2, class P",
-            ),
+            *_function("load", "P const& p, Loads<V>& loads", self._loading(self.kept, "loads")),
             *_function(
                 "prefetch",
                 "P const& p, uint32_t step, bool is_first",
@@ -325,19 +334,6 @@ class NormalizeWork(AcrossWork):
         for op in ops:
             name = self.lanes[op.results[0]]
             lines.append(f"    {to}.{name} = {self.lines[op].partition(' = ')[2]}")
-        return lines
-
-    def _loading_once(self) -> list[str]:
-        """Return the statements that load what several phases need.
-
-        What rows have of their own passes L1 by: it keeps what they have in common.
-        """
-        inner = self.runs_fastest(self.axes)
-        lines = self._loading(self.kept, "loads")
-        for i, op in enumerate(self.kept):
-            operand = self._plain(op)
-            if inner and operand is not None and self._varies_by_row(operand):
-                lines[i] = lines[i].replace("mucc::load<V>", "mucc::load_hinted<V, kHint>")
         return lines
 
     def _computing(self, wanted: Sequence[SSAValue]) -> list[str]:

@@ -39,14 +39,15 @@ def spliced(
     if len(set(functions)) < len(functions) or any(_repeats(op, is_of_row) for op in per_element):
         return []
     reduced = {op for nodes in wanted[:-1] for op in nodes}
-    return [op for op in computing if op not in reduced or not _is_arithmetic(op)]
+    return [op for op in computing if op not in reduced or not is_arithmetic(op)]
 
 
 def _branching(op: ComputeOp) -> list[Operation]:
     return [inner for inner in op.body.block.ops if not isinstance(inner, _STRAIGHT)]
 
 
-def _is_arithmetic(op: ComputeOp) -> bool:
+def is_arithmetic(op: ComputeOp) -> bool:
+    """Whether a body is a few instructions."""
     return all(isinstance(inner, _ARITHMETIC) for inner in op.body.block.ops)
 
 

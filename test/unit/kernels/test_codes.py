@@ -19,9 +19,9 @@ CHECKS = """
 
 template <uint32_t kRows, uint32_t kLength, bool kIn = true, bool kShift = false, bool kCluster = false>
 struct Op {
-  static constexpr int kRank = 2, kKept = 1, kVector = 4, kThreads = 256;
+  static constexpr int kRank = 2, kKept = 1, kVector = 4, kThreads = 256, kPhases = 1;
+  static constexpr bool kPairs = false;
   static constexpr int kFew = 8, kShort = 16, kSome = 16, kMany = 32, kMostThreads = 1024, kManyThreads = 512;
-  static constexpr int kWarp = 32 * (kLength ? kMany : kSome), kBlock = kLength ? 0 : 256 * kSome;
   static constexpr int kColumnItems = 16;
   static constexpr bool kInner = kIn, kShifted = kShift, kClusters = kCluster;
   static constexpr uint32_t kKnown[] = {kRows, kLength};
@@ -52,18 +52,24 @@ constexpr bool taken_by_launches() {
 static_assert(taken_by_launches<Op<7, 0>>() && taken_by_launches<FewForWarps>(), "all choices");
 static_assert(taken<Op<7, 64>>() == of(0, 6), "one vector in each lane");
 static_assert(taken<Op<7, 512>>() == of(1, 2));
-static_assert(taken<Op<7, 1024>>() == of(1, 3), "a warp holds a known length");
-static_assert(taken<Op<7, 1028>>() == of(1, 5));
+static_assert(taken<Op<7, 1024>>() == of(1, 4), "a block holds 1,024 elements");
 static_assert(taken<Op<7, 8192>>() == of(1, 5));
 static_assert(taken<Op<7, 16384>>() == of(7, 5));
 static_assert(taken<Op<7, 65536>>() == of(7, 8));
 static_assert(taken<Op<7, 1023>>() == of(1, 1), "no whole vectors");
-static_assert(taken<Op<7, 1023, true, true>>() == of(1, 5), "shifted rows have vectors");
+static_assert(taken<Op<7, 1023, true, true>>() == of(1, 4), "shifted rows have vectors");
 
 // Threads that share a row of a known length, as the launch and the kernel find them.
 static_assert(mucc::known_steps<Op<7, 1024>>(4) == 256 && mucc::known_steps<Op<7, 0>>(4) == 0);
 static_assert(mucc::known_steps<Op<7, 1023, true, true>>(4) == 0, "shifted rows have as many as they meet");
 static_assert(mucc::known_steps<Op<7, 1024, false>>(4) == 0, "columns");
+template <uint32_t kLength, int kReductions = 1>
+struct Pairs : Op<7, kLength> {
+  static constexpr int kPhases = kReductions;
+  static constexpr bool kPairs = true;
+};
+static_assert(mucc::known_steps<Pairs<4096>>(8) == 512 && mucc::known_steps<Pairs<8192, 2>>(8) == 1024);
+static_assert(mucc::known_steps<Pairs<8192>>(8) == 0, "long rows of bf16 that are reduced once");
 static_assert(mucc::warp_lanes(256, 8) == 32 && mucc::warp_lanes(9, 1) == 16 && mucc::warp_lanes(1, 8) == 1);
 static_assert(mucc::block_threads(1024, 8) == 128 && mucc::block_threads(1025, 8) == 160);
 static_assert(taken<Op<64, 100, false>>() == of(0, 2), "columns once");

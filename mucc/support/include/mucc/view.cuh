@@ -158,39 +158,10 @@ MUCC_DEVICE Lanes<V> load_packed(View const& view, P const& p) {
   return result;
 }
 
-// Which caches keep what is loaded: all; L2, if no other thread of the multiprocessor needs it; none, if nobody does. What
-// none keeps is the first that L2 replaces.
-enum class Hint { kAll, kL2, kNone };
-
-// Reads neighbouring elements.
-template <Hint kHint, class T>
-MUCC_DEVICE T read_pack(T const* from) {
-#if defined(__CUDA_ARCH__)
-  if constexpr (kHint != Hint::kAll && sizeof(T) == 16) {
-    uint4 words;
-#if __CUDA_ARCH__ >= 800
-    if constexpr (kHint == Hint::kNone) {
-      uint64_t policy;
-      asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-      asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-          : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-          : "l"(from), "l"(policy));
-      return reinterpret_cast<T const&>(words);
-    }
-#endif
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-        : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
-        : "l"(from));
-    return reinterpret_cast<T const&>(words);
-  }
-#endif
-  return *from;
-}
-
 // V neighbouring elements.
-template <int V, Hint kHint = Hint::kAll, class T>
+template <int V, class T>
 MUCC_DEVICE Lanes<V> load_pack(T const* at) {
-  Pack<T, V> const pack = read_pack<kHint>(reinterpret_cast<Pack<T, V> const*>(at));
+  Pack<T, V> const pack = *reinterpret_cast<Pack<T, V> const*>(at);
   Lanes<V> result;
 #pragma unroll
   for (int v = 0; v < V; ++v) result.of[v] = widen(pack.of[v]);
@@ -199,9 +170,9 @@ MUCC_DEVICE Lanes<V> load_pack(T const* at) {
 
 // The same of bf16, by pairs: one instruction takes each element out of a word, where the upper one of two separate
 // elements needs two.
-template <int V, Hint kHint = Hint::kAll>
+template <int V>
 MUCC_DEVICE Lanes<V> load_pack(bf16 const* at) {
-  Pack<uint32_t, V / 2> const words = read_pack<kHint>(reinterpret_cast<Pack<uint32_t, V / 2> const*>(at));
+  Pack<uint32_t, V / 2> const words = *reinterpret_cast<Pack<uint32_t, V / 2> const*>(at);
   Lanes<V> result;
 #pragma unroll
   for (int w = 0; w < V / 2; ++w) {
@@ -290,15 +261,6 @@ MUCC_DEVICE Lanes<V> load(View const& view, P const& p) {
     return load_packed<V>(view, p);
   else
     return load_whole<V>(view, p);
-}
-
-// The same of elements that not all caches need to keep.
-template <int V, Hint kHint, class View, class P>
-MUCC_DEVICE Lanes<V> load_hinted(View const& view, P const& p) {
-  if constexpr (V > 1 && View::kAlong == Along::kUnit && !shares_bytes<typename View::Element>)
-    return load_pack<V, kHint>(place(view, p));
-  else
-    return load<V>(view, p);
 }
 
 // Has L2 fetch what step `step` of a row will load, V neighbouring elements a step. The first step of each line does that.

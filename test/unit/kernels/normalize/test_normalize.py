@@ -72,10 +72,14 @@ kernel known(x: f32[6, 12, 5, 8], w: f32[12]) -> f32[6, 12, 5, 8] {
 kernel known_columns(x: f32[3, 70, 6, 8]) -> (y: f32[3, 70, 6, 8], z: f32[3, 70, 6, 8]) {
   return softmax(x, axis=1), x - max(x, axis=(1, 2), keepdims=on)
 }
-kernel known_warps(x: f32[5, 1024], w: f32[1024], b: f32[1024]) -> f32[5, 1024] {
+kernel known_warps(x: f32[5, 512], y: f32[5, 512], b: f32[512]) -> f32[5, 512] {
+  return softmax(x) + y * sum(x * y, axis=1, keepdims=on) + b
+}
+kernel known_part_warps(x: f32[5, 500], w: f32[500]) -> f32[5, 500] { return rms_norm(x) * w }
+kernel known_two_warps(x: f32[5, 1024], w: f32[1024], b: f32[1024]) -> f32[5, 1024] {
   return layer_norm(x) * w + b
 }
-kernel known_part_warps(x: f32[5, 1000], w: f32[1000]) -> f32[5, 1000] { return rms_norm(x) * w }
+kernel known_pairs(x: bf16[2, 8192], w: f32[8192]) -> f32[2, 8192] { return rms_norm(cast(x, f32)) * w }
 kernel known_halves(x: bf16[6, 1024]) -> f32[6, 1024] { return softmax(x) }
 kernel known_block(x: f32[3, 2048], w: f32[2048]) -> f32[3, 2048] { return rms_norm(x) * w }
 kernel known_part_block(x: f32[3, 2500], w: f32[2500]) -> (y: f32[3, 2500], s: f32[3]) {
@@ -328,13 +332,30 @@ def test_results_of_16_bits_take_the_short_exponential() -> None:
 
 
 def test_few_rows_load_weights_at_once() -> None:
-    def text_of(rows: int) -> str:
-        rows_type = f"bf16[{rows}, 1024]"
-        kernel = f"kernel k(x: {rows_type}, w: bf16[1024]) -> {rows_type} {{ return rms_norm(x) * w }}"
+    def text_of(rows: int, length: int = 1024) -> str:
+        rows_type = f"bf16[{rows}, {length}]"
+        kernel = f"kernel k(x: {rows_type}, w: bf16[{length}]) -> {rows_type} {{ return rms_norm(x) * w }}"
         return compile_text(Source("k.mcu", kernel), Options(target="sm_90a")).cu()
 
     assert "loads.w_v = mucc::load<V>(w, p);" in text_of(2048) and "loads.w_v" not in text_of(4096)
-    assert "loads.x_v = mucc::load_hinted<V, kHint>(x, p);" in text_of(4096)
+    # Threads of long rows have 32 numbers: weights do not fit beside them.
+    assert "loads.w_v" in text_of(512, 4096) and "loads.w_v" not in text_of(128, 8192)
+
+
+@pytest.mark.parametrize(
+    ("body", "dtype", "pairs"),
+    [
+        ("rms_norm(x) * 2", "bf16", "true"),
+        ("rms_norm(x) * 2", "f16", "false"),
+        ("rms_norm(gelu(x))", "bf16", "false"),
+        ("rms_norm(x + y)", "bf16", "false"),
+    ],
+)
+def test_long_rows_of_pairs_take_the_steps_of_the_launch(body: str, dtype: str, pairs: str) -> None:
+    type = f"{dtype}[64, 16384]"
+    kernel = f"kernel k(x: {type}, y: {type}) -> {type} {{ return {body} }}"
+    text = compile_text(Source("k.mcu", kernel), Options(target="sm_90a")).cu()
+    assert f"kPairs = {pairs};" in text
 
 
 TALL = """

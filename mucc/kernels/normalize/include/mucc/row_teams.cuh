@@ -17,17 +17,6 @@ MUCC_DEVICE uint64_t read_slot(uint64_t const* slot) {
   return both;
 }
 
-// All threads of a block wait.
-MUCC_DEVICE void wait_cycles([[maybe_unused]] uint32_t cycles) {
-#if defined(__CUDA_ARCH__)
-  if (cycles == 0) return;
-  if (threadIdx.x == 0) {
-    for (long long const begin = clock64(); clock64() - begin < cycles;) continue;
-  }
-  __syncthreads();
-#endif
-}
-
 // A block that has seen all totals of an exchange has told its own of the one before to all others: two sets of slots are
 // enough.
 template <int kWidest>
@@ -211,7 +200,6 @@ struct TeamThread {
   using First = FirstPhase<V, kItems, Work>;
   static constexpr uint32_t kRound = kItems * kTeamThreads;
   static constexpr int kSecond = First::kHasMoments || First::kHasSum ? 2 : 1;  // the phase after the first ones
-  static constexpr int kPasses = Work::kPhases - kSecond + 1 + Work::kFills;    // over the steps that are not held
 
   Work const& work;
   Extents<Work::kRank> const& extents;
@@ -225,12 +213,11 @@ struct TeamThread {
   MUCC_DEVICE void go(RowPlace<V, Work>& to, uint32_t step) const {
     to.move(begin + (step < count ? step : count - 1), extents);
   }
-  template <Hint kHint>
   MUCC_DEVICE void load(RowPlace<V, Work>& from, uint32_t base, Loads (&to)[kItems]) const {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       go(from, step_of(base, i));
-      work.template load<V, kHint>(from.p, to[i]);
+      work.template load<V>(from.p, to[i]);
     }
   }
 
@@ -269,7 +256,7 @@ struct TeamThread {
     }
   }
 
-  // Calls `each(base, loads)` for rounds of the steps that are not held. L2 keeps what another pass loads again.
+  // Calls `each(base, loads)` for rounds of the steps that are not held.
   template <int kPass, class Each>
   MUCC_DEVICE void load_again(Each const& each) {
     uint32_t const rounds = (count - kept + kRound - 1) / kRound;
@@ -277,7 +264,7 @@ struct TeamThread {
     for (uint32_t r = 0; r < rounds; ++r) {
       uint32_t const base = kept + (kPass % 2 ? rounds - 1 - r : r) * kRound;
       Loads loads[kItems];
-      load<kPass == kPasses - 1 ? Hint::kNone : Hint::kL2>(place, base, loads);
+      load(place, base, loads);
       each(base, loads);
     }
   }
@@ -339,7 +326,7 @@ struct TeamThread {
 #pragma unroll 1
     for (uint32_t base = 0; base < kept; base += kRound) {
       Loads fresh[kItems];
-      if (has_next) load<Hint::kNone>(next, base, fresh);
+      if (has_next) load(next, base, fresh);
       if (has_row && Work::kFills) {
         Loads loads[kItems];
         get(base, loads);

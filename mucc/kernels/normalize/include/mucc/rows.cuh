@@ -64,7 +64,6 @@ MUCC_DEVICE void rows_teams(Work const& work, Extents<Work::kRank> const& extent
   thread.begin = part * shape.chunk;
   thread.count = shape.length - thread.begin < shape.chunk ? shape.length - thread.begin : shape.chunk;
   thread.kept = shape.held < thread.count ? shape.held : thread.count;
-  if (team >= shape.teams / 2) wait_cycles(shape.delay);
   uint64_t* const slots = shape.slots + int64_t(team) * 2 * kWidest * shape.parts;
   TeamRows<kWidest> sharing{{totals, kTeamThreads / 32, 0}, slots, shape.parts, part, 0};
   thread.run(team, shape.teams, shape.rows, part == 0 && threadIdx.x == 0, sharing);

@@ -15,9 +15,6 @@ struct RowShape {
 // The most lanes that share a row with one vector each.
 constexpr int kMostLanes = 16;
 
-// The threads of a block each of whose warps has a long row: few, so that blocks end at different times.
-constexpr int kWarpThreads = 128;
-
 // Where rows lie side by side and are loaded again: the threads of a block, and the most of them side by side, which load
 // whole lines of memory.
 constexpr int kThreadsAgain = 512;
@@ -36,20 +33,15 @@ enum : int { kClusterCode = 4 };
 
 // Rows that are longer than what a block holds: each of `teams` teams of `parts` blocks works on one row after the other.
 // A block has `chunk` steps of a row, and keeps the first `held` of them in shared memory. `slots` hold the totals
-// that the blocks of a team exchange, 0 before the launch. The second half of the teams begins `delay` cycles later.
+// that the blocks of a team exchange, 0 before the launch.
 struct RowTeams {
   uint32_t rows, length, chunk, held;
   int teams, parts;
-  uint32_t delay;
   uint64_t* slots;
 };
 
 // The threads of a block of a team, and how many blocks of teams a multiprocessor has at a time.
 constexpr int kTeamThreads = 512, kTeamBlocks = 2;
-
-// The fewest rows of each team for which half of the teams begin later, and the bytes that a multiprocessor loads in a cycle
-// where all load: its share of the memory's bandwidth.
-constexpr int kDelayedRows = 4, kCycleBytes = 14;
 
 // The totals of the first phase of a team: besides its own count, mean and squares of moments, or a sum of exponentials.
 template <class Op>
@@ -75,8 +67,8 @@ MUCC_BOTH constexpr int row_code(int64_t length, int v) {
   bool const vector = v > 1;
   if (vector && length <= kMostLanes) return kLaneCode;
   int const few = vector ? Op::kShort / v : Op::kFew, some = Op::kSome / v, many = Op::kMany / v;
-  if (length <= 32 * few || (vector && length <= Op::kWarp / v)) return vector ? 2 + (length > 32 * few) : 0;
-  bool const is_long = vector && length > Op::kBlock / v;
+  if (length <= 32 * few || (vector && length <= 32 * some)) return vector ? 2 + (length > 32 * few) : 0;
+  bool const is_long = vector && length > 256 * some;
   int64_t const most = int64_t(is_long ? many : vector ? some : few) * (is_long ? Op::kManyThreads : Op::kMostThreads);
   return length > most ? kTeamCode + vector : vector ? 4 + is_long : 1;
 }
@@ -106,10 +98,13 @@ MUCC_BOTH constexpr int64_t block_threads(int64_t length, int items) {
   return (length + 32 * items - 1) / (32 * items) * 32;
 }
 
-// The steps of each row where the program knows them, else 0.
+// The steps of each row that kernels are compiled for: 0 where the program does not know them. Long rows of bf16 that are
+// reduced once take the launch's: without its comparisons ptxas makes f32 of all elements first, in 60 registers instead of
+// 40, and a multiprocessor has two blocks instead of three.
 template <class Op>
 MUCC_BOTH constexpr int64_t known_steps(int v) {
   int64_t const length = known_product<Op>(Op::kKept, Op::kRank);
+  if (Op::kPairs && Op::kPhases == 1 && length > 256 * Op::kSome) return 0;
   return Op::kInner && !Op::kShifted && length % v == 0 ? length / v : 0;
 }
 

@@ -16,7 +16,7 @@ struct RowPlan {
 template <class Op>
 RowPlan plan_rows(Call const& c, int64_t rows, int64_t length, int v) {
   int const code = row_code<Op>(length, v), items = row_items<Op>(code, v);
-  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, code == 3 ? kWarpThreads : Op::kThreads}, rows, code};
+  RowPlan plan{{uint32_t(rows), uint32_t(length), 32, Op::kThreads}, rows, code};
   auto& shape = plan.shape;
   if (code == 0 || code == 2 || code == 3 || code == kLaneCode) {
     shape.lanes = warp_lanes(length, items);
@@ -49,13 +49,13 @@ RowTeams plan_teams(Call const& c, int64_t rows, int64_t length, int v, int item
   if (teams == 1 && 5 * needed <= 4 * blocks) teams = 2;
   if (!is_reproducible<Op>) teams = at_most(teams, rows);
   int64_t const parts = at_most(blocks / teams, most), chunk = blocks_of(blocks_of(length, parts), 32) * 32;
-  held = at_most(held, chunk), teams = at_most(blocks / blocks_of(length, chunk), rows);
-  // Teams that begin together exchange their totals together, and meanwhile nothing is loaded or stored. The second half, on
-  // the same multiprocessors as the first, begins when the first one has loaded a row.
-  bool const are_delayed = Op::kFills && teams > 1 && chunk < length && rows >= kDelayedRows * teams;
-  int64_t const delay = are_delayed ? held * Op::kLoads * v * int64_t(sizeof(float)) / kCycleBytes : 0;
-  return {uint32_t(rows), uint32_t(length), uint32_t(chunk), uint32_t(held), int(teams), int(blocks_of(length, chunk)),
-          uint32_t(delay), nullptr};
+  return {uint32_t(rows),
+          uint32_t(length),
+          uint32_t(chunk),
+          uint32_t(at_most(held, chunk)),
+          int(at_most(blocks / blocks_of(length, chunk), rows)),
+          int(blocks_of(length, chunk)),
+          nullptr};
 }
 
 template <class Op>
