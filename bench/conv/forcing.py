@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
-from mucc.kernels.conv import lower, wide_emission
+from mucc.kernels.conv import direct_emission, lower, wide_emission
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import Strategy
 from mucc.kernels.conv.strategies import WAYS
+from mucc.kernels.conv.strips import StripTile
 from mucc.kernels.conv.wide import WideTile
 from mucc.target.facts import Facts
 
@@ -43,3 +44,19 @@ def forced_tile(tile: WideTile) -> Generator[None]:
             yield
     finally:
         wide_emission.best_tile = usual
+
+
+@contextlib.contextmanager
+def forced_strip(tile: StripTile) -> Generator[None]:
+    """Compile depthwise convolutions by strips with tiles of this size."""
+    usual = direct_emission.best_strip
+
+    def best(*_: object) -> StripTile:
+        return tile
+
+    direct_emission.best_strip = best
+    try:
+        with forced(Strategy.DIRECT):
+            yield
+    finally:
+        direct_emission.best_strip = usual

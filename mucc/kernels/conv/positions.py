@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.tiles import STAGE_ROW
-from mucc.kernels.conv.wide import GROUPS, SHARED_SUMS, STAGES, SUMS, WideTile, cycles_around, staged_tile
+from mucc.kernels.conv.wide import GROUPS, SHARED_SUMS, STAGES, SUMS, WideTile, meeting_cycles, staged_tile
 from mucc.target.facts import WIDEST_ACCESS, Facts
 
 CHUNK = 64
@@ -85,8 +85,9 @@ def position_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / among)
     waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / together
     one = steps * max(products, shared, loaded / bandwidth, waiting)
-    around = math.ceil(most / tile.resident) * cycles_around(tile, 4, cost)
-    return (most * one + around) * card.multiprocessors
+    stored = tile.rows * tile.columns / tile.shares * 4 / cost["epilogue_bytes_per_cycle"]
+    around = cost["fill"] * cost["clock"] + cost["epilogue_cycles"] + stored + meeting_cycles(tile)
+    return (most * one + math.ceil(most / tile.resident) * around) * card.multiprocessors
 
 
 def best_positions(layer: Layer, facts: Facts) -> WideTile:

@@ -37,13 +37,15 @@ GRANULE = 8
 SHARED = 48 * 1024
 """The most bytes of a block's weights."""
 
-START, COPIED_WEIGHT, LOADED, STORED, STORED_LANE = 150, 12, 3, 5, 3
-"""Instructions of a thread: once, for a weight that it copies, for a load of x besides those for its words,
-for results at a position, and for each of them."""
+START, COPIED_WEIGHT, LOADED, WORD, STORED, STORED_LANE = 150, 40, 3, 4, 5, 8
+"""Instructions of a thread: once, for a weight that it copies, whose wait nothing hides (fitted), for a load
+of x, for each further word of it (fitted), for results at a position, and for each of them with its pointwise
+work (fitted: 3 with batch norm and ReLU6, 16 with SiLU)."""
 
-LATENCY, PACE, SCHEDULERS = 1400, 2.2, 4
+LATENCY, PACE, ISSUE, SCHEDULERS = 400, 4.2, 1.8, 4
 """Cycles until a thread has what it loads first, cycles for an instruction of a warp that is alone on its
-scheduler, and schedulers of a multiprocessor."""
+scheduler, cycles for an instruction where there are many (all three fitted to
+`bench/results/h100_sxm/conv_strips.json`), and schedulers of a multiprocessor."""
 
 BATCH, EXTENT = 16, 56
 """What is assumed of a batch and of an extent that a call decides."""
@@ -114,15 +116,16 @@ class Strip(NamedTuple):
         return math.ceil(held * tile.vector + ahead * positions * self.words + OTHER_REGISTERS)
 
     def blocks(self, facts: Facts) -> int:
-        """Return the blocks that a multiprocessor has registers for."""
-        each = math.ceil(self.registers / GRANULE) * GRANULE * math.ceil(self.tile.threads / 32) * 32
-        return facts.multiprocessor.registers // each
+        """Return the blocks that a multiprocessor has registers for; each scheduler has its part of them."""
+        of_warp = math.ceil(self.registers / GRANULE) * GRANULE * 32
+        warps = facts.multiprocessor.registers // SCHEDULERS // of_warp * SCHEDULERS
+        return warps // math.ceil(self.tile.threads / 32)
 
     @property
     def instructions(self) -> float:
         tile, (lines, positions) = self.tile, self.seen
         widened = 0 if self.element_bytes == 4 else tile.vector
-        loads = lines * positions * (LOADED + self.words - 1 + widened)
+        loads = lines * positions * (LOADED + WORD * (self.words - 1) + widened)
         outputs = tile.rows * tile.run
         read = self.taps * (1 if self.is_unrolled else tile.rows)
         stored = outputs * (STORED + STORED_LANE * tile.vector)
@@ -136,8 +139,8 @@ class Strip(NamedTuple):
         blocks = math.ceil(strips / tile.beside) * math.ceil(channels / tile.channels)
         of_each = math.ceil(blocks / facts.devices[0].multiprocessors)
         rounds = math.ceil(of_each / self.blocks(facts))
-        warps = of_each * math.ceil(tile.threads / 32) / SCHEDULERS
-        issued = max(warps * self.instructions, rounds * (LATENCY + PACE * self.instructions))
+        warps = math.ceil(of_each * math.ceil(tile.threads / 32) / SCHEDULERS)
+        issued = max(ISSUE * warps * self.instructions, rounds * (LATENCY + PACE * self.instructions))
         read = strips * tile.run * self.windows[1].stride * lines * channels * self.element_bytes
         sm = facts.multiprocessor
         return max(issued, read / facts.devices[0].multiprocessors / sm.l2_bytes_per_cycle)
@@ -193,8 +196,13 @@ def _best(
 ) -> StripTile | None:
     facts = get_target(target).facts
     strips = [Strip(tile, windows, element_bytes) for tile in tiles(channels)]
-    fitting = [s for s in strips if s.registers <= REGISTERS and s.shared <= SHARED and s.blocks(facts)]
+    fitting = [s for s in strips if fits(s, facts)]
     return min(fitting, key=lambda s: s.cycles(channels, batch, places, facts)).tile if fitting else None
+
+
+def fits(strip: Strip, facts: Facts) -> bool:
+    """Whether a multiprocessor has registers and shared memory for a block."""
+    return strip.registers <= REGISTERS and strip.shared <= SHARED and strip.blocks(facts) >= 1
 
 
 @cache

@@ -13,7 +13,20 @@ from mucc.target.facts import Facts
 SHARES = (1, 2, 4)
 """Cluster sizes that may divide K; every Hopper GPU runs clusters of up to eight blocks."""
 
-MEETING = 6000
+HELD, REFILL = 1.15, 3240
+"""Stages that are not on their way, and cycles from a stage's release to the arrival of what a persistent
+block fills it with next, where others store meanwhile."""
+
+FILL, EPILOGUE_BYTES, L2_BANDWIDTH = 1.3e-6, 60, 8.0e12
+"""Seconds from a block's start to its first product, bytes per cycle that it moves for its results, and bytes
+per second that all blocks load from L2. All constants of tiles here are fitted to
+`bench/results/h100_sxm/conv_tiles.json`; those of products are fitted to products."""
+
+UNEVEN = 1.5
+"""How many times as long results take where threads do not stay at their channels: columns that are no power
+of two."""
+
+MEETING = 4500
 """Cycles for a barrier of the cluster and the first reads of the partial sums of its other blocks."""
 
 SHARED_BYTES = 10
@@ -117,8 +130,9 @@ def wide_tiles(facts: Facts, compute: str = "") -> Iterator[WideTile]:
 def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     """Estimate the cycles that one multiprocessor would take alone for a layer, by tiles of this size.
 
-    The constants are those of products (`cost` of the data file). A card's multiprocessors take whole waves
-    of tiles; what they idle counts.
+    A card's multiprocessors take whole waves of tiles; what they idle counts. Blocks that begin together also
+    end together: in the first wave nothing hides what comes before and behind the steps of a block, in later
+    ones the steps of the other blocks of its multiprocessor do.
     """
     cost, card = facts.cost, facts.devices[0]
     rows = math.ceil(layer.rows / tile.rows)
@@ -137,33 +151,34 @@ def wide_cycles(tile: WideTile, layer: Layer, facts: Facts) -> float:
     loaded = x * served(columns) + w * served(rows)
     # Few blocks do not share the bandwidth of L2 with all others.
     among = min(tiles, card.multiprocessors)
-    bandwidth = min(cost["l2_bytes_per_cycle"], cost["l2_bandwidth"] / cost["clock"] / among)
-    waiting = cost["latency"] / max(tile.stages - cost["held"], 0.5) / tile.resident
-    around = cycles_around(tile, layer.element_bytes + layer.behind, cost)
+    bandwidth = min(cost["l2_bytes_per_cycle"], L2_BANDWIDTH / cost["clock"] / among)
+    load = max(math_cycles, shared, loaded / bandwidth)
+    fill, result_bytes = FILL * cost["clock"], layer.element_bytes + layer.behind
+    stored = store_cycles(tile, result_bytes, cost)
     waves = math.ceil(tiles / (card.multiprocessors * tile.resident))
     if tile.is_persistent:
-        fill = cost["fill"] * cost["clock"]
-        loads = steps * max(math_cycles, shared, loaded / bandwidth)
         # As many steps as there are stages are loaded while the tile before is stored.
-        loads_late = max(0, steps - tile.stages) * cost["latency"] / tile.stages
-        one = max(tile.resident * loads, max(loads, loads_late) + around - fill)
+        late = max(0, steps - tile.stages) * REFILL / tile.stages
+        one = max(tile.resident * steps * load, max(steps * load, late) + stored)
         return (fill + waves * one) * card.multiprocessors
-    one = steps * max(math_cycles, shared, loaded / bandwidth, waiting)
-    if tile.resident > 1:
-        one *= tile.resident
-        around = max(0.0, around - one * (1 - 1 / tile.resident))
-    return waves * (one + around) * card.multiprocessors
+    together = min(tile.resident, math.ceil(tiles / card.multiprocessors))
+    waiting = cost["latency"] / max(tile.stages - HELD, 0.5)
+    one = steps * max(together * load, waiting)
+    around, meeting = fill + stored, meeting_cycles(tile)
+    hidden = max(0.0, around - one * (1 - 1 / together))
+    return (waves * (one + meeting) + around + (waves - 1) * hidden) * card.multiprocessors
 
 
-def cycles_around(tile: WideTile, result_bytes: int, cost: Mapping[str, float]) -> float:
-    """Estimate the cycles of a block before its first step and behind its last one.
+def store_cycles(tile: WideTile, result_bytes: int, cost: Mapping[str, float]) -> float:
+    """Estimate the cycles of a block behind its last step, where `result_bytes` are moved for each result."""
+    moved = tile.rows * tile.columns / tile.shares * result_bytes
+    uneven = UNEVEN if tile.columns & (tile.columns - 1) else 1.0
+    return cost["epilogue_cycles"] + uneven * moved / EPILOGUE_BYTES
 
-    `result_bytes` are read and written for each result.
-    """
-    results = tile.rows * tile.columns
-    cycles = cost["fill"] * cost["clock"] + cost["epilogue_cycles"]
-    cycles += results / tile.shares * result_bytes / cost["epilogue_bytes_per_cycle"]
-    return cycles + (MEETING + results * 4 / SHARED_BYTES if tile.shares > 1 else 0.0)
+
+def meeting_cycles(tile: WideTile) -> float:
+    """Estimate the cycles in which blocks of a cluster add up their sums; none where K is not divided."""
+    return MEETING + tile.rows * tile.columns * 4 / SHARED_BYTES if tile.shares > 1 else 0.0
 
 
 def legal_tiles(layer: Layer, facts: Facts) -> Iterator[WideTile]:

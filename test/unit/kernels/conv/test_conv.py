@@ -12,9 +12,11 @@ from on_host import Program, run
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower, wide_emission
+from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.wide import WideTile, wide_tile
 from mucc.target import get_target
+from mucc.target.facts import Facts
 
 FACTS = get_target("sm_90a").facts
 NHWC = "strides(_, 1, _, _)"
@@ -186,7 +188,12 @@ def test_tiles_of_warpgroups_agree_with_the_interpreter(
     tile: WideTile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
-    monkeypatch.setattr(wide_emission, "best_tile", lambda *_: tile)
+
+    def best(layer: Layer, facts: Facts) -> WideTile:
+        """Channels that are reduced have all of K in a block."""
+        return tile._replace(shares=1) if layer.reduced else tile
+
+    monkeypatch.setattr(wide_emission, "best_tile", best)
     compilation = compile_text(Source("k.mcu", WIDE))
     kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]
     strategies = {op.strategy.data for op in kernels if isinstance(op, ConvKernelOp)}
