@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from xdsl.ir import Operation
 
 from mucc.dialects.cutlass.nodes import ComputeOp
@@ -28,6 +30,18 @@ INSTRUCTIONS: dict[type[Operation], int] = {
 
 GELU_TANH = 8
 """Those of gelu by tanh."""
+
+FEW, MANY = 8, 15
+"""Fewer instructions than `FEW` count as none, others as `MANY`, those of gelu."""
+
+
+def instructions_class(nodes: Iterable[Operation]) -> int:
+    """Return how many instructions functions in an epilogue count as, 0 or `MANY`.
+
+    There are two classes only, since a schedule is a part of a skeleton: within a class a function takes the
+    place of another one in a kernel from the cache.
+    """
+    return MANY if sum(map(instructions, nodes)) >= FEW else 0
 
 
 def instructions(node: Operation) -> int:

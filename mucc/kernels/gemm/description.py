@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mucc.codegen.instructions import instructions
+from mucc.codegen.instructions import instructions_class
 from mucc.dialects.cutlass.nodes import LoadNode, ReductionNode, StoreNode
 from mucc.dialects.mu.ops.reduction import Reduction
 from mucc.dialects.mu.types import Dims, Shaped, TensorType, dtype_bytes
@@ -136,7 +136,7 @@ def _epilogue_of(gemm: GemmOp) -> Epilogue:
         ),
         ranges=len(gemm.ranges),
         group=gemm.group_columns,
-        instructions=sum(map(instructions, gemm.nodes)),
+        instructions=instructions_class(gemm.nodes),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mucc.kernels.gemm.scheduling.config import Candidate, Pinned, Problem, Schedule
@@ -10,6 +11,10 @@ from mucc.target.facts import Device
 
 if TYPE_CHECKING:
     from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
+
+WORTH = 0.08
+"""How much faster a schedule has to be that is chosen for functions in the epilogue: without it, kernels with
+all functions share a skeleton, and a new function compiles in half a second."""
 
 
 def candidates(target: GemmTarget, problem: Problem, pinned: Pinned, device: Device) -> Iterator[Candidate]:
@@ -31,7 +36,12 @@ def choose(target: GemmTarget, problem: Problem, pinned: Pinned) -> Schedule:
     """See `GemmTarget.default_schedule`."""
     device = target.facts.devices[0]
     if best := next(candidates(target, problem, pinned, device), None):
-        return best.schedule
+        if not problem.epilogue.instructions:
+            return best.schedule
+        epilogue = replace(problem.epilogue, instructions=0)
+        shared = target.default_schedule(problem._replace(epilogue=epilogue), pinned)
+        most = (1 + WORTH) * best.estimate.seconds
+        return shared if target.estimate(problem, shared, device).seconds <= most else best.schedule
 
     def rank(schedule: Schedule) -> tuple[int, float]:
         broken = len(target.violations(problem.config(schedule), schedule.stages))

@@ -79,7 +79,8 @@ def test_both_warpgroups_of_a_tile_compute_its_functions():
     [
         ("x @ w.T + b", 0),
         ("gelu(x @ w.T + b)", 15),
-        ("gelu(x @ w.T, approximate=tanh) * sigmoid(b)", 13),
+        ("gelu(x @ w.T, approximate=tanh) * sigmoid(b)", 15),
+        ("silu(x @ w.T)", 0),
         ("(x @ w.T) / 3", 0),
     ],
 )
