@@ -88,6 +88,10 @@ class Arrays(Protocol):
         """
         ...
 
+    def sorted(self, value: Any, axis: int) -> Any:
+        """Return the elements along an axis in order; NaN is the largest."""
+        ...
+
     def full(self, shape: Sequence[int], value: float) -> Any: ...
 
     def repeat(self, value: Any, count: int, axis: int) -> Any:
@@ -167,6 +171,9 @@ class NumpyArrays:
     def order(self, value: Any, axis: int) -> Any:
         return self.xp.argsort(value, axis, kind="stable")
 
+    def sorted(self, value: Any, axis: int) -> Any:
+        return self.xp.sort(value, axis)
+
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64)
 
@@ -229,6 +236,9 @@ class TorchArrays:
 
     def order(self, value: Any, axis: int) -> Any:
         return self.xp.argsort(value, dim=axis, stable=True)
+
+    def sorted(self, value: Any, axis: int) -> Any:
+        return self.xp.sort(value, dim=axis).values
 
     def full(self, shape: Sequence[int], value: float) -> Any:
         return self.xp.full(tuple(shape), value, dtype=self.xp.float64, device=self.device)

@@ -29,8 +29,8 @@ from mucc.dialects.mu.bounded_values import (
     SMALLEST,
     TINY,
     Bounded,
-    sum_roundoff,
 )
+from mucc.dialects.mu.sum_roundings import sum_roundoff
 
 
 class BoundedArrays:
@@ -265,10 +265,19 @@ class BoundedArrays:
             relative = value.bound / xp.abs(value.value)
             relative = xp.where(value.bound == 0, self.number(0.0), relative)
             return self.with_error(found, [xp.abs(found) * total(relative)], count * ROUNDING, TINY)
-        own = sum_roundoff(count) * total(xp.abs(value.value))
+        own = sum_roundoff(self.plain, self._last(value.value, axes)) * total(xp.abs(value.value))
         error = own if value.error is None else own + self.summed(value.error, total)
         made = self.with_error(found, [error / count if kind == "mean" else error], ROUNDING)
         return made.at_least(0.0) if value.least >= 0 else made
+
+    def _last(self, value: Any, axes: Sequence[int]) -> Any:
+        """Move axes to the end, as one."""
+        rank = len(value.shape)
+        gone = [axis % rank for axis in axes]
+        kept = [axis for axis in range(rank) if axis not in gone]
+        moved = self.plain.permute(value, (*kept, *gone))
+        count = math.prod(int(value.shape[axis]) for axis in gone)
+        return moved.reshape((*(int(value.shape[axis]) for axis in kept), count))
 
     def _extreme(self, kind: str, value: Bounded, axes: tuple[int, ...]) -> Bounded:
         """Reduce by a function that keeps order: intervals become intervals."""

@@ -12,8 +12,8 @@ from mucc.dialects.mu.bounded_values import (
     TINY,
     Bounded,
     root_of_least,
-    sum_roundoff,
 )
+from mucc.dialects.mu.sum_roundings import running_roundoff
 
 if TYPE_CHECKING:
     from mucc.dialects.mu.bounded import BoundedArrays
@@ -95,7 +95,8 @@ class Functions:
         def total(terms: Any) -> Any:
             return xp.cumsum(terms, axis)
 
-        errors = [sum_roundoff(int(x.shape[axis])) * total(xp.abs(x.value))]
+        own = running_roundoff(arrays.plain, xp.swapaxes(x.value, axis, -1))
+        errors = [xp.swapaxes(own, axis, -1) * total(xp.abs(x.value))]
         if x.error is not None:
             errors.append(arrays.summed(x.error, total))
         return arrays.with_error(total(x.value), errors)

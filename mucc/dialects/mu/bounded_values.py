@@ -165,8 +165,3 @@ def _both(a: Any, b: Any) -> Any:
 def root_of_least(x: Bounded) -> float:
     """Return what no kernel's square root of a value is below."""
     return math.sqrt(x.least) * (1 - 2 * FUNCTION) if 0 <= x.least < LARGEST else 0.0
-
-
-def sum_roundoff(count: int) -> float:
-    """Return the error of a sum of so many terms in f32 by threads, relative to the sum of their sizes."""
-    return ROUNDING * (2 + math.sqrt(count) / 8)

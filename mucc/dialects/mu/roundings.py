@@ -15,6 +15,7 @@ from mucc.dialects.mu.bounded import BoundedArrays
 from mucc.dialects.mu.bounded_values import Bounded
 from mucc.dialects.mu.interpreter import MuFunctions, elementwise, is_parameter
 from mucc.dialects.mu.meanings import MEANINGS
+from mucc.dialects.mu.meanings.windows import pooled_terms
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import (
     AttentionBackwardOp,
@@ -32,6 +33,7 @@ from mucc.dialects.mu.ops.scan import ScanOp
 from mucc.dialects.mu.ops.sort import SortOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.pooling_kinds import Pooling
+from mucc.dialects.mu.sum_roundings import FEW, independent_roundoff, sum_roundoff
 from mucc.dialects.mu.types import Shaped, dtype_name
 
 
@@ -228,7 +230,7 @@ class BoundedFunctions(MuFunctions):
 
     @impl(PoolOp)
     def pool(self, interpreter: Interpreter, op: PoolOp, args: PythonValues) -> PythonValues:
-        """Pool: a mean's terms may be added in any order."""
+        """Pool: a mean's terms may be added in any order, in windows of few terms with independent errors."""
         if op.kind.data is Pooling.MAX:
             return (self._by_meaning(op, args),)
         x = args[0]
@@ -236,8 +238,13 @@ class BoundedFunctions(MuFunctions):
         def mean(values: Any) -> Any:
             return MEANINGS[PoolOp](self.exactly, op, (values,))
 
-        count = math.prod(window.size for window in op.windows)
-        errors = [b.sum_roundoff(count) * mean(self.bounded.plain.xp.abs(x.value))]
+        plain, count = self.bounded.plain, math.prod(window.size for window in op.windows)
+        if count > FEW:
+            rows = [sum_roundoff(plain, pooled_terms(plain, op, image[None])) for image in x.value]
+            own = plain.xp.concatenate(rows, 0)
+        else:
+            own = independent_roundoff(plain, plain.full((), float(count)))
+        errors = [own * mean(plain.xp.abs(x.value))]
         errors += [] if x.error is None else [mean(x.error)]
         return (self.bounded.with_error(mean(x.value), errors, b.ROUNDING),)
 

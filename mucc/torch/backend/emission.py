@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mucc.frontend.names import Names
-from mucc.torch.backend.expected import values_of
+from mucc.torch.backend.fusible import values_of
 from mucc.torch.backend.graphs import lies_in
 from mucc.torch.importer.emit import Kernel, emit_piece, leaves
 from mucc.torch.importer.forms import Form, form_of, lies_as

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
-from typing import Any, cast
+from typing import Any
 
 from xdsl.dialects.builtin import f32
 
@@ -31,13 +31,14 @@ from mucc.target.devices import Card
 from mucc.torch.backend import host_time
 from mucc.torch.backend.attention_rates import F32, MASKED, shares
 from mucc.torch.backend.cudnn_rates import DEPTHWISE, cudnn_share, depthwise_products
+from mucc.torch.backend.fusible import bytes_of_values, is_fused, is_pool, is_view, origin_of, values_of
 from mucc.torch.backend.host_time import Cost
 from mucc.torch.importer.capture import torch
-from mucc.torch.importer.counting import MOVING, REDUCING, bytes_of, count_of, read_bytes
+from mucc.torch.importer.counting import bytes_of, count_of, read_bytes
 from mucc.torch.importer.extents import typical
-from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
+from mucc.torch.importer.nodes import is_host, tensor_inputs
 from mucc.torch.importer.partition import Graph, Node, returned
-from mucc.torch.importer.work import ALIASES, work_of
+from mucc.torch.importer.work import work_of
 
 LAUNCH = 2.5e-6
 """Seconds that a launch adds to a kernel in a stream, as the cost model of sm_90a has it."""
@@ -48,14 +49,6 @@ for products of cuBLAS at sizes up to 2048 (`bench/results/h200/gemm.json`)."""
 
 NEAR = 160
 """The operations before and behind a call that count for what a region around it gains."""
-
-POOLING = "_low_memory_max_pool"
-"""The beginning of the names of Inductor's pools of small windows, computed as pointwise operations are:
-its code fuses them with what comes behind, and with what comes before if that reads a single value."""
-
-AVERAGES = frozenset(f"avg_pool{rank}d" for rank in (1, 2, 3))
-LARGEST_WINDOW = 25
-"""The most elements of windows that overlap for which Inductor makes code of its own."""
 
 PRODUCT = 0.75
 """The share of its bound that a product of cuBLAS reaches beside `CALL`: 0.66 to 0.89 for the linear layers
@@ -241,12 +234,12 @@ class Lowered:
     def __init__(self, graph: Graph, costs: Costs):
         self.graph, self.costs = graph, costs
         self.leaving = set(returned(graph.captured))
-        self.nodes = [n for n in graph.nodes if not is_host(n) and not _is_view(n)]
+        self.nodes = [n for n in graph.nodes if not is_host(n) and not is_view(n)]
         self.reads = {n: dict(self._read(n)) for n in self.nodes}
         self.fused = {n for n in self.nodes if is_fused(n)}
         self.calls = {n: costs.call(graph, n) for n in self.nodes if n not in self.fused}
         self.writes = {n: sum(bytes_of(v) for v in values_of(n)) for n in self.nodes}
-        self.left = {_origin(n) for n in graph.captured.graph.nodes if n.name in self.leaving}
+        self.left = {origin_of(n) for n in graph.captured.graph.nodes if n.name in self.leaving}
         self.users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             for source in self.reads[node]:
@@ -256,8 +249,8 @@ class Lowered:
     def _read(self, node: Node) -> Iterator[tuple[Node, int]]:
         """Yield what a node reads: the producer behind views, and bytes."""
         for source in tensor_inputs(node):
-            origin = _origin(source)
-            yield origin, min(read_bytes(node, source), _bytes(origin) or read_bytes(node, source))
+            origin = origin_of(source)
+            yield origin, min(read_bytes(node, source), bytes_of_values(origin) or read_bytes(node, source))
 
     def near(self, node: Node) -> range:
         """Return the places of the nodes around one, which a region that begins there can change."""
@@ -377,7 +370,7 @@ class Lowered:
 
     def _waits(self, node: Node, source: Node, owner: Mapping[Node, int]) -> bool:
         """Whether a pool reads a fused value from memory, since computing it again would read several."""
-        if any(n in owner or n not in self.fused for n in (node, source)) or not _is_pool(node):
+        if any(n in owner or n not in self.fused for n in (node, source)) or not is_pool(node):
             return False
         waiting, read = [source], set[Node]()
         while waiting and len(read) < 2:
@@ -387,57 +380,3 @@ class Lowered:
                 else:
                     read.add(value)
         return len(read) > 1
-
-
-def is_fused(node: Node) -> bool:
-    """Whether Inductor makes code of its own for an operation, which it fuses with others around it."""
-    if is_part(node):
-        return True
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    name = node.target.overloadpacket.__name__
-    is_made = name in MOVING or name in REDUCING or name.startswith(POOLING) or _is_average(node, name)
-    return is_made or torch.Tag.pointwise in node.target.tags
-
-
-def _is_pool(node: Node) -> bool:
-    """Whether Inductor's code for an operation reads elements of its operand several times, or by windows."""
-    packet = getattr(node.target, "overloadpacket", None)
-    name = "" if packet is None else packet.__name__
-    return name.startswith(POOLING) or _is_average(node, name)
-
-
-def _is_average(node: Node, name: str) -> bool:
-    """Whether a node is a pool of means for which Inductor makes code: windows are small, or side by side."""
-    if name in AVERAGES:
-        window = node.args[1]
-        strides = node.args[2] if len(node.args) > 2 else node.kwargs.get("stride")
-        return list(strides or window) == list(window) or prod(window) <= LARGEST_WINDOW
-    if name != "_adaptive_avg_pool2d":
-        return False
-    extents = [typical(e) for e in node.args[0].meta["val"].shape[-2:]]
-    axes = [(e, typical(n)) for e, n in zip(extents, node.args[1], strict=True)]
-    if any(n == 0 for _, n in axes):
-        return False
-    return all(e % n == 0 for e, n in axes) or prod(-((1 - e - n) // n) for e, n in axes) <= LARGEST_WINDOW
-
-
-def _is_view(node: Node) -> bool:
-    return is_part(node) or getattr(node.target, "overloadpacket", None) in ALIASES
-
-
-def _origin(node: Node) -> Node:
-    """Return the node that makes the memory which a value lies in."""
-    while node.op == "call_function" and _is_view(node) and node.all_input_nodes:
-        node = node.all_input_nodes[0]
-    return node
-
-
-def values_of(node: Node) -> list[Any]:
-    """Return the values of a node: of several where it makes a tuple."""
-    value = node.meta.get("val")
-    return list(cast("Sequence[Any]", value)) if isinstance(value, tuple | list) else [value]
-
-
-def _bytes(node: Node) -> int:
-    return sum(bytes_of(v) for v in values_of(node))

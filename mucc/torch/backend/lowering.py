@@ -1,13 +1,14 @@
 """Lower calls of kernels in Inductor: it allocates the results, and calls a launcher in one line of code.
 
-Without this, Inductor calls the operator `run_kernel` through torch's dispatcher. That costs the host 7 to
-10 us more for each call, and memory of results is neither planned nor used again.
+Without this, Inductor calls the operator `run_kernel` through torch's dispatcher. That costs the host 8 to
+18 us more for each call, and memory of results is neither planned nor used again.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -19,6 +20,10 @@ log = logging.getLogger("mucc.torch")
 IMPORT = "from mucc.torch.backend.launcher import Launcher as MuccLauncher"
 """What generated code imports."""
 
+KNOWN = ((2, 11), (2, 13))
+"""The first and the last version of torch with which the lowering is known to work: 2.11 on an H100, 2.13 on
+a CPU. Classes of Inductor's that are not documented may do another thing in others, by the same names."""
+
 
 @cache
 def lower_kernels() -> bool:
@@ -26,6 +31,10 @@ def lower_kernels() -> bool:
 
     If not, Inductor calls `run_kernel`, as it calls all operators that it does not know.
     """
+    version = _torch_version()
+    if not is_known(version):
+        log.info("Inductor calls kernels through torch's dispatcher: torch %s is not known", version)
+        return False
     try:
         _register()
     except (ImportError, AttributeError) as error:
@@ -34,12 +43,23 @@ def lower_kernels() -> bool:
     return True
 
 
+def _torch_version() -> str:
+    return importlib.import_module("torch").__version__
+
+
+def is_known(version: str) -> bool:
+    """Whether the lowering is known to work with a version of torch, such as "2.11.0+cu130"."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and KNOWN[0] <= (int(found[1]), int(found[2])) <= KNOWN[1]
+
+
 def _register() -> None:
     ir: Any = importlib.import_module("torch._inductor.ir")
     lowering: Any = importlib.import_module("torch._inductor.lowering")
     virtual: Any = importlib.import_module("torch._inductor.virtualized").V
     contiguous, shape_of = ir.ExternKernel.require_contiguous, ir.convert_shape_to_inductor
     make_buffer, box = lowering.empty_strided, ir.TensorBox.create
+    through_operator = lowering.fallback_handler(RUN_KERNEL, add_to_fallback_set=False)
     layout_of, results_layout = ir.FallbackKernel.tensor_to_layout, ir.MultiOutputLayout
     writer: Any = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
     for name in ("codegen_allocation", "define_kernel", "make_buffer_allocation", "next_kernel_suffix"):
@@ -79,12 +99,25 @@ def _register() -> None:
         given = [contiguous(t) for t in tensors]
         if not _is_python(virtual.graph):
             return stored(given, request)
+        try:
+            return launched(given, request)
+        except Exception as error:
+            log.info("Inductor calls a kernel through torch's dispatcher: %r", error)
+            return through_operator(given, request)
+
+    def launched(given: Sequence[Any], request: str) -> list[Any]:
+        """Call a launcher, with buffers of Inductor's for the results."""
         with virtual.graph.fake_mode:
             values, inputs, others, unflatten, *_ = fallback.process_kernel(RUN_KERNEL, given, request)
-        layout = results_layout(device=values[0].device)
-        call = KernelCall(layout, RUN_KERNEL, inputs, others, unflatten)
-        call.outputs = [Result(layout_of(v), call, [(list, n)]) for n, v in enumerate(values)]
-        return [box(result) for result in call.outputs]
+        graph, layout = virtual.graph, results_layout(device=values[0].device)
+        held = len(graph.operations), len(graph.buffers)
+        try:
+            call = KernelCall(layout, RUN_KERNEL, inputs, others, unflatten)
+            call.outputs = [Result(layout_of(v), call, [(list, n)]) for n, v in enumerate(values)]
+            return [box(result) for result in call.outputs]
+        except Exception:
+            _forget(graph, *held)
+            raise
 
     def stored(given: Sequence[Any], request: str) -> list[Any]:
         """Call the operator that stores, for code in C++, which has no calls that return lists."""
@@ -96,6 +129,15 @@ def _register() -> None:
         return results
 
     lowering.register_lowering(RUN_KERNEL, type_promotion_kind=None)(lower)
+
+
+def _forget(graph: Any, operations: int, buffers: int) -> None:
+    """Remove from a graph all but its first operations and buffers, as before they were registered."""
+    for operation in graph.operations[operations:]:
+        graph.name_to_op.pop(operation.operation_name, None)
+    for buffer in graph.buffers[buffers:]:
+        graph.name_to_buffer.pop(buffer.get_name(), None)
+    del graph.operations[operations:], graph.buffers[buffers:]
 
 
 def _is_python(graph: Any) -> bool:

@@ -12,7 +12,8 @@ from math import inf
 
 from mucc.frontend.source import SourceError
 from mucc.torch.backend.emission import Emitter
-from mucc.torch.backend.expected import LAUNCH, Costs, Lowered, Predicted, is_fused, values_of
+from mucc.torch.backend.expected import LAUNCH, Costs, Lowered, Predicted
+from mucc.torch.backend.fusible import is_fused, values_of
 from mucc.torch.backend.graphs import fills_memory
 from mucc.torch.backend.measured import Timed
 from mucc.torch.importer.capture import torch

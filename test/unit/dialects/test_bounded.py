@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mucc.dialects.mu.bounded import BoundedArrays
 from mucc.dialects.mu.bounded_functions import Functions
 from mucc.dialects.mu.bounded_values import HALF, LARGEST, SINGLE, TF32, Bounded
 from mucc.dialects.mu.meanings.composite import sorted_along
+from mucc.dialects.mu.sum_roundings import running_roundoff, sum_roundoff
 
 PLAIN = NumpyArrays()
 ARRAYS: Any = BoundedArrays(PLAIN)
@@ -133,6 +135,68 @@ def test_products_err_by_a_small_part(how: Any, relative: float) -> None:
     bound = (a @ b).bound
     size = np.sqrt((a.value**2) @ (b.value**2))
     assert (bound > 0).all() and (bound < relative * size).all()
+
+
+def _in_f32(terms: Any, parts: int) -> Any:
+    """Add terms up along the last axis in f32, in so many running sums, which are then added in pairs."""
+    sums = [np.zeros(terms.shape[:-1], np.float32)] * parts
+    for place in range(terms.shape[-1]):
+        sums[place % parts] = sums[place % parts] + terms[..., place].astype(np.float32)
+    while len(sums) > 1:
+        sums = [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]
+
+
+def _numbers(shape: Any, repeated: float) -> Any:
+    """Draw numbers of f32, of each row this share equal."""
+    random: Any = np.random.default_rng(0)
+    terms: Any = PLAIN.round_to(random.standard_normal(shape), "f32")
+    np.copyto(terms, terms[..., :1].copy(), where=random.random(shape) < repeated)
+    return terms
+
+
+@pytest.mark.parametrize("repeated", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize("count", [20, 72, 1000])
+def test_sums_of_equal_terms_are_right_in_any_order(count: int, repeated: float) -> None:
+    terms = _numbers((400, count), repeated)
+    for kind, factor in (("sum", 1.0), ("mean", 1 / count)):
+        found = ARRAYS.reduce(kind, ARRAYS.of(terms.reshape(400, 2, count // 2)), (1, -1)) * 3.0
+        for order, parts in itertools.product((terms, np.sort(terms), np.sort(-terms) * -1), (1, 2, 8, 32)):
+            made = _in_f32(order, parts) * np.float32(factor) * np.float32(3)
+            assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all(), (kind, parts)
+
+
+@pytest.mark.parametrize("shape", [(6, 100), (2, 3, 40), (5, 8), (0, 40), (100,)])
+def test_sums_lose_in_torch_what_they_lose_in_numpy(shape: tuple[int, ...]) -> None:
+    torch: Any = pytest.importorskip("torch", reason="needs torch")
+    from mucc.dialects.mu.arrays import TorchArrays
+
+    terms: Any = _numbers(shape, 0.6) * (np.arange(shape[-1]) % 3)
+    for roundoff, over in ((sum_roundoff, shape[:-1]), (running_roundoff, shape)):
+        found = roundoff(PLAIN, terms)
+        other = roundoff(TorchArrays("cpu"), torch.from_numpy(terms))
+        assert found.shape == over and np.allclose(found, other.numpy(), 1e-12, 0)
+
+
+@pytest.mark.parametrize("repeated", [0.9, 1.0])
+def test_running_sums_of_equal_terms_are_right(repeated: float) -> None:
+    terms = _numbers((400, 72), repeated).T
+    found = ARRAYS.xp.cumsum(ARRAYS.of(terms), 0)
+    made = np.cumsum(terms.astype(np.float32), 0, dtype=np.float32)
+    assert (np.abs(made.astype(np.float64) - found.value) <= found.bound).all()
+    first = found.bound[7] / np.cumsum(np.abs(terms), 0)[7]
+    assert (first < 2.0**-23 * 3.2).all(), "what comes later does not count"
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [_numbers((8, 1024), 0.0), np.full((8, 1024), -2.0), np.zeros((8, 1024)), np.full((8, 8), 0.1)],
+    ids=["different", "few bits", "zeros", "few"],
+)
+def test_sums_of_different_or_few_bits_keep_their_narrow_bounds(terms: Any) -> None:
+    found = ARRAYS.reduce("sum", ARRAYS.of(terms), (1,))
+    size = np.abs(terms).sum(1)
+    assert (found.bound <= 2.0**-23 * ((2.01 + terms.shape[1] ** 0.5 / 8) * size + np.abs(found.value))).all()
 
 
 def test_positions_of_exact_values_are_exact() -> None:

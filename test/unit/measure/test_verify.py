@@ -262,6 +262,28 @@ def test_means_of_windows_may_be_added_up_in_any_order() -> None:
     assert not verdict_on(compilation, inputs, lost).good
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["mean(max(x, r), axis=2, keepdims=on) * 3.0", "avg_pool(max(x, r), 72) * 3.0"],
+    ids=["mean", "pool"],
+)
+def test_equal_numbers_may_be_added_up_one_by_one(body: str) -> None:
+    """Each rounding of the running sum may be the same, here to 3 steps more than different numbers lose."""
+    text = f"kernel f[M](x: f32[M, 4, 72], r: f32[1]) -> f32[M, 4, 1] {{ return {body} }}"
+    compilation, random = compile_text(Source("f.mcu", text)), np.random.default_rng(3)
+    x, r = random.standard_normal((30, 4, 72)).astype(np.float32) - 5, np.array([1.6765709e-3], np.float32)
+    inputs = [x.astype(np.float64), r.astype(np.float64)]
+
+    def mean(count: int) -> Any:
+        total = np.zeros((30, 4, 1), np.float32)
+        for place in range(count):
+            total = total + np.maximum(x[..., place : place + 1], r)
+        return (total * np.float32(1 / 72) * np.float32(3)).astype(np.float64)
+
+    assert verdict_on(compilation, inputs, mean(72)).good
+    assert not verdict_on(compilation, inputs, mean(71)).good
+
+
 def test_arguments_near_jumps_may_give_either_side() -> None:
     """Hundreds of the numbers that are drawn lie within a rounding of a jump."""
     compilation = open_program("jumps")

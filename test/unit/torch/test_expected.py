@@ -15,7 +15,8 @@ from bench.common import RESULTS  # noqa: E402
 from bench.conv.networks import LAYERS as LAYERS_OF_NETWORKS  # noqa: E402
 from bench.conv.networks import network_form  # noqa: E402
 from mucc.target.devices import get_card  # noqa: E402 (torch is needed first)
-from mucc.torch.backend.expected import Costs, is_fused  # noqa: E402
+from mucc.torch.backend.expected import Costs  # noqa: E402
+from mucc.torch.backend.fusible import is_fused  # noqa: E402
 from mucc.torch.importer.program import formats  # noqa: E402
 
 aten: Any = torch.ops.aten

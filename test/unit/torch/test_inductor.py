@@ -94,13 +94,13 @@ def test_a_graph_that_gains_little_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_surrounds_a_pool_is_fused_with_it_by_inductor(monkeypatch: pytest.MonkeyPatch):
-    from mucc.torch.backend import expected
+    from mucc.torch.backend import expected, fusible
 
     pool = nn.Sequential(nn.MaxPool2d(2), nn.GELU(), nn.Flatten(), nn.Linear(400, 120)).to(torch.bfloat16)
     x = torch.rand(64, 16, 10, 10).to(torch.bfloat16)
     seconds: list[float] = []
-    for name in (expected.POOLING, "no such pool"):
-        monkeypatch.setattr(expected, "POOLING", name)
+    for name in (fusible.POOLING, "no such pool"):
+        monkeypatch.setattr(fusible, "POOLING", name)
         torch._dynamo.reset()
         made = backend(margin=0.0)
         with torch.no_grad():

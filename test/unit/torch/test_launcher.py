@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from mucc.library.signature import Arg, KernelInfo  # noqa: E402
 from mucc.runtime.kernel import Kernel  # noqa: E402
 from mucc.torch.backend import operator  # noqa: E402
 from mucc.torch.backend.launcher import Launcher  # noqa: E402
+from mucc.torch.backend.lowering import is_known  # noqa: E402
 from mucc.torch.backend.operator import Request  # noqa: E402
 
 PROGRAM = """kernel f(x: f32[4, 8], y: f32[4, 8]) -> (a: f32[4, 8], b: f32[4, 8]) {
@@ -208,6 +209,8 @@ def test_the_operator_that_stores_is_what_torch_asks_of_one():
 
 # Inductor's code. It compiles C++ for what is left to it, so most graphs here are kernels alone.
 
+lowered = pytest.mark.skipif(not is_known(torch.__version__), reason="Inductor calls the operator")
+
 
 @pytest.fixture
 def fresh(compiled_anew: None) -> None:
@@ -235,6 +238,7 @@ class Layers(nn.Module):
         return x
 
 
+@lowered
 def test_inductors_code_calls_launchers(fresh: None):
     model, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), torch.rand(4, 16)
     with torch.no_grad():
@@ -244,6 +248,7 @@ def test_inductors_code_calls_launchers(fresh: None):
     assert " = empty_strided_cpu((4, 8), (8, 1), torch.float32)" in code
 
 
+@lowered
 def test_a_result_that_nothing_reads_is_stored_too(fresh: None):
     from torch._inductor.utils import run_and_get_code
 
@@ -258,6 +263,7 @@ def test_a_result_that_nothing_reads_is_stored_too(fresh: None):
     assert code.count(" = empty_strided_cpu((4, 8)") == 2 and ".launch(" in code
 
 
+@lowered
 def test_a_graph_that_is_not_contiguous_hands_over_what_is(fresh: None):
     linear = nn.Linear(16, 8)
     x = torch.rand(16, 4).t()
@@ -267,6 +273,7 @@ def test_a_graph_that_is_not_contiguous_hands_over_what_is(fresh: None):
     assert ".launch(" in code and got.is_contiguous()
 
 
+@lowered
 @pytest.mark.long
 def test_equal_layers_share_a_launcher_and_memory_is_used_again(fresh: None):
     model, x = Layers(), torch.rand(4, 16)
@@ -292,6 +299,7 @@ def test_forward_and_backward_with_open_extents(fresh: None):
     assert calls(made)
 
 
+@lowered
 @pytest.mark.long
 def test_a_wrapper_in_cpp_calls_the_operator(fresh: None):
     model, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), torch.rand(4, 16)
@@ -301,23 +309,95 @@ def test_a_wrapper_in_cpp_calls_the_operator(fresh: None):
     assert "store_kernel" in "".join(code) and ".launch(" not in "".join(code)
 
 
+@pytest.fixture
+def anew() -> Iterator[None]:
+    """Register the lowering anew, in the test and after it."""
+    from torch._inductor import lowering as inductors
+
+    from mucc.torch.backend.lowering import lower_kernels
+    from mucc.torch.backend.operator import RUN_KERNEL
+
+    def forget() -> None:
+        lower_kernels.cache_clear()
+        inductors.lowerings.pop(RUN_KERNEL, None)
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the lowering logs."""
+    from mucc.torch.backend import lowering
+
+    lines: list[str] = []
+
+    def keep(line: str, *of: Any) -> None:
+        lines.append(line % of)
+
+    monkeypatch.setattr(lowering.log, "info", keep)
+    return lines
+
+
+def _calls_the_operator(said: list[str], reason: str) -> None:
+    model, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), torch.rand(4, 16)
+    with torch.no_grad():
+        got, (code,) = _code(model, x)
+        torch.testing.assert_close(got, model(x))
+    assert "torch.ops.mucc.run_kernel.default(" in code and ".launch(" not in code
+    (line,) = [line for line in said if "through torch's dispatcher" in line]
+    assert reason in line
+
+
+@lowered
 def test_without_what_the_lowering_needs_inductor_calls_the_operator(
-    fresh: None, monkeypatch: pytest.MonkeyPatch
+    fresh: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     from torch._inductor import lowering as inductors
 
-    from mucc.torch.backend import lowering
-    from mucc.torch.backend.operator import RUN_KERNEL
-
     monkeypatch.delattr(inductors, "empty_strided")
-    monkeypatch.delitem(inductors.lowerings, RUN_KERNEL, raising=False)
-    lowering.lower_kernels.cache_clear()
-    try:
-        model, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), torch.rand(4, 16)
-        with torch.no_grad():
-            got, (code,) = _code(model, x)
-            torch.testing.assert_close(got, model(x))
-        assert "torch.ops.mucc.run_kernel.default(" in code
-    finally:
-        lowering.lower_kernels.cache_clear()
-        inductors.lowerings.pop(RUN_KERNEL, None)
+    _calls_the_operator(said, "empty_strided")
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "2.14.0+cu130", "3.0.0a0", "main"])
+def test_versions_of_torch_that_are_not_known_call_the_operator(
+    fresh: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, version: str
+):
+    from mucc.torch.backend import lowering
+
+    monkeypatch.setattr(lowering, "_torch_version", lambda: version)
+    if version == "2.14.0+cu130":
+        _calls_the_operator(said, f"torch {version}")
+    assert not lowering.lower_kernels()
+
+
+@lowered
+@pytest.mark.parametrize("version", ["2.11.0+cu130", "2.12.1", "2.13.0+cpu"])
+def test_known_versions_of_torch_call_launchers(anew: None, monkeypatch: pytest.MonkeyPatch, version: str):
+    from mucc.torch.backend import lowering
+
+    monkeypatch.setattr(lowering, "_torch_version", lambda: version)
+    assert lowering.lower_kernels()
+
+
+@lowered
+@pytest.mark.parametrize("name", ["process_kernel", "tensor_to_layout"])
+def test_a_call_that_cannot_be_built_is_one_of_the_operator(
+    fresh: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, name: str
+):
+    """Before and after Inductor knows of the call."""
+    from torch._inductor import ir
+
+    known: Any = getattr(ir.FallbackKernel, name)
+    failed: list[str] = []
+
+    def once(*args: Any) -> Any:
+        if not failed:
+            failed.append(name)
+            raise TypeError("it has another signature")
+        return known(*args)
+
+    monkeypatch.setattr(ir.FallbackKernel, name, staticmethod(once))
+    _calls_the_operator(said, "TypeError('it has another signature')")
+    assert failed == [name]

@@ -138,6 +138,15 @@ def pooled_windows(
     return result
 
 
+def pooled_terms(arrays: Arrays, op: PoolOp, x: Any) -> Any:
+    """Return what each window of a mean adds up, along a new last axis of the pooled tensor; padding is 0."""
+    windows = dict(enumerate(op.windows, 2))
+    places = [w.places(int(x.shape[axis]), op.ceil is not None) for axis, w in windows.items()]
+    frame = _padded(arrays, x, windows, places, 0.0)
+    taps = [frame[index] for _, index in _taps(list(windows.values()), places)]
+    return arrays.xp.stack(taps if op.channels_last is None else [channels_last(arrays, t) for t in taps], -1)
+
+
 def _pool(machine: Machine, op: PoolOp, x: Any) -> Any:
     windows = dict(enumerate(op.windows, 2))
     places = [w.places(int(x.shape[axis]), op.ceil is not None) for axis, w in windows.items()]
