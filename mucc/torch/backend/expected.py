@@ -19,12 +19,13 @@ from mucc.analysis.products import products
 from mucc.analysis.sol import analyse_stage, complete
 from mucc.compiler.program import compile_source
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
+from mucc.dialects.cutlass.nodes import StoreNode
+from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped, dtype_bytes
-from mucc.kernels.map.op import MapOp
 from mucc.kernels.registry import kernels_of, kind_of
 from mucc.library import extents
 from mucc.target.devices import Card
@@ -131,7 +132,7 @@ class Costs:
             count += 1
             # A copy of a stage's operand has the stage's name before a dot.
             name, _, what = op.stage.data.partition(".")
-            if what and isinstance(op, MapOp):
+            if what and kind.name == "map":
                 total += self.moved(2 * _stored_bytes(op, dims)) / OTHERS + LAUNCH
                 continue
             bound, multiplies, share = stages[name]
@@ -187,10 +188,11 @@ class Costs:
         return self.rates.bound(units, work.bytes).seconds / share + CALL
 
 
-def _stored_bytes(op: MapOp, sizes: Mapping[str, int]) -> int:
-    """Return the bytes that a map stores."""
-    elements = prod(extents.value(dim, sizes) for dim in op.extents)
-    return sum(elements * dtype_bytes(Shaped.of(store.destination.type).element_type) for store in op.stores)
+def _stored_bytes(op: DeviceKernelOp, sizes: Mapping[str, int]) -> int:
+    """Return the bytes of the tensors that a kernel stores."""
+    stored = {node.destination for node in op.walk() if isinstance(node, StoreNode)}
+    types = [Shaped.of(destination.type) for destination in stored]
+    return sum(prod(extents.values(t.dims, sizes)) * dtype_bytes(t.element_type) for t in types)
 
 
 def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
