@@ -130,9 +130,9 @@ class Costs:
         for _, op in kernels_of(made.cutlass):
             kind = kind_of(op)
             count += 1
-            # A copy of a stage's operand has the stage's name before a dot.
+            # What only moves values for a stage (copies, zeros, padding) has the stage's name before a dot.
             name, _, what = op.stage.data.partition(".")
-            if what and kind.name == "map":
+            if what:
                 total += self.moved(2 * _stored_bytes(op, dims)) / OTHERS + LAUNCH
                 continue
             bound, multiplies, share = stages[name]
