@@ -69,6 +69,8 @@ def run_tasks(context: RunContext, records: Sequence[TaskRecord]) -> Ending:
             thread.start()
         for _ in threads:
             ending.add(_next(done).problems)
+        for thread in threads:
+            thread.join()  # all are about to end; a daemon that has not may crash an interpreter that ends
     except BaseException:
         _interrupt(context)
         until = time.monotonic() + LEAVING
