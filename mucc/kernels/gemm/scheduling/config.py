@@ -44,8 +44,8 @@ class Epilogue:
     group: int = 0
     """Columns that a tile must have whole multiples of, as groups of them are reduced; 0 where none are."""
     instructions: int = 0
-    """How many instructions functions such as gelu count as for an element (`instructions_class`); of these alone
-    costs are known."""
+    """How many instructions functions such as gelu count as for an element (`instructions_class`); only of
+    these costs are known."""
 
     @cached_property
     def transposed(self) -> Epilogue:
