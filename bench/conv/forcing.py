@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from unittest import mock
 
 from mucc.kernels.conv import direct_emission, lower, wide_emission
 from mucc.kernels.conv.layer import Layer
@@ -23,40 +24,19 @@ def forced(strategy: Strategy) -> Generator[None]:
     def choose(layer: Layer, facts: Facts) -> Strategy:
         return usual(layer, facts) if way.refused(layer, facts) else strategy
 
-    lower.choose = choose
-    try:
+    with mock.patch.object(lower, "choose", choose):
         yield
-    finally:
-        lower.choose = usual
 
 
 @contextlib.contextmanager
 def forced_tile(tile: WideTile) -> Generator[None]:
     """Compile convolutions by warpgroups with tiles of this size, where that is legal."""
-    usual = wide_emission.best_tile
-
-    def best(layer: Layer, facts: Facts) -> WideTile:
-        return tile
-
-    wide_emission.best_tile = best
-    try:
-        with forced(Strategy.WARPGROUPS):
-            yield
-    finally:
-        wide_emission.best_tile = usual
+    with mock.patch.object(wide_emission, "best_tile", return_value=tile), forced(Strategy.WARPGROUPS):
+        yield
 
 
 @contextlib.contextmanager
 def forced_strip(tile: StripTile) -> Generator[None]:
     """Compile depthwise convolutions by strips with tiles of this size."""
-    usual = direct_emission.best_strip
-
-    def best(*_: object) -> StripTile:
-        return tile
-
-    direct_emission.best_strip = best
-    try:
-        with forced(Strategy.DIRECT):
-            yield
-    finally:
-        direct_emission.best_strip = usual
+    with mock.patch.object(direct_emission, "best_strip", return_value=tile), forced(Strategy.DIRECT):
+        yield

@@ -66,7 +66,7 @@ class Depthwise(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The program: with batch norm and activation, in ConvNeXt with a bias and a scale."""
+        """The program in the language: batch norm and activation follow, in ConvNeXt a bias and a scale."""
         c, h, k, o = self.channels, self.extent, self.window, self.place
         conv = f"conv(permute(x, (0, 3, 1, 2)), w, stride={self.stride}, pad={k // 2}, groups={c})"
         values = {name: f"cast({name}, f32)[:, None, None]" for name in "mvgb"}

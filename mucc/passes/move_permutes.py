@@ -50,7 +50,7 @@ class Turn(NamedTuple):
     dims: Dims
 
     def original(self, dims: Dims) -> Dims | None:
-        """Return the extents, in the order of the original, of a tensor that broadcasts to `dims`.
+        """Return the extents of a tensor that broadcasts to `dims`, before its axes were permuted.
 
         None where it does not, or where axes that it varies along would change places.
         """

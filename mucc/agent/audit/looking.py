@@ -35,7 +35,8 @@ SETTLING = 20.0
 compiler load their libraries for some seconds, in timed calls as well as between them."""
 
 STEP, RESTS, STEPS = 0.05, 0.05, 3
-"""They are at rest when they want a processor for at most this share of so many steps of `STEP` seconds."""
+"""Processes are at rest when, in each of `STEPS` steps of `STEP` seconds, they ran or waited for a processor
+for at most the share `RESTS`."""
 
 
 class Seen(NamedTuple):

@@ -14,7 +14,7 @@ from mucc.kernels.conv.op import ConvKernelOp
 
 
 def per_channel(op: ConvKernelOp) -> set[SSAValue]:
-    """Return the values of nodes that follow from the channel of the result alone."""
+    """Return the values in an epilogue that are the same at all positions of a channel."""
     found: set[SSAValue] = set()
     for node in op.nodes:
         if _reads_channels(op, node) or (isinstance(node, ComputeOp) and found.issuperset(node.inputs)):

@@ -15,10 +15,10 @@ from mucc.target import get_target
 from mucc.target.facts import WIDEST_ACCESS, Facts
 
 VECTORS, ROWS, RUNS = (2, 4), (1, 2, 4, 7, 8), (2, 4, 5, 7, 8)
-"""Channels of a thread, its rows of outputs, and the outputs of a row."""
+"""Sizes of the part of the result that one thread computes: channels, rows, and positions of a row."""
 
 THREADS = (64, 128, 256)
-"""Threads of a block, about."""
+"""About how many threads a block has."""
 
 FEWEST_LANES, MOST_LANES = 12, 40
 """Threads beside each other that share a position: with fewer a load takes little of a line of memory, with
@@ -94,7 +94,7 @@ class Strip(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Registers of a load."""
+        """The registers that the channels of one position of x are loaded to."""
         return self.tile.vector * self.element_bytes // 4
 
     @property

@@ -101,7 +101,10 @@ def staged_tile(rows: int, columns: int, most: int, facts: Facts, fewest: int = 
 
 
 def persistent_tiles(rows: int, columns: int, facts: Facts, compute: str = "") -> Iterator[WideTile]:
-    """Yield tiles of this size whose sums have memory beside the stages, by blocks to a multiprocessor."""
+    """Yield persistent tiles of this size, those with the most blocks to a multiprocessor first.
+
+    A block stores a tile from shared memory while it loads the next one, so both need room at the same time.
+    """
     tile = wide_tile(rows, columns, facts, compute)
     for resident in range(tile.resident if tile else 0, 0, -1):
         room = (

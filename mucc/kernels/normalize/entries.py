@@ -13,7 +13,7 @@ def _taken(code: int) -> str:
 
 
 def row_entries(entry: str, has_teams: bool) -> list[Entry]:
-    """Return the kernels in the order of `row_code`."""
+    """Return the kernels of a row program; the place of one is the number that `row_code` gives it in C++."""
     most, many = "Op::kMostThreads", "Op::kManyThreads, Op::kManyBlocks"
     kernels = (
         ("short", "warp<1, Op::kFew>", "Op::kThreads"),

@@ -74,5 +74,5 @@ def values_of(node: Node) -> list[Any]:
 
 
 def bytes_of_values(node: Node) -> int:
-    """Return the bytes of all values of a node."""
+    """Return the bytes of the tensors that a node of a torch.fx graph returns, all together."""
     return sum(bytes_of(v) for v in values_of(node))
