@@ -121,6 +121,7 @@ def _file(gpus: str, what: str, kind: int) -> Generator[None]:
     except OSError:  # without a lock rather than not at all
         yield
         return
+    owner = os.getpid()
     try:
         while True:
             try:
@@ -130,6 +131,8 @@ def _file(gpus: str, what: str, kind: int) -> Generator[None]:
                 time.sleep(PAUSE)
         yield
     finally:
+        if os.getpid() == owner:  # a forked process has the descriptor too, and may outlive this turn
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

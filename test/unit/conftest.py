@@ -3,8 +3,18 @@
 `pytest --hypothesis-profile=random` draws other examples.
 """
 
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("random", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("mucc", settings.get_profile("random"), derandomize=True)
 settings.load_profile("mucc")
+
+
+@pytest.fixture
+def own_gpu_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks on GPUs that no other test takes: one that asks for all GPUs would hold up this one's threads."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))

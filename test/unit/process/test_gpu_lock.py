@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import threading
-from pathlib import Path
+import time
 
 import pytest
 from processes import wait_for
@@ -21,10 +22,7 @@ with getattr(gpu_lock, sys.argv[1])():
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # pyright: ignore[reportUnusedFunction]
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_gpu_locks")
 
 
 def test_sharing_goes_together_and_measuring_alone():
@@ -96,3 +94,22 @@ def test_processes_take_turns(theirs: str, waits: bool):
     thread.join()
     other.wait()
     other.stdout.close()
+
+
+def test_a_forked_process_keeps_no_lock():
+    """It has the parent's descriptors, and outlives the parent's turn."""
+    with exclusive_gpu():
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,), daemon=True)
+        child.start()
+    try:
+        other = subprocess.run(
+            [sys.executable, "-c", HOLD, "exclusive_gpu"],
+            input="",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert other.stdout == "in\n"
+    finally:
+        child.kill()
+        child.join()

@@ -211,8 +211,9 @@ def test_visible_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_of(1) == "1"
 
 
-def test_gpus_are_timed_at_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The turns on one GPU do not hold up another: two take about half the time of one."""
+@pytest.mark.usefixtures("log", "own_gpu_locks")
+def test_gpus_are_timed_at_once() -> None:
+    """The turns on one GPU do not hold up another: both are held at a time."""
     from mucc.process.gpu_lock import exclusive_gpu
 
     inside = threading.Barrier(2)
