@@ -3,8 +3,10 @@
     python -m bench.attention [--only REGEX] [--build-only | --measure-only] [--budget-seconds S] [-o WORK]
 
 All contenders of a call are timed in turns as CUDA graphs, on the same tensors, from a cold L2. FlexAttention
-is compiled. Errors are those from float64 on some rows. Numbers are bf16. A few queries are held against a
-copy's bandwidth, on the bytes of keys and values. Options are those of bench/runner.py.
+is compiled. One query of each head is held against a copy's bandwidth, on the bytes of keys and values, and
+against FlashInfer where that is installed (`pip install flashinfer-python`; it compiles its kernels when they
+are first called). Errors are those from float64 on some rows. Numbers are bf16. Options are those of
+bench/runner.py.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.attention.cases import CASES, FLEX, WRITTEN, Case
+from bench.attention.flashinfer import DISTRIBUTION
 from bench.attention.measuring import measure
 from bench.common import run_main
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
@@ -40,6 +43,7 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "f32_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full_f32", "causal_f32")],
         "e4m3_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in NARROW],
         "few_e4m3_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in FEW_NARROW],
+        "few_over_flashinfer": [r["over_flashinfer"] for r in good if "over_flashinfer" in r],
         "paged_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "paged"],
         "backward_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"].startswith("backward")],
         "decode_over_copy": [
@@ -63,6 +67,8 @@ def line(row: Mapping[str, Any]) -> str:
     times = "  ".join(f"{n[:-3]} {v:.4f}" for n, v in row.items() if n.endswith("_ms"))
     share = f"copy {row['of_copy']:.2f}" if "of_copy" in row else f"{row['tflops']:6.1f} TFLOP/s"
     over = f"{row['over']:.3f}" if "over" in row else "-"
+    if "over_flashinfer" in row:
+        over += f" (FlashInfer {row['over_flashinfer']:.3f})"
     word = "" if row["good"] else "  WRONG"
     return f"{row['call']:36} {share}  over {over}  ms: {times}  error {row['errors']['mucc']:.1e}{word}"
 
@@ -73,6 +79,7 @@ class Attention(Bench[Case]):
     name, noun, example = "attention", "call", "causal/d128"
     width = 44
     problems = CASES
+    distributions = ("triton", DISTRIBUTION)
 
     def begin(self, problem: Case) -> Values:
         return {"call": problem.key, "kind": problem.kind}

@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.attention.backward import measure_backward
 from bench.attention.cases import CAP, PAGE, PAGED, SDPA, WINDOW, WRITTEN, Case, documents_of
+from bench.attention.flashinfer import decode_calls
 from bench.gemm.measure import captured, timed
 
 Values = dict[str, Any]
@@ -221,8 +222,8 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     results, failed = {"mucc": result}, dict[str, str]()
     calls: dict[str, Call] = {"mucc": captured(torch, lambda: kernel(*given, out=result))}
     contenders = _written if case.kind in WRITTEN else _sdpa if case.kind in SDPA else _flex
-    rivals = contenders(torch, case, inputs)
-    for name, call in rivals.items():
+    libraries = decode_calls(torch, case, given)
+    for name, call in (contenders(torch, case, inputs) | libraries).items():
         try:
             results[name] = call()
             calls[name] = captured(torch, call)
@@ -230,7 +231,8 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
             failed[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"[:200]
     errors = errors_of(torch, case, inputs, results)
     times = timed(torch, calls, rounds)
-    theirs = {name: ms for name, ms in times.items() if name != "mucc"}
+    pytorch = [ms for name, ms in times.items() if name not in ("mucc", *libraries)]
+    flashinfer = [ms for name, ms in times.items() if name in libraries]
     row: Values = {
         "errors": errors,
         "failed": failed,
@@ -242,6 +244,8 @@ def measure(torch: Any, kernel: Any, case: Case, rounds: int, copy: float) -> Va
     if case.is_few:
         row["cache_bytes"] = case.cache_bytes
         row["of_copy"] = case.cache_bytes / times["mucc"] * 1e3 / copy
-    if theirs:
-        row["over"] = min(theirs.values()) / times["mucc"]
+    if pytorch:
+        row["over"] = min(pytorch) / times["mucc"]
+    if flashinfer:
+        row["over_flashinfer"] = min(flashinfer) / times["mucc"]
     return row
