@@ -81,25 +81,33 @@ class BoundedArrays:
         errors: Sequence[Any],
         relative: float = 0.0,
         least: float = 0.0,
-        anything: Any = None,
+        anything: Sequence[Any] = (),
     ) -> Bounded:
         """Return a value in f32 that has errors of its operands (or None), and one `relative` to its size.
 
-        What is beyond f32 is infinite. Where an error is no number, or `anything` holds, any value may come.
+        What is beyond f32 is infinite, without an error. Any value may come where an error is no number,
+        where one of `anything` holds, and where only the error decides whether a value is beyond f32.
         """
         xp, infinite = self.plain.xp, self.number(math.inf)
         size = xp.abs(value)
-        value = xp.where(size > LARGEST, xp.copysign(infinite, value), value)
+        beyond = size > LARGEST
+        value = xp.where(beyond, xp.copysign(infinite, value), value)
         given = [e for e in errors if e is not None]
         if not given and not relative and not least:
             return Bounded(self, value)
         total: Any = sum(given, relative * size + least)
         total = xp.where(xp.isnan(total), infinite, total)
+        undecided = beyond & (size - total <= LARGEST)
         total = xp.where(xp.isfinite(value), total, self.number(0.0))
-        return Bounded(self, value, total if anything is None else xp.where(anything, infinite, total))
+        for holds in (*anything, undecided):
+            total = xp.where(holds, infinite, total)
+        return Bounded(self, value, total)
 
-    def rounded_once(self, value: Any, errors: Sequence[Any]) -> Bounded:
-        """Return the result of arithmetic that rounds to the nearest f32; exact operands err by no more."""
+    def rounded_once(self, value: Any, errors: Sequence[Any], anything: Sequence[Any] = ()) -> Bounded:
+        """Return the result of arithmetic that rounds to the nearest f32; exact operands err by no more.
+
+        `anything` is as in `with_error`.
+        """
         xp, nearest = self.plain.xp, self.plain.round_to(value, "f32")
         given = [e for e in errors if e is not None]
         if not given:
@@ -107,7 +115,15 @@ class BoundedArrays:
         total: Any = sum(given[1:], given[0])
         rounding = ROUNDING * xp.abs(value) + SMALLEST
         own = xp.where(total == 0, self.distance(nearest, value), rounding)
-        return self.with_error(value, [total, own])
+        return self.with_error(value, [total, own], anything=anything)
+
+    def unknown(self, *xs: Bounded) -> list[Any]:
+        """Return where any value of an operand may come, for each operand that has errors."""
+        return [x.error == math.inf for x in xs if x.error is not None]
+
+    def _reaches_zero(self, x: Bounded) -> Any:
+        """Return where a value may be 0 or have the other sign: infinity times it may be anything."""
+        return (self.plain.xp.abs(x.value) <= x.bound) & (x.bound > 0)
 
     def distance(self, a: Any, b: Any) -> Any:
         """Return the distance of values: 0 of equal infinities, infinite where only one is no number."""
@@ -123,7 +139,8 @@ class BoundedArrays:
             nothing = self.plain.xp.zeros_like(value)
             error = None if kept.error is None else kept.error + nothing
             return Bounded(self, value, error, is_zero=kept.is_zero, least=kept.least)
-        return self.rounded_once(value, (a.error, b.error)).at_least(ctypes.c_float(a.least + b.least).value)
+        found = self.rounded_once(value, (a.error, b.error), self.unknown(a, b))
+        return found.at_least(ctypes.c_float(a.least + b.least).value)
 
     def product_of(self, a: Any, b: Any) -> Bounded:
         a, b = self.of(a), self.of(b)
@@ -132,19 +149,23 @@ class BoundedArrays:
             errors.append(a.error * (size(b.value) if b.error is None else size(b.value) + b.error))
         if b.error is not None:
             errors.append(b.error * size(a.value))
-        found = self.rounded_once(a.value * b.value, errors)
+        anything = self.unknown(a, b)
+        anything += [self.plain.xp.isinf(x.value) & self._reaches_zero(y) for x, y in ((a, b), (b, a))]
+        found = self.rounded_once(a.value * b.value, errors, anything)
         return found.at_least(0.0) if a is b or (a.least >= 0 and b.least >= 0) else found
 
     def quotient_of(self, a: Any, b: Any) -> Bounded:
         a, b = self.of(a), self.of(b)
         xp, value, size = self.plain.xp, a.value / b.value, self.plain.xp.abs(b.value)
         errors: list[Any] = [] if a.error is None else [a.error / size]
+        anything = self.unknown(a, b)
         if b.error is None:
-            return self.with_error(value, errors, 2 * ROUNDING, TINY)
+            return self.with_error(value, errors, 2 * ROUNDING, TINY, anything)
         nearest = size - b.error if b.least <= 0 else self._not_below(b.least, size - b.error, size)
         apart = sum(errors, xp.abs(value)) * b.error / nearest
         errors.append(xp.where(b.error > 0, apart, self.number(0.0)))
-        return self.with_error(value, errors, 2 * ROUNDING, TINY, (nearest <= 0) & (b.error > 0))
+        anything.append((nearest <= 0) & (b.error > 0))
+        return self.with_error(value, errors, 2 * ROUNDING, TINY, anything)
 
     def moved(self, move: Callable[[Any], Any], x: Bounded) -> Bounded:
         """Move elements, and errors with them."""
@@ -173,7 +194,7 @@ class BoundedArrays:
             errors.append(reduce(_either if is_bool else self.plain.xp.maximum, apart))
         if is_bool:
             return Bounded(self, value, reduce(_either, errors) if errors else None)
-        anything = reduce(_either, [error == math.inf for error in errors]) if errors else None
+        anything = [error == math.inf for error in errors]
         errors += [] if isinstance(least, float) else [least]
         return self.with_error(value, errors, relative, least if isinstance(least, float) else 0.0, anything)
 
@@ -220,7 +241,22 @@ class BoundedArrays:
             return Bounded(self, value, sum(errors[1:], errors[0]) if errors else None)
         spread = xp.sqrt((a.value * a.value) @ (b.value * b.value))
         errors.append(DEVIATIONS * (how.base + how.by_root * math.sqrt(length)) * spread)
-        return self.with_error(value, errors, how.operand + how.by_length * length + ROUNDING)
+        relative = how.operand + how.by_length * length + ROUNDING
+        return self.with_error(value, errors, relative, anything=self._unknown_terms(a, b))
+
+    def _unknown_terms(self, a: Bounded, b: Bounded) -> list[Any]:
+        """Return where any value may come of a product of matrices, since it may of one of the terms."""
+        xp, found = self.plain.xp, list[Any]()
+        infinite = [xp.isinf(x.value) for x in (a, b)]
+        unknown = [x.bound == math.inf for x in (a, b)]
+        reach = [self._reaches_zero(x) for x in (a, b)]
+        whole = [xp.ones_like(x.value) for x in (a, b)]
+        pairs = [(infinite[0], reach[1]), (reach[0], infinite[1])]
+        pairs += [(unknown[0], whole[1]), (whole[0], unknown[1])]
+        for left, right in pairs:
+            if bool(left.any()) and bool(right.any()):
+                found.append(self.plain.float64(left) @ self.plain.float64(right) > 0)
+        return found
 
     # `Arrays`
 
@@ -266,8 +302,13 @@ class BoundedArrays:
             relative = xp.where(value.bound == 0, self.number(0.0), relative)
             return self.with_error(found, [xp.abs(found) * total(relative)], count * ROUNDING, TINY)
         own = sum_roundoff(self.plain, self._last(value.value, axes)) * total(xp.abs(value.value))
-        error = own if value.error is None else own + self.summed(value.error, total)
-        made = self.with_error(found, [error / count if kind == "mean" else error], ROUNDING)
+        error, anything = own, list[Any]()
+        if value.error is not None:
+            error = own + self.summed(value.error, total)
+            anything.append(total(value.error) == math.inf)
+        made = self.with_error(
+            found, [error / count if kind == "mean" else error], ROUNDING, anything=anything
+        )
         return made.at_least(0.0) if value.least >= 0 else made
 
     def _last(self, value: Any, axes: Sequence[int]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class Functions:
         if condition.error is not None:
             either = arrays.distance(a.value, b.value) + xp.maximum(a.bound, b.bound)
             error = xp.where(condition.error, either, error)
-        return arrays.with_error(chosen, [error])
+        return arrays.with_error(chosen, [error], anything=[error == math.inf])
 
     def exp(self, x: Bounded) -> Bounded:
         """Raise: the argument's rounding counts as well, which grows with it."""
@@ -97,9 +98,11 @@ class Functions:
 
         own = running_roundoff(arrays.plain, xp.swapaxes(x.value, axis, -1))
         errors = [xp.swapaxes(own, axis, -1) * total(xp.abs(x.value))]
+        anything = list[Any]()
         if x.error is not None:
             errors.append(arrays.summed(x.error, total))
-        return arrays.with_error(total(x.value), errors)
+            anything.append(total(x.error) == math.inf)
+        return arrays.with_error(total(x.value), errors, anything=anything)
 
     def cumprod(self, x: Bounded, axis: int) -> Bounded:
         xp, arrays, count = self._xp, self._arrays, int(x.shape[axis])

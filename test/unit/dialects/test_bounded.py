@@ -101,6 +101,49 @@ def test_a_quotient_by_what_may_be_0_can_be_anything() -> None:
     assert np.isinf(bound[:2]).all() and bound[2] < 1e-6 and bound[3] == 0
 
 
+def test_infinity_times_what_may_be_0_can_be_anything() -> None:
+    infinite = ARRAYS.of(np.array([-np.inf, -np.inf, -np.inf, np.inf]))
+    factor = Bounded(ARRAYS, np.array([1e-9, -1e-8, 1.0, 2.0]), np.array([1e-8, 1e-8, 1e-8, 0.0]))
+    for product in (infinite * factor, factor * infinite):
+        assert product.bound.tolist() == [np.inf, np.inf, 0, 0]
+        assert (product.value == infinite.value)[[0, 2, 3]].all()
+
+
+def test_what_may_be_anything_stays_so() -> None:
+    anything = Bounded(ARRAYS, np.array([np.inf, 2.0, np.inf]), np.array([np.inf, np.inf, 0.0]))
+    one = around(np.ones(3), 1e-7)
+    for value in (
+        anything + one,
+        one - anything,
+        anything * one,
+        anything / one,
+        anything / ARRAYS.full((), 2.0),
+    ):
+        assert np.isinf(value.bound[:2]).all() and value.bound[2] == 0
+    either = Bounded(ARRAYS, np.array([True]), np.array([True]))
+    assert (
+        ARRAYS.xp.where(either, ARRAYS.of(np.array([np.inf])), ARRAYS.of(np.array([1.0]))).bound[0] == np.inf
+    )
+    assert ARRAYS.reduce("sum", anything, (0,)).bound == np.inf
+    assert ARRAYS.xp.cumsum(anything, 0).bound.tolist() == [np.inf] * 3
+
+
+def test_terms_of_a_product_that_may_be_anything() -> None:
+    a = Bounded(ARRAYS, np.array([[np.inf, 1.0], [np.inf, 1.0], [2.0, np.inf]]), np.zeros((3, 2)))
+    b = Bounded(ARRAYS, np.array([[1e-9, 1.0], [1.0, 1.0]]), np.full((2, 2), 1e-8))
+    product = a @ b
+    assert product.bound.tolist() == [[np.inf, 0], [np.inf, 0], [0, 0]]
+    unknown = Bounded(ARRAYS, np.array([[np.inf, 1.0]]), np.array([[np.inf, 0.0]]))
+    assert np.isinf((unknown @ ARRAYS.of(np.ones((2, 2)))).bound).all()
+
+
+def test_where_the_error_decides_what_is_beyond_f32_anything_can_come() -> None:
+    near = Bounded(ARRAYS, np.array([1e38, 1e38, 1e36]), np.array([1e36, 1e30, 1e30]))
+    product = near * ARRAYS.full((), 3.42)
+    assert np.isinf(product.value[:2]).all() and product.bound[:2].tolist() == [np.inf, 0]
+    assert np.isfinite(product.value[2])
+
+
 def test_squares_and_their_sums_are_not_negative() -> None:
     x = Bounded(ARRAYS, np.array([[0.0, 1e-6], [3.0, 4.0]]), np.full((2, 2), 1e-2))
     variance = ARRAYS.reduce("mean", x * x, (1,))
