@@ -423,18 +423,6 @@ def test_torch_finds_the_name():
         close(model(x), torch.compile(model, backend="mucc_by_name", options=options)(x))
 
 
-def test_targets_of_gpus():
-    from mucc.torch.backend.backend import target_of
-
-    assert [target_of(9, 0), target_of(8, 6), target_of(8, 9), target_of(12, 0), target_of(7, 5)] == [
-        "sm_90a",
-        "sm_80",
-        "sm_89",
-        "sm_120a",
-        None,
-    ]
-
-
 # Explanations
 
 
