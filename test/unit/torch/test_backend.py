@@ -20,12 +20,7 @@ F: Any = torch.nn.functional
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 def backend(**options: Any) -> Any:
