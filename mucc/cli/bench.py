@@ -20,7 +20,7 @@ from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.measure.against import Function
 
 DESCRIPTION = "Time a kernel beside other implementations of the same, each checked, all in turns in one run."

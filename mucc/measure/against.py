@@ -18,7 +18,7 @@ from mucc.process.alarm import limited
 from mucc.runtime.torch_glue import TorchKernel
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.runtime.kernel import Kernel
 
 torch: Any = importlib.import_module("torch")

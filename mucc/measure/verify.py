@@ -11,7 +11,7 @@ from mucc.dialects.mu.arrays import NARROW_FLOATS
 from mucc.library.signature import KernelInfo
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 """Half the relative distance of neighbouring numbers: the error of one rounding to nearest at most."""
