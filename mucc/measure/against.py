@@ -1,4 +1,4 @@
-"""Time a kernel against other implementations: all are checked, then timed in turns. Imports torch."""
+"""Check a kernel and other implementations of it, and time them, interleaved. Imports torch."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def timed(
     progress: Callable[[str], None] = lambda _: None,
     first_call_s: float | None = None,
 ) -> list[Timed]:
-    """Check the kernel and its contenders on the same inputs, and time those that are right, in turns.
+    """Check the kernel and its contenders on the same inputs, and time those that are right, interleaved.
 
     A contender may compile and tune itself for `first_call_s` seconds in its first call.
     f32 products of PyTorch are in tf32, as those of programs are unless they say otherwise.
