@@ -213,7 +213,7 @@ Mend it by freeing memory, by a smaller problem, or by a schedule that needs non
     "MU6021": CodeInfo(
         "an unexpected C++ exception",
         """
-Code inside the kernel library threw; its entry point caught it, and nothing was launched. That is a defect of mucc.
+Code in the library threw; its entry point caught it, and nothing was launched. That is a defect of mucc.
 
 Please report it with the program and the message.
 """,

@@ -1,4 +1,4 @@
-"""Measure the rates that this machine's GPU reaches: copy, products in every format, launch. Imports torch."""
+"""Measure the rates of this machine's GPU: copy, products in every format, launch. Imports torch."""
 
 from __future__ import annotations
 
