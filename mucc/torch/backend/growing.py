@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mucc.torch.backend.fusible import is_fused, values_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of
 from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
-from mucc.torch.importer.partition import Graph, Node, classify, names_of, readers, returned
+from mucc.torch.importer.partition import Graph, Node, names_of, readers, returned
 from mucc.torch.importer.work import ALIASES
 
 MOST = 64
@@ -24,13 +24,11 @@ CONCATENATION = torch.ops.aten.cat.default
 class Grower:
     """Grows regions around the `calls` of a graph, operations for which Inductor would call a library.
 
-    Operations in `reasons` are in no region, for the reason there, and those in `own` are in one that was
-    taken.
+    Operations in `reasons` (see `classify`) are in no region, and those in `own` are in one that was taken.
     """
 
-    def __init__(self, graph: Graph, calls: Collection[Node]):
-        self.graph, self.calls = graph, calls
-        self.reasons = classify(graph, None)
+    def __init__(self, graph: Graph, calls: Collection[Node], reasons: Mapping[Node, str]):
+        self.graph, self.calls, self.reasons = graph, calls, reasons
         self.leaving = set(returned(graph.captured))
         self.place = {n: i for i, n in enumerate(graph.nodes)}
         self.own: set[Node] = set()

@@ -18,7 +18,7 @@ from mucc.torch.backend.growing import Grower, size
 from mucc.torch.backend.measured import Timed
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import Unsupported
-from mucc.torch.importer.partition import Graph, Node, Piece
+from mucc.torch.importer.partition import Graph, Node, Piece, classify
 
 WORTH = 0.01
 """What a larger region has to gain beyond a smaller one, as a share of the kernel's time."""
@@ -123,8 +123,9 @@ class Chooser:
         self.graph, self.costs, self.dims, self.margin = graph, costs, dims, margin
         self.emit, self.text, self.refused, self.measure = emit, text, refused, measure
         self.begin, self.launches = begin, launches
+        self.reasons = classify(graph, None)  # first: it finds the graph's nodes
         self.lowered = Lowered(graph, costs)
-        self.grower = Grower(graph, self.lowered.calls)
+        self.grower = Grower(graph, self.lowered.calls, self.reasons)
         self.taken: list[list[Node]] = []
         self.known: dict[str, Predicted] = {}
         self.timed: dict[tuple[str, ...], Timed | None] = {}
@@ -147,8 +148,8 @@ class Chooser:
 
     def _decide(self, seed: Node) -> None:
         """Take the best region around a call, or report why there is none."""
-        if seed in self.grower.reasons:
-            self._left(seed, self.grower.reasons[seed])
+        if seed in self.reasons:
+            self._left(seed, self.reasons[seed])
             return
         found: list[_Candidate] = []
         problem = ""
