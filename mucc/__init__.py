@@ -3,7 +3,7 @@
     import mucc
 
     module = mucc.compile(open("linear_gelu.mcu").read())
-    y = module.linear_gelu(x, w, b)          # torch tensors, or anything that speaks DLPack
+    y = module.linear_gelu(x, w, b)  # torch tensors; `launch` takes arrays of any DLPack framework
 
 Everything here is imported on first use, so that `import mucc` costs nothing.
 """

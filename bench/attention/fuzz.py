@@ -317,7 +317,7 @@ def main() -> int:
 def _on_host(form: Form, target: str, folder: Path) -> Callable[..., None]:
     """Return what calls the C++ of a form's kernels, which the first call builds for the host."""
     from bench.host.calls import HostKernel
-    from mucc.compiler.driver import Options as Compiling
+    from mucc.compiler.compilation import Options as Compiling
     from mucc.compiler.driver import compile_text
     from mucc.diagnostics.core import Source
     from mucc.kernels.attention import emission

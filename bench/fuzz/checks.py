@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mucc.compiler.driver import Compilation
+from mucc.compiler.compilation import Compilation
 from mucc.compiler.program import check_language, compile_source
 from mucc.compiler.source import decode
 from mucc.diagnostics.codes import CODES

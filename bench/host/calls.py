@@ -13,7 +13,7 @@ import torch
 
 from bench.host.abi import CPU, CUDA, DTYPES, Device, DType, Tensor
 from bench.host.program import CHECKED, HostProgram
-from mucc.compiler.driver import Compilation
+from mucc.compiler.compilation import Compilation
 from mucc.library.errors import MuccError
 from mucc.library.signature import KernelInfo
 from mucc.measure.run_gpu import poison

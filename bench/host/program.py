@@ -23,7 +23,7 @@ from bench.host import compiled
 from bench.host.contractions import NotOnHost, stand_in
 from bench.host.instructions import HEADERS, without_instructions, without_products
 from mucc.codegen.memory import Places
-from mucc.compiler.driver import Compilation
+from mucc.compiler.compilation import Compilation
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.files.package import INCLUDES, header_path
 from mucc.kernels.gemm.emission.families import gemm_of

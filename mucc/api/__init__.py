@@ -11,6 +11,7 @@
 | `bounds` | the bounds of programs and PyTorch modules on a card |
 | `importer` | run a PyTorch module in a limited child process, and import it |
 | `machine` | this machine: its GPU, cores and memory; exclusive use of the GPU |
+| `sandbox` | confine processes that run untrusted code |
 | `processes` | child processes that end with all that they started |
 | `files` | read sources; write files whole or not at all |
 | `json_types` | types of the JSON that commands print and libraries carry |

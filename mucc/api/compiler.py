@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from mucc.api import names_from
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation, Options, check_language, compile_text, front_text
+    from mucc.compiler.compilation import Compilation, Options
+    from mucc.compiler.driver import check_language, compile_text, front_text
     from mucc.compiler.explain_schedule import Explanation, explain
     from mucc.runtime.build import CompileError, MuccWarning, check, compile
 
@@ -28,7 +29,8 @@ __all__ = [
 __getattr__ = names_from(
     __name__,
     {
-        "mucc.compiler.driver": ("Compilation", "Options", "check_language", "compile_text", "front_text"),
+        "mucc.compiler.compilation": ("Compilation", "Options"),
+        "mucc.compiler.driver": ("check_language", "compile_text", "front_text"),
         "mucc.compiler.explain_schedule": ("Explanation", "explain"),
         "mucc.runtime.build": ("CompileError", "MuccWarning", "check", "compile"),
     },

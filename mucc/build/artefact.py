@@ -30,7 +30,7 @@ from mucc.target import DEFAULT_TARGET
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
     from mucc.build.toolchain.nvcc import Built
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.compiler.emit import Parts
 
 

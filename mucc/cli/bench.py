@@ -20,10 +20,10 @@ from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.measure.against import Function
 
-DESCRIPTION = "Time a kernel beside other implementations of the same, each checked, all in turns in one run."
+DESCRIPTION = "Check and time a kernel and other implementations of it, in one run with interleaved launches."
 
 EPILOG = """\
 contenders of --against:

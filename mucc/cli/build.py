@@ -96,7 +96,7 @@ class Arguments:
     no_cache: bool = options.no_cache()
     nvcc: str | None = options.nvcc()
     plain_nvcc: bool = flag(
-        help="let nvcc compile each program in one piece, instead of from parts that the cache may know"
+        help="compile each program with one nvcc command, not in parts that the cache can reuse"
     )
     lineinfo: bool = options.lineinfo()
     host: str | None = option(
@@ -106,7 +106,7 @@ class Arguments:
         help=f"build the .so for {' or '.join(HOSTS)} (default: this machine)",
     )
     ray: str | None = options.ray(f"build on {options.RAY}")
-    jobs: int | None = options.jobs("how much runs at a time (default: as cores and memory allow)", alone="0")
+    jobs: int | None = options.jobs("compilers that run at a time (default: as memory allows)", alone="0")
     timeout: float | None = option(
         None, type=float, metavar="SECONDS", help="stop a compiler after this time"
     )

@@ -40,7 +40,7 @@ class Arguments:
         "default", choices=MODES, help="the mode of torch.compile; max-autotune builds all that it measures"
     )
     train: bool = flag(help="forward and backward")
-    jobs: int | None = options.jobs("how much runs at a time")
+    jobs: int | None = options.jobs("compilers that run at a time")
     time_limit: float = options.time_limit(300.0, "seconds that FILE and its compilation may take")
     memory_limit: int = options.memory_limit("memory that FILE may take beside torch")
     diagnostics: str = options.diagnostics()

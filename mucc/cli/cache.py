@@ -21,7 +21,7 @@ DESCRIPTION = "Show, clear, fill or check the cache of what was compiled."
 EPILOG = """\
 actions:
   stats     how much each level holds, and how often it helped (the default)
-  clear     remove all of it
+  clear     remove everything
   warm      compile the parts that most kernels share, so that the first build is fast
   verify    check every entry, and drop damaged ones; exit status 3 where there were any
 
@@ -50,7 +50,7 @@ class Arguments:
     purpose: str | None = option(
         None, "--for", choices=("torch",), help="with warm: what torch.compile asks for in transformers"
     )
-    jobs: int | None = options.jobs("with warm: how much runs at a time")
+    jobs: int | None = options.jobs("with warm: compilers that run at a time")
 
 
 @command(Arguments, DESCRIPTION, usage="[stats | clear | warm | verify] [options]", epilog=EPILOG)

@@ -15,7 +15,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.diagnostics.usage import usage_error
 
 DESCRIPTION = """\
-Known cards with what the maker states and what was measured; or measure the card at hand.
+Known cards with what the maker states and what was measured; or measure this machine's GPU.
 
   list        every card that is known
   show CARD   its figures

@@ -44,7 +44,7 @@ class Arguments:
         complete=candidates.files(options.PROBLEM),
     )
     name: str | None = option(None, metavar="NAME", help="what the kernel is called (default: after FILE)")
-    whole: bool = flag(help="keep all that the language says in kernels, compiled or not yet")
+    whole: bool = flag(help="put all that the language can express into kernels, compiled or not yet")
     compute: str | None = option(
         None,
         choices=COMPUTES,
@@ -53,14 +53,14 @@ class Arguments:
     round: str = option(
         "fused",
         choices=ROUNDS,
-        help="f16 and bf16: round what is stored and converted (fused), or each result (eager)",
+        help="f16 and bf16: round what is stored and converted (fused), or every result (eager)",
     )
     list: bool = flag(help="print what becomes of each operation, and its share")
     verify: bool = flag(help="compare with PyTorch on random inputs, on the CPU, in float64")
-    scale_down: bool = flag(help="import at small sizes: reduces the file's own numbers")
+    scale_down: bool = flag(help="import at small sizes, by reducing the numbers in FILE")
     dynamic: builtins.list[str] = repeated(
         metavar="X:0=M,...",
-        help="extents that stay open: axes of arguments with their dims; auto for all that can",
+        help="dynamic extents: axes of arguments with names of dims; auto for all that can",
     )
     time_limit: float = options.time_limit(120.0, "seconds that FILE may take")
     memory_limit: int = options.memory_limit("memory that FILE may take beside torch")

@@ -4,7 +4,7 @@
     class Arguments:
         files: list[str] = arguments("FILE", help="a .mcu file", complete=candidates.files(".mcu"))
         emit: str | None = option(None, choices=KINDS, help="what to make")
-        jobs: int = option(2, "-j", "--jobs", metavar="N", help="how much runs at a time")
+        jobs: int = option(2, "-j", "--jobs", metavar="N", help="compilers that run at a time")
         json: bool = flag(help="print JSON")
 
 A field has the name and the default of its option; a default that is a number or a word is added to the help.

@@ -60,7 +60,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "tune": Entry("mucc.cli.tune", "search for the fastest schedules by measuring, and remember them"),
     "sol": Entry("mucc.cli.sol", "the speed of light: the least time that a card allows"),
-    "device": Entry("mucc.cli.device", "list known cards, or measure the ceilings of the one at hand"),
+    "device": Entry("mucc.cli.device", "list known GPUs, or measure the peak rates of this machine's"),
     "explain": Entry("mucc.cli.explain", "say what a diagnostic code means and how to mend it"),
     "docs": Entry("mucc.cli.docs", "print the reference card, the grammar or the list of codes"),
     "doctor": Entry("mucc.cli.doctor", "show what was found on this machine and what is missing"),

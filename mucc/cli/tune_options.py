@@ -44,9 +44,11 @@ class Arguments:
         "values for the free dims; give it several times to tune for several sizes at once"
     )
     kernel: str | None = options.kernel("which kernel of the file (default: all)")
-    budget: int = option(24, metavar="N", help="skeletons that nvcc compiles for a kernel at most")
+    budget: int = option(24, metavar="N", help="the most kernels with different tiles that nvcc compiles")
     factor: float = option(
-        1.5, metavar="X", help="leave out what should take X times as long as the best, by the model"
+        1.5,
+        metavar="X",
+        help="leave out what the model expects to take X times as long as the best",
     )
     again: bool = flag(help="measure again what was measured before")
     keep_pins: bool = flag(help="search only what the file's schedules leave open")
@@ -71,7 +73,7 @@ class Arguments:
     card: str | None = options.card("the kind of card to measure on in a cluster that has several")
     no_cache: bool = options.no_cache()
     nvcc: str | None = options.nvcc()
-    jobs: int | None = options.jobs("how much is built at a time (default: as memory allows)")
+    jobs: int | None = options.jobs("candidates built at a time (default: as memory allows)")
     timeout: float = option(60.0, metavar="SECONDS", help="give up on a candidate after this time")
     target: str = options.target()
     diagnostics: str = options.diagnostics()

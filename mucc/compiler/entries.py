@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 
 from mucc.analysis.bound import Rates
+from mucc.compiler.compilation import Compilation, Entries, Entry
 from mucc.compiler.launches import launches_of
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
 from mucc.dialects.cutlass.attributes import GuardAttr
@@ -27,9 +27,6 @@ from mucc.library.dims import Size, too_many
 from mucc.library.entries import Guard, Range
 from mucc.target import get_target
 
-if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
-
 LOSS = 0.01
 """The largest expected loss at a sample of a range, as a share of the time of the best schedule there."""
 
@@ -37,27 +34,6 @@ MOST_CELLS = 256
 """The most combinations of sizes of different dims for which entries are chosen."""
 
 Dims = Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a kernel: the program, the compilation that it comes from, the sizes that it was made for.
-
-    `guards` are boxes of sizes that it computes; the last entry of a kernel has none and takes the rest.
-    """
-
-    program: ProgramOp
-    compilation: Compilation
-    sizes: tuple[Dims, ...]
-    guards: tuple[Guard, ...] = ()
-
-
-@dataclass(frozen=True)
-class Entries:
-    """All entries of a kernel, the last for whatever no guard takes."""
-
-    kernel: str
-    entries: tuple[Entry, ...]
 
 
 def compile_for(sizes: Sequence[Size], one: Callable[[Dims], Compilation]) -> Compilation:
@@ -178,7 +154,7 @@ class _Variant:
         """Predict the time of a call on the first card of the target, once for each size."""
         key = tuple(dims.values())
         if key not in self.known:
-            launches = launches_of(self.compilation, self.program, dims, self.rates)
+            launches = launches_of(self.compilation.stages, self.program, dims, self.rates)
             self.known[key] = sum(
                 self._seconds(op, dims, launch.bound.seconds if launch.bound else 0.0)
                 for op, launch in zip(self.program.kernels, launches, strict=True)

@@ -26,7 +26,7 @@ from mucc.passes.partition import NO_SIZES, Partition
 from mucc.passes.pipeline import staging
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.diagnostics import Source
 
 

@@ -21,7 +21,7 @@ from mucc.library.entries import guards_text
 from mucc.target import get_target
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 OTHERS = 5
 """The number of alternatives shown."""

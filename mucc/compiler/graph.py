@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, SSAValue
 
 from mucc.analysis.bound import Rates
@@ -18,28 +18,25 @@ from mucc.library.entries import guards_text
 from mucc.target import get_target
 from mucc.target.facts import Device
 
-if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
-
 SECONDS = 60.0
 """The time limit of Graphviz for a drawing."""
 
 
-def graph(compilation: Compilation) -> str:
-    """Describe the device kernels of all programs of a compilation as a directed graph.
+def graph(stages: ModuleOp, programs: Sequence[ProgramOp], target: str, sizes: Mapping[str, int]) -> str:
+    """Describe the device kernels of programs, and the tensors between them, as a directed graph.
 
     Boxes are kernels in order of launches, with their kind, the bytes that they read and write and, where all
     dims have a size, the least time on the first card of the target. Ellipses are parameters and results,
     dashed ones are values in the workspace. Edges are labelled with bytes.
     """
-    target = get_target(compilation.options.target)
-    device, sizes = target.facts.devices[0], compilation.options.dims
-    rates = Rates(device, target.facts.multiprocessor)
+    facts = get_target(target).facts
+    device = facts.devices[0]
+    rates = Rates(device, facts.multiprocessor)
     lines = ["digraph mucc {", '  node [fontname="Helvetica", fontsize=11];']
     lines.append('  edge [fontname="Helvetica", fontsize=9];')
-    for number, program in enumerate(compilation.programs):
+    for number, program in enumerate(programs):
         values = {**program.bound_dims, **sizes}
-        launches = launches_of(compilation, program, values, rates)
+        launches = launches_of(stages, program, values, rates)
         calls = f" for {guards_text(program.boxes)}" if program.entry_of is not None else ""
         title = f"{program.kernel_name}{calls}"
         lines += [

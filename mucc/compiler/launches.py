@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from mucc.analysis.bound import Bound, Rates
@@ -16,9 +17,6 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.registry import kind_of
 from mucc.kernels.traffic import Traffic
 from mucc.library.signature import evaluate
-
-if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
 
 
 class KernelLaunch(NamedTuple):
@@ -42,19 +40,22 @@ class KernelLaunch(NamedTuple):
 
 
 def launches_of(
-    compilation: Compilation, program: ProgramOp, sizes: Mapping[str, int], rates: Rates
+    stages: ModuleOp, program: ProgramOp, sizes: Mapping[str, int], rates: Rates
 ) -> list[KernelLaunch]:
-    """Return the device kernels of a program, bounded for sizes of its open dims."""
-    entries = (op for op in compilation.stages.body.block.ops if isinstance(op, EntryOp))
+    """Return the device kernels of a program, bounded for sizes of its open dims.
+
+    `stages` is the module that the program was lowered from, at the level of stages.
+    """
+    entries = (op for op in stages.body.block.ops if isinstance(op, EntryOp))
     entry = next(e for e in entries if e.sym_name.data == program.kernel_name)
-    stages = {op.stage_name.data: op for op in entry.body.block.ops if isinstance(op, StageOp)}
+    named = {op.stage_name.data: op for op in entry.body.block.ops if isinstance(op, StageOp)}
     dims = {**entry.bound_dims, **{n: v for n, v in sizes.items() if n in entry.dim_names}}
     found: list[KernelLaunch] = []
     for kernel in program.kernels:
         name, (reads, writes) = kernel.stage.data, tensors_of(kernel)
         bound = None
         if dims.keys() >= set(entry.dim_names):
-            body = stages[name].body.block.ops if name in stages else ()
+            body = named[name].body.block.ops if name in named else ()
             counts = {unit: evaluate(terms, dims) for unit, terms in operations(body).items()}
             moved = Traffic.sum((*reads.values(), *writes.values())).at(dims)
             bound = rates.bound(counts, round(moved))

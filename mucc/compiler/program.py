@@ -10,7 +10,7 @@ from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.library.dims import Size
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 
 def compile_source(
@@ -33,7 +33,8 @@ def compile_source(
     passes, to find defects of the compiler, with `verify`. With `only_check`, the result has diagnostics
     only, and the IR is not verified. Without `frontend_warnings`, warnings of the frontend are left out.
     """
-    from mucc.compiler.driver import Options, compile_text
+    from mucc.compiler.compilation import Options
+    from mucc.compiler.driver import compile_text
 
     try:
         deep = not only_check

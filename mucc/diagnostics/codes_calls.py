@@ -1,5 +1,5 @@
 """Codes of calls (MU6001-MU6029): they come out of a kernel library itself (`mucc/host.h`), through whichever
-door it was called.
+entry point it was called.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ does without.
     "MU6012": CodeInfo(
         "the workspace is too small",
         """
-Through the C door the caller provides the workspace. `mucc_<kernel>_workspace(args, n)` tells the bytes for
+In C the caller provides the workspace. `mucc_<kernel>_workspace(args, n)` tells the bytes for
 these shapes; it grows with them.
 
 Mend it by asking for the size with the same arguments and allocating that much with `cudaMalloc`.
@@ -213,7 +213,7 @@ Mend it by freeing memory, by a smaller problem, or by a schedule that needs non
     "MU6021": CodeInfo(
         "an unexpected C++ exception",
         """
-Code inside the kernel library threw; the door caught it, and nothing was launched. That is a defect of mucc.
+Code in the library threw; its entry point caught it, and nothing was launched. That is a defect of mucc.
 
 Please report it with the program and the message.
 """,

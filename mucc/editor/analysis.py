@@ -11,7 +11,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 
 from mucc.compiler import program as programs
-from mucc.compiler.driver import Compilation, too_deep
+from mucc.compiler.compilation import Compilation
+from mucc.compiler.driver import too_deep
 from mucc.compiler.source import decode
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink, Severity, Source, Span
 from mucc.diagnostics.internal import internal_error

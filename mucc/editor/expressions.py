@@ -95,7 +95,7 @@ def _described(analysis: Analysis, kernel: str, stage: str) -> str:
     rates = Rates(target.facts.devices[0], target.facts.multiprocessor)
     program = next(p for p in compilation.programs if p.sym_name.data == kernel)
     lines: list[str] = []
-    for launch in launches_of(compilation, program, program.bound_dims, rates):
+    for launch in launches_of(compilation.stages, program, program.bound_dims, rates):
         if launch.name == stage:
             lines.append(f"stage {stage}: one {launch.kind} kernel")
             if launch.bound is not None:

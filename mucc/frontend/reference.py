@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mucc.frontend.grammar import grammar
+from mucc.target import DEFAULT_TARGET, TARGETS
 
 __all__ = ["card", "grammar"]
 
@@ -10,7 +11,7 @@ _CARD = """\
 # mucc reference card
 
 `.mcu` tensor programs become fused kernels for NVIDIA GPUs: sm_90a (Hopper, the default) or, with fewer
-kernels, sm_80, sm_89, sm_120a, sm_100a (`--target`).
+kernels, {targets} (`--target`).
 
 ```mcu
 kernel mlp[M, D, H=4096](
@@ -107,7 +108,9 @@ def card() -> str:
         (kind.card().rstrip() for kind in kinds() if kind.has_schedule), key=lambda c: c.startswith("*")
     )
     schedules = "\n".join(cards)
-    blocks = _CARD.replace("{functions}", functions).replace("{schedules}", schedules).split("```")
+    targets = ", ".join(name for name in TARGETS if name != DEFAULT_TARGET)
+    text = _CARD.replace("{functions}", functions).replace("{schedules}", schedules)
+    blocks = text.replace("{targets}", targets).split("```")
     return "```".join(block if i % 2 else _joined(block) for i, block in enumerate(blocks))
 
 

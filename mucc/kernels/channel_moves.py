@@ -102,18 +102,14 @@ def _puts_channels_second(op: PermuteOp) -> bool:
 
 def _moved(b: Emit, op: ElementwiseOp, space: Dims) -> SSAValue | None:
     """Append pointwise work with channels last; None where an operand cannot be read so."""
-    result = Shaped.of(op.result.type)
-    if (dims := _last_dims(result.dims, space)) is None:
+    if (dims := _last_dims(Shaped.of(op.result.type).dims, space)) is None:
         return None
     operands: list[SSAValue] = []
     for operand in op.operands:
         if (value := _last(b, operand, space)) is None:
             return None
         operands.append(value)
-    type = TensorType.of(dims, result.element_type)
-    made = op.__class__.create(operands=operands, result_types=[type], properties=dict(op.properties))
-    made.location = op.location
-    return b(made)
+    return b(op.on(operands, dims))
 
 
 def _last_dims(dims: Dims, space: Dims) -> Dims | None:

@@ -1,4 +1,4 @@
-"""Time a kernel against other implementations: all are checked, then timed in turns. Imports torch."""
+"""Check a kernel and other implementations of it, and time them, interleaved. Imports torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mucc.process.alarm import limited
 from mucc.runtime.torch_glue import TorchKernel
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.runtime.kernel import Kernel
 
 torch: Any = importlib.import_module("torch")
@@ -78,7 +78,7 @@ def timed(
     progress: Callable[[str], None] = lambda _: None,
     first_call_s: float | None = None,
 ) -> list[Timed]:
-    """Check the kernel and its contenders on the same inputs, and time those that are right, in turns.
+    """Check the kernel and its contenders on the same inputs, and time those that are right, interleaved.
 
     A contender may compile and tune itself for `first_call_s` seconds in its first call.
     f32 products of PyTorch are in tf32, as those of programs are unless they say otherwise.

@@ -1,4 +1,4 @@
-"""Measure the rates that the card at hand reaches: copy, products in every format, launch. Imports torch."""
+"""Measure the rates of this machine's GPU: copy, products in every format, launch. Imports torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(say: Callable[[str], None] = lambda text: None) -> dict[str, float]:
     `launch`, the seconds from the start of one empty kernel to that of the next.
 
     Products are PyTorch's own, on random numbers; a format that PyTorch does not multiply in here is left
-    out. `say` hears of each result.
+    out. `say` is called with a line for each result.
     """
     rates: dict[str, float] = {}
     for name, find in {"dram_bandwidth": _copy, **_PRODUCTS, "launch": _launch}.items():

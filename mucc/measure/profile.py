@@ -13,7 +13,7 @@ from mucc.target import get_target
 from mucc.target.devices import Card, get_card
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 BAR = 24
 """The length of the longest bar, in characters."""
@@ -58,7 +58,7 @@ def stage_times(
     rates = Rates(card.device, card.target.facts.multiprocessor)
     program = next(p for p in compilation.programs if p.sym_name.data == kernel)
     found: list[StageTime] = []
-    for launch in launches_of(compilation, program, dims, rates):
+    for launch in launches_of(compilation.stages, program, dims, rates):
         assert launch.bound is not None
         moved = (launch.bytes_read + launch.bytes_written).at(dims)
         time = median(times[launch.name]) if times.get(launch.name) else 0.0

@@ -12,7 +12,7 @@ from mucc.library.signature import KernelInfo
 from mucc.measure.report import Report
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 
 def no_gpu() -> str | None:

@@ -25,7 +25,7 @@ from mucc.runtime.torch_glue import DTYPES, TorchKernel, packed_strides
 
 if TYPE_CHECKING:
     from mucc.build.artefact import Request
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
     from mucc.runtime.kernel import Kernel
 
 torch: Any = importlib.import_module("torch")

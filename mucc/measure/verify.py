@@ -11,7 +11,7 @@ from mucc.dialects.mu.arrays import NARROW_FLOATS
 from mucc.library.signature import KernelInfo
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 ROUNDOFF = {"bf16": 2.0**-9, "f16": 2.0**-12, "f32": 2.0**-25, "e4m3": 2.0**-4, "e5m2": 2.0**-3}
 """Half the relative distance of neighbouring numbers: the error of one rounding to nearest at most."""
@@ -56,8 +56,8 @@ class Verdict:
     it shows the single wrong element that a norm over millions hides; one step of 8-bit numbers does not
     count for it. `wrong` counts elements that are not finite where the reference is, or the other way round.
 
-    Where bounds of errors are known, `beyond` counts the elements that no right kernel gives, `example` is
-    the worst of them, and `allowance` is how far what right kernels give lies apart, as a share of ‖ref‖.
+    Where bounds of errors are known, `beyond` counts the elements outside of their bounds, `example` is the
+    worst of them, and `allowance` is the width of the bounds of all elements, as a share of ‖ref‖.
     `astray` says that the program as it was divided into stages does not mean what the reference does.
     Without bounds `relative` may be as large as `tolerance`, and `worst` four times that, since the largest
     of many roundings is some sigmas from their mean.

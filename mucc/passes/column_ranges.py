@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_slice
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.ops.views import is_slice
 from mucc.dialects.mu.rules import HALVES
 from mucc.dialects.mu.types import Dim, Dims, Shaped
 from mucc.dialects.walk import postorder

@@ -88,9 +88,7 @@ class _Move(RewritePattern):
     """`f(permute(x), g)` -> `permute(f(x, g))`, where x is pointwise work on a product."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ElementwiseOp) or not isinstance(type := op.result.type, TensorType):
-            return
-        if not type.layout.is_row_major or type.element_type == i1:
+        if not isinstance(op, ElementwiseOp) or (type := op.row_major_type) is None:
             return
         dims = Shaped.of(type).dims
         for operand in op.operands:
@@ -143,10 +141,7 @@ def _remade(b: Emit, op: ElementwiseOp, turn: Turn) -> SSAValue | None:
         operands.append(turned)
     if (dims := _dims(op.result, turn)) is None:
         return None
-    type = TensorType.of(dims, Shaped.of(op.result.type).element_type)
-    made = op.__class__.create(operands=operands, result_types=[type], properties=dict(op.properties))
-    made.location = op.location
-    return b(made)
+    return b(op.on(operands, dims))
 
 
 def _dims(value: SSAValue, turn: Turn) -> Dims | None:

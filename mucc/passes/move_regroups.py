@@ -88,9 +88,7 @@ class _Merge(RewritePattern):
     """`f(regroup(x), g)` -> `regroup(f(x, regroup(g)))`, where x is computed and axes are merged."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ElementwiseOp) or not isinstance(type := op.result.type, TensorType):
-            return
-        if not type.layout.is_row_major or type.element_type == i1:
+        if not isinstance(op, ElementwiseOp) or (type := op.row_major_type) is None:
             return
         for operand in op.operands:
             view = operand.owner
@@ -152,13 +150,8 @@ def _remade(b: Emit, op: ElementwiseOp, split: Split) -> SSAValue | None:
         if (divided := _divided(b, operand, split, op)) is None:
             return None
         operands.append(divided)
-    result = Shaped.of(op.result.type)
-    if (dims := split.dims(result.dims)) is None:
-        return None
-    type = TensorType.of(dims, result.element_type)
-    made = op.__class__.create(operands=operands, result_types=[type], properties=dict(op.properties))
-    made.location = op.location
-    return b(made)
+    dims = split.dims(Shaped.of(op.result.type).dims)
+    return None if dims is None else b(op.on(operands, dims))
 
 
 def _divided(b: Emit, value: SSAValue, split: Split, user: Operation) -> SSAValue | None:

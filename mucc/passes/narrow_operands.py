@@ -12,7 +12,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu import rules, window_rules
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.base import is_convolution
+from mucc.dialects.mu.ops.by_name import is_convolution
 from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.rules import TypeRuleError

@@ -95,7 +95,7 @@ _lock = threading.Lock()
 def load(path: str | os.PathLike[str]) -> Module:
     """Load a kernel library that `mucc -o kernel.so` made.
 
-    The file is judged before any of it runs. Raises `MuccRuntimeError` MU6030 to MU6036.
+    The file is checked before any code in it runs. Raises `MuccRuntimeError` MU6030 to MU6036.
     """
     found = Path(path).resolve()
     info = read_manifest(found)

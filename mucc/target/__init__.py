@@ -20,9 +20,6 @@ TARGETS = ("sm_90a", "sm_80", "sm_89", "sm_120a", "sm_100a")
 DEFAULT_TARGET = "sm_90a"
 """The target where none is named."""
 
-WARPGROUPS = ("sm_90a",)
-"""The targets whose warpgroups multiply tiles that TMA loads (`wgmma`)."""
-
 
 def target_names() -> tuple[str, ...]:
     """Return the names of all targets."""
@@ -55,6 +52,11 @@ def meant_by(name: str) -> str | None:
             return target
     families = re.match(r"[a-z]+\d+", word)  # h100sxm, a100pcie80gb
     return meant_by(families[0]) if families and families[0] != word else None
+
+
+def target_of(major: int, minor: int) -> str | None:
+    """Return the target whose code runs on GPUs of a compute capability; None if there is none."""
+    return meant_by(f"{major}.{minor}")
 
 
 def _unknown(name: str) -> Exception:

@@ -53,6 +53,8 @@ class Multiprocessor(NamedTuple):
     """The bytes per cycle that a multiprocessor can load from L2."""
     mma_sync_share: float = 1.0
     """The fraction of the tensor cores' rates that mma.sync reaches."""
+    wgmma: bool = False
+    """Whether warpgroups multiply tiles from shared memory (`wgmma`), which TMA loads."""
 
     def blocks_with(self, shared_memory: int) -> int:
         """Return how many blocks of so many bytes of shared memory it has room for."""
@@ -155,6 +157,11 @@ class Target:
     def smem_bytes(self) -> int:
         """Bytes of shared memory that one thread block may use."""
         return self.facts.limits.shared_memory
+
+    @property
+    def has_wgmma(self) -> bool:
+        """Whether warpgroups multiply tiles that TMA loads."""
+        return self.facts.multiprocessor.wgmma
 
     @property
     def copy_granule(self) -> int:

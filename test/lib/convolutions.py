@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from on_host import Program, run
 
-from mucc.compiler.driver import Compilation, compile_text
+from mucc.compiler.compilation import Compilation
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower
 from mucc.kernels.conv.layer import Layer

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from mucc.compiler.driver import Compilation
+from mucc.compiler.compilation import Compilation
 from mucc.diagnostics.core import Source
 from mucc.dialects.mu.arrays import TorchArrays
 from mucc.dialects.mu.interpreter import interpret_kernel

@@ -17,7 +17,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from bench.host.abi import CPU, CUDA, DTYPES, Device, DType, Tensor
 from bench.host.program import CHECKED, HostProgram
-from mucc.compiler.driver import Compilation, compile_text
+from mucc.compiler.compilation import Compilation
+from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.library.signature import Arg, KernelInfo
 from mucc.measure.indices import draw_indices

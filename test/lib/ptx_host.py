@@ -26,7 +26,8 @@ from bench.host.program import library
 from mucc.build.toolchain import nvrtc
 from mucc.build.toolchain.splice import read_bodies, splice
 from mucc.codegen.kernel_code import ENTRY
-from mucc.compiler.driver import Compilation, compile_text
+from mucc.compiler.compilation import Compilation
+from mucc.compiler.driver import compile_text
 from mucc.compiler.emit import Image
 from mucc.diagnostics import Source
 from mucc.files.package import INCLUDES

@@ -47,7 +47,7 @@ class Arguments(ModelArguments):
     card: str | None = agent_options.bound_card()
     strategy: str | None = option(None, choices=tuple(STRATEGIES), help="how to search (default: mantis)")
     constants: str | None = option(None, metavar="NAME=VALUE,...", help="constants of the strategy")
-    seed: int | None = option(None, type=int, metavar="N", help="of proposers that draw (default: 0)")
+    seed: int | None = option(None, type=int, metavar="N", help="seed of random choices (default: 0)")
     budget: str | None = option(
         None,
         metavar="IxHxA",
@@ -82,7 +82,7 @@ class Arguments(ModelArguments):
     )
     isolation: str | None = agent_options.isolation_if_named()
     ray: str | None = options.ray(f"build on {options.RAY}")
-    jobs: int | None = options.jobs("what is done side by side (default: cores)")
+    jobs: int | None = options.jobs("tasks that run at a time (default: the number of cores)")
     quiet: bool = flag("-q", "--quiet", help="no progress")
     json: bool = options.json("print the table as one JSON object")
     diagnostics: str = options.diagnostics()

@@ -23,7 +23,7 @@ from mucc.dialects.mu.ops.attention import (
     PagedAttentionOp,
     ScoresOp,
 )
-from mucc.dialects.mu.ops.base import is_convolution
+from mucc.dialects.mu.ops.by_name import is_convolution
 from mucc.dialects.mu.ops.contraction import Accumulation, Compute
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.pooling import PoolOp

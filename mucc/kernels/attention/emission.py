@@ -27,7 +27,7 @@ from mucc.kernels.attention.score_work import (
     width_of,
 )
 from mucc.kernels.attention.tiles import WARPGROUP_KEYS, Tile
-from mucc.target import WARPGROUPS
+from mucc.target import get_target
 
 
 class AttentionCode(LightCode):
@@ -38,7 +38,7 @@ class AttentionCode(LightCode):
     def __init__(self, op: AttentionKernelOp, places: Places):
         self.op, self.places = op, places
         self.schedule = schedule_of(op, places.program.target.data)
-        is_capable = places.program.target.data in WARPGROUPS
+        is_capable = get_target(places.program.target.data).has_wgmma
         self.has_warpgroups = is_capable and self.schedule.mainloop != "multistage"
 
     @property

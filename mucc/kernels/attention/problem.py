@@ -23,7 +23,7 @@ from mucc.kernels.attention.schedule import Problem, Schedule, complete
 from mucc.kernels.attention.score_work import dtype_of, is_plain, shared_axes, width_of
 from mucc.kernels.attention.tiles import DECODE_ROWS
 from mucc.library.extents import names_of, polynomial
-from mucc.target import WARPGROUPS, get_target
+from mucc.target import get_target
 
 SETTINGS = (TILE, MAINLOOP, STAGES, SCHEDULER)
 """The settings of attention, in the order in which schedules are told."""
@@ -55,7 +55,7 @@ def problem_of(op: AttentionKernelOp, target: str, sizes: Mapping[str, int] | No
         page=0 if op.score.page is None else op.score.page.value.data,
         may_decode=op.may_decode,
         is_many=not isinstance(rows, int) or rows > DECODE_ROWS,
-        has_warpgroups=target in WARPGROUPS,
+        has_warpgroups=get_target(target).has_wgmma,
         shared_memory=get_target(target).smem_bytes,
     )
 

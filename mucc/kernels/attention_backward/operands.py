@@ -6,7 +6,7 @@ from mucc.dialects.mu.ops.attention import GradientOp, Wanted
 from mucc.dialects.mu.types import Shaped
 from mucc.kernels.attention.operands import LEADING, takes
 from mucc.kernels.attention_backward.tiles import CHUNK
-from mucc.target import WARPGROUPS
+from mucc.target import get_target
 
 MOST = 128
 """The largest head dimension: gradients of keys and values lie in registers."""
@@ -19,7 +19,7 @@ def takes_gradient(op: GradientOp, target: str | None) -> bool:
     are the same along the same of them, and nothing else is. Of a mask that has all axes of the scores each
     element of its gradient is that of one score; others are sums of such.
     """
-    if target is not None and target not in WARPGROUPS:
+    if target is not None and not get_target(target).has_wgmma:
         return False
     if op.of.data is Wanted.MASK and not _has_all_axes(op):
         return False

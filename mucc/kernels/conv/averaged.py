@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu.ops.base import is_pool
+from mucc.dialects.mu.ops.by_name import is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvOp, ConvTransposeOp
 from mucc.dialects.mu.ops.elementwise import AddOp, MulOp
 from mucc.dialects.mu.ops.pointwise import ConstantOp

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_convolution
 from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_convolution, is_pool
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp, StrategyAttr

@@ -9,7 +9,8 @@ from xdsl.ir import Region, SSAValue
 
 from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, PartialMomentsOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp, YieldOp, before_regrouping

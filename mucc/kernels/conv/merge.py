@@ -7,7 +7,8 @@ import math
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu.ops.base import integer, is_convolution
+from mucc.dialects.mu.ops.base import integer
+from mucc.dialects.mu.ops.by_name import is_convolution
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.ops.conversions import CastOp
 from mucc.dialects.mu.ops.elementwise import CmpOp, FloorDivideOp, RemainderOp, SelectOp

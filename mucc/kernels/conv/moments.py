@@ -10,7 +10,8 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, PartialMomentsOp
 from mucc.dialects.mu.ops.conversions import CastOp, RetypeOp, StoredOp
 from mucc.dialects.mu.ops.elementwise import AddOp, ConstantOp, ElementwiseOp, MulOp, SubOp

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu.ops.base import is_convolution
+from mucc.dialects.mu.ops.by_name import is_convolution
 from mucc.dialects.mu.ops.elementwise import RetypeOp
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, IndexMapOp
 from mucc.dialects.mu.types import Shaped

@@ -19,7 +19,6 @@ from mucc.kernels.conv.positions import refused as refused_positions
 from mucc.kernels.conv.strips import strip_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
-from mucc.target import WARPGROUPS
 from mucc.target.facts import Facts
 
 LANES = 128
@@ -119,7 +118,7 @@ class Warpgroups(Way):
     strategy, by_vectors = Strategy.WARPGROUPS, True
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        if facts.name not in WARPGROUPS:
+        if not facts.multiprocessor.wgmma:
             return f"{facts.name} has no wgmma"
         if layer.pooled:
             return "TMA has positions in their order, not by windows of a pool"
@@ -150,7 +149,7 @@ class Planes(Way):
     strategy = Strategy.PLANES
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        if facts.name not in WARPGROUPS:
+        if not facts.multiprocessor.wgmma:
             return f"{facts.name} has no wgmma"
         if layer.compute != "tf32":
             return "factors that threads load one by one are multiplied as tf32"
@@ -183,7 +182,7 @@ class Positions(Way):
     strategy = Strategy.POSITIONS
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
-        if facts.name not in WARPGROUPS:
+        if not facts.multiprocessor.wgmma:
             return f"{facts.name} has no wgmma"
         return refused_positions(layer) or Tiles().refused(layer, facts)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_convolution, is_pool
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, ConvTransposeOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -60,9 +61,6 @@ def refusal(anchor: ConvolutionOp, op: PoolOp) -> str | None:
     return None
 
 
-LEAST = "sm_89"
-"""A target whose blocks have the least shared memory."""
-
 FEW = 16
 """Channels of a group from which on warpgroups save more time than a pool in the kernel does."""
 
@@ -87,13 +85,14 @@ def _is_depthwise(op: ConvolutionOp) -> bool:
 
 
 def _has_patches(op: ConvolutionOp, sizes: Sequence[int]) -> bool:
-    """Whether blocks that compute all classes of outputs have whole windows, on any target."""
+    """Whether blocks that compute all classes of outputs have whole windows, on every target."""
     from mucc.kernels.conv.layer import geometry_of, layer_of
     from mucc.kernels.conv.strategies import Patches
-    from mucc.target import get_target
+    from mucc.target import TARGETS, get_target
 
     layer = layer_of(op, geometry_of(op))._replace(pooled=tuple(sizes))
-    return layer.channels <= FEW and Patches().refused(layer, get_target(LEAST).facts) is None
+    refusals = (Patches().refused(layer, get_target(name).facts) for name in TARGETS)
+    return layer.channels <= FEW and all(refusal is None for refusal in refusals)
 
 
 def _is_only_pooled(stage: FormingStage, op: PoolOp) -> bool:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-CARD = """\
+from mucc.kernels.gemm.scheduling import gemm_target
+from mucc.target import DEFAULT_TARGET, TARGETS
+
+
+def card() -> str:
+    """Return the lines, with the mainloops of the targets that the text itself says nothing about."""
+    by_mainloops: dict[tuple[str, ...], list[str]] = {}
+    for name in (name for name in TARGETS if name != DEFAULT_TARGET):
+        mainloops = tuple(m for family in gemm_target(name).families for m in family.mainloops)
+        by_mainloops.setdefault(mainloops, []).append(name)
+    others = (f"{', '.join(names)}: {', '.join(mainloops)}" for mainloops, names in by_mainloops.items())
+    return _CARD.replace("{others}", "; ".join(others))
+
+
+_CARD = """\
 Below: sm_90a's first three mainloops.
 * tile = MxNxK: M % 64 = 0 (cooperative: 128); N % 16 = 0 (f32: 32); K % 16 = 0 (8-bit: 32, 64, 128; f32: 8,
   or 32 if an operand is not contiguous along K; sparse: 128, 256, f32 64); all <= 256; M x N <= 49152
@@ -11,8 +25,7 @@ Below: sm_90a's first three mainloops.
 * cluster = MxN: blocks that share loads; powers of two, <= 8 in all.
 * mainloop = cooperative (2 warpgroups a tile, M >= 128), pingpong (a tile each), warpspecialized (a tile a
   block, no swizzle), cpasync (`gather(x, rows) @ w`), skinny (M or N up to 32: 8x32x64, or 32x8x64),
-  multistage (any rows, f32, tf32x3; not 8-bit: 128x128x32, no cluster). sm_80, sm_89, sm_120a: the last two;
-  sm_100a: also one_sm, two_sm.
+  multistage (any rows, f32, tf32x3; not 8-bit: 128x128x32, no cluster). {others}.
 * stages = auto, or >= 2 of (M + N) x K x element bytes; 227 KB with the epilogue.
 * scheduler = persistent(raster=along_m|along_n|heuristic, swizzle=1|2|4|8); for few tiles, long K
   stream_k(splits=n) (cooperative), split_k(n) (multistage, skinny).

@@ -98,9 +98,9 @@ class GemmKind(Kind[GemmOp]):
         return workload_of(target, op, sizes)
 
     def card(self) -> str:
-        from mucc.kernels.gemm.card import CARD
+        from mucc.kernels.gemm.card import card
 
-        return CARD
+        return card()
 
     def body(self, op: GemmOp) -> str:
         from mucc.kernels.gemm.description import pointwise_digest

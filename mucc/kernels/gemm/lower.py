@@ -11,11 +11,11 @@ from xdsl.ir import Region, SSAValue
 from mucc.dialects.cutlass import ops as c
 from mucc.dialects.cutlass.nodes import InsideOp
 from mucc.dialects.mu import rules
+from mucc.dialects.mu.ops.by_name import is_slice
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.elementwise import CmpOp, ConstantOp, ElementwiseOp, SelectOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import is_slice
 from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped, TensorType, dtype_bytes
 from mucc.dialects.walk import postorder
 from mucc.kernels.gemm.axes import lhs_access, matmul_dims, rhs_access

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation
 
-from mucc.dialects.mu.ops.base import AnchorOp, is_pool
+from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.by_name import is_pool
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Shaped

@@ -25,7 +25,7 @@ from mucc.target import get_target
 from mucc.target.facts import Device, Target
 
 if TYPE_CHECKING:
-    from mucc.compiler.driver import Compilation
+    from mucc.compiler.compilation import Compilation
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mucc.runtime.build import MuccWarning
-from mucc.target import TARGETS
+from mucc.target import DEFAULT_TARGET, target_of
 from mucc.torch.backend.background import Background, WithoutKernels, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
@@ -309,7 +309,7 @@ class Backend:
     def target(self, inputs: Sequence[Any]) -> str | None:
         """Choose the target; None, reported once, if all is left to Inductor."""
         if self.options.interpret:
-            return self.options.target or "sm_90a"
+            return self.options.target or DEFAULT_TARGET
         devices = {t.device for t in inputs if isinstance(t, torch.Tensor) and t.device.type == "cuda"}
         if not devices:
             say_once("MU7061", "no tensor of the graph is on a GPU: Inductor compiles it")
@@ -331,12 +331,6 @@ def _without_cached_graphs() -> Generator[None]:
     inductor: Any = importlib.import_module("torch._inductor.config")
     with functorch.patch(enable_autograd_cache=False), inductor.patch(fx_graph_cache=False):
         yield
-
-
-def target_of(major: int, minor: int) -> str | None:
-    """Return the target for a compute capability; None if unsupported."""
-    exact = [t for t in (f"sm_{major}{minor}a", f"sm_{major}{minor}") if t in TARGETS]
-    return exact[0] if exact else "sm_80" if major == 8 else None
 
 
 def _inner(options: Options) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ def test_a_pair_of_products_counts_both() -> None:
     target = get_target("sm_90a")
     (program,) = compilation.programs
     rates = Rates(target.facts.devices[0], target.facts.multiprocessor)
-    first, second = launches_of(compilation, program, {"M": 4096}, rates)
+    first, second = launches_of(compilation.stages, program, {"M": 4096}, rates)
     assert first.bound is not None
     tensor = first.bound.limit("tensor.bf16")
     assert tensor is not None

@@ -60,14 +60,14 @@ def test_the_architecture_is_a_short_page() -> None:
     assert ARCHITECTURE.count("\n") <= 150
 
 
-def rooms() -> set[str]:
+def packages() -> set[str]:
     return {p.parent.name for p in (ROOT / "mucc").glob("*/__init__.py")}
 
 
-def test_the_architecture_lists_every_room() -> None:
-    table = ARCHITECTURE.partition("| room | holds |")[2].partition("\n\n")[0]
+def test_the_architecture_lists_every_package() -> None:
+    table = ARCHITECTURE.partition("| package | holds |")[2].partition("\n\n")[0]
     listed = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
-    assert sorted(listed) == sorted(rooms())
+    assert sorted(listed) == sorted(packages())
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w*]+/[\w*/.]+)`", ARCHITECTURE))))
@@ -78,30 +78,30 @@ def test_the_architecture_names_what_there_is(path: str) -> None:
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """The rooms that each room imports, lazily or not."""
+    """The packages that each package imports, lazily or not."""
     grimp = pytest.importorskip("grimp", reason="comes with import-linter: pip install -e '.[dev]'")
     graph = grimp.build_graph("mucc", exclude_type_checking_imports=True, cache_dir=None)
-    found: dict[str, set[str]] = {room: set() for room in rooms()}
+    found: dict[str, set[str]] = {package: set() for package in packages()}
     for module in graph.modules:
         for imported in graph.find_modules_directly_imported_by(module):
             source, target = (m.split(".")[1:2] for m in (module, imported))
-            if source != target and {*source, *target} <= rooms() and source and target:
+            if source != target and {*source, *target} <= packages() and source and target:
                 found[source[0]].add(target[0])
-    for room in ("api", "tune"):
-        found[room] |= surfaced(room)
+    for package in ("api", "tune"):
+        found[package] |= surfaced(package)
     return found
 
 
-def surfaced(room: str) -> set[str]:
-    """The rooms whose names a public room imports on first use."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "mucc" / room).glob("*.py")]
+def surfaced(package: str) -> set[str]:
+    """The packages whose names a public package imports on first use."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "mucc" / package).glob("*.py")]
     found = {other for text in texts for other in re.findall(r"^    from mucc\.(\w+)", text, re.MULTILINE)}
-    return found - {room}
+    return found - {package}
 
 
-def reached(room: str) -> set[str]:
-    """What a room imports, by way of others too."""
-    return {r for other in imports()[room] for r in {other, *reached(other)}}
+def reached(package: str) -> set[str]:
+    """What a package imports, by way of others too."""
+    return {r for other in imports()[package] for r in {other, *reached(other)}}
 
 
 def drawn() -> set[tuple[str, str]]:
@@ -118,8 +118,8 @@ def drawn() -> set[tuple[str, str]]:
 def test_the_picture_shows_the_imports() -> None:
     """All that there are, but those that follow from others."""
     direct = {
-        (room, other)
-        for room, others in imports().items()
+        (package, other)
+        for package, others in imports().items()
         for other in others
         if not any(other in reached(between) for between in others - {other})
     }

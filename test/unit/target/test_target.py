@@ -15,12 +15,13 @@ import mucc
 from mucc.diagnostics import DiagnosticError
 from mucc.diagnostics.codes import CODES
 from mucc.dialects.mu.settings import parse_settings
+from mucc.frontend.reference import card
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
-from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
+from mucc.kernels.gemm.scheduling.operand import Grouped, Operand, Sparse
 from mucc.kernels.gemm.settings import pinned_fields
 from mucc.kernels.violation import Violation
-from mucc.target import TARGETS, get_target, target_names
+from mucc.target import TARGETS, get_target, target_names, target_of
 
 SM90 = gemm_target("sm_90a")
 GOOD = GemmConfig(Problem("bf16"), Schedule((128, 256, 64), (2, 1), "cooperative"))
@@ -35,6 +36,29 @@ def test_every_target_has_facts() -> None:
         facts = get_target(name).facts
         assert facts.name == name
         assert all(device.datasheet["dram_bandwidth"] > 0 for device in facts.devices)
+
+
+@pytest.mark.parametrize(
+    ("capability", "target"),
+    [((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((8, 9), "sm_89"), ((12, 0), "sm_120a"), ((7, 5), None)],
+)
+def test_targets_of_gpus(capability: tuple[int, int], target: str | None) -> None:
+    assert target_of(*capability) == target
+
+
+def test_the_reference_card_names_each_target_with_its_mainloops() -> None:
+    text = card()
+    for name in TARGETS:
+        assert name in text
+        assert all(m in text for family in gemm_target(name).families for m in family.mainloops)
+
+
+def test_what_a_target_lacks_is_said_to_be_on_those_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = gemm_target("sm_100a")
+    monkeypatch.setattr(type(other), "grouped_mainloops", property(lambda self: ("one_sm",)))
+    grouped = Problem("bf16", b=Operand(form=Grouped()))
+    (found,) = gemm_target("sm_80").grouped_violations(GemmConfig(grouped, GOOD.schedule))
+    assert found.notes == ("kernels for sm_90a, sm_100a find the tiles of groups on the device",)
 
 
 def test_blocks_that_share_a_multiprocessor_share_its_memory() -> None:

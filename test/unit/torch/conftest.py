@@ -11,10 +11,11 @@ import pytest
 
 @pytest.fixture
 def compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Nothing that was compiled before is known: not to dynamo, and not in Inductor's cache."""
+    """Nothing that was compiled before is known: not to dynamo, not in Inductor's cache, and not counted."""
     torch: Any = pytest.importorskip("torch", reason="needs torch")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     torch.manual_seed(0)
     yield
     torch._dynamo.reset()

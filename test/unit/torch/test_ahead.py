@@ -46,12 +46,7 @@ def get_init_inputs():
 PROGRAM = "kernel k[M](x: f32[M]) -> f32[M] {\n    return relu(x)\n}\n"
 
 
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 def kernels(mode: str = "default", trains: bool = False) -> list[KernelProgram]:

@@ -14,10 +14,7 @@ nn: Any = torch.nn
 
 from inductor import Mlp, backend, calls  # noqa: E402 (it needs torch)
 
-
-@pytest.fixture(autouse=True)
-def fresh(compiled_anew: None):
-    torch._dynamo.utils.counters.clear()
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 # Kernels that are built in the background

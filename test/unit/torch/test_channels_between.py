@@ -13,12 +13,7 @@ F: Any = torch.nn.functional
 LAST = {3: torch.contiguous_format, 4: torch.channels_last, 5: torch.channels_last_3d}
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 class Block(nn.Module):

@@ -10,12 +10,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 nn: Any = torch.nn
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 class Network(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,12 +20,7 @@ leaves: Any = torch.utils._pytree.tree_leaves
 checkpoint: Any = importlib.import_module("torch.utils.checkpoint").checkpoint
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 def compiled(model: Any, **options: Any) -> Any:

@@ -12,10 +12,7 @@ F: Any = torch.nn.functional
 
 from inductor import backend, calls  # noqa: E402 (it needs torch)
 
-
-@pytest.fixture(autouse=True)
-def fresh(compiled_anew: None):
-    pass
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 @pytest.fixture

@@ -22,9 +22,7 @@ Step = Callable[[Any, Any, Any], Any]
 """What follows a product: a function of its result and of two further matrices."""
 
 
-@pytest.fixture(autouse=True)
-def fresh(compiled_anew: None):
-    pass
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 def _scalars() -> dict[str, tuple[Step, Step]]:

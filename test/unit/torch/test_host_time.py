@@ -16,10 +16,7 @@ from mucc.torch.backend.host_time import LAUNCH, LIBRARY, NEXT, Cost, launching 
 from mucc.torch.backend.passes import RegionsPass  # noqa: E402
 from mucc.torch.backend.regions import HOST  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def fresh(compiled_anew: None):
-    pass
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 
 
 def _choice(rows: int, kernels: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[int, set[str]]:

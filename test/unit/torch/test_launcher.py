@@ -212,11 +212,6 @@ def test_the_operator_that_stores_is_what_torch_asks_of_one():
 lowered = pytest.mark.skipif(not is_known(torch.__version__), reason="Inductor calls the operator")
 
 
-@pytest.fixture
-def fresh(compiled_anew: None) -> None:
-    torch._dynamo.utils.counters.clear()
-
-
 def _code(f: Any, *inputs: Any, **options: Any) -> tuple[Any, list[str]]:
     """Compile and call a function; returns what it returns, and Inductor's code."""
     from torch._inductor.utils import run_and_get_code
@@ -239,7 +234,7 @@ class Layers(nn.Module):
 
 
 @lowered
-def test_inductors_code_calls_launchers(fresh: None):
+def test_inductors_code_calls_launchers(compiled_anew: None):
     model, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), torch.rand(4, 16)
     with torch.no_grad():
         got, (code,) = _code(model, x)
@@ -249,7 +244,7 @@ def test_inductors_code_calls_launchers(fresh: None):
 
 
 @lowered
-def test_a_result_that_nothing_reads_is_stored_too(fresh: None):
+def test_a_result_that_nothing_reads_is_stored_too(compiled_anew: None):
     from torch._inductor.utils import run_and_get_code
 
     from mucc.torch.backend.lowering import lower_kernels
@@ -264,7 +259,7 @@ def test_a_result_that_nothing_reads_is_stored_too(fresh: None):
 
 
 @lowered
-def test_a_graph_that_is_not_contiguous_hands_over_what_is(fresh: None):
+def test_a_graph_that_is_not_contiguous_hands_over_what_is(compiled_anew: None):
     linear = nn.Linear(16, 8)
     x = torch.rand(16, 4).t()
     with torch.no_grad():
@@ -275,7 +270,7 @@ def test_a_graph_that_is_not_contiguous_hands_over_what_is(fresh: None):
 
 @lowered
 @pytest.mark.long
-def test_equal_layers_share_a_launcher_and_memory_is_used_again(fresh: None):
+def test_equal_layers_share_a_launcher_and_memory_is_used_again(compiled_anew: None):
     model, x = Layers(), torch.rand(4, 16)
     with torch.no_grad():
         got, (code,) = _code(model, x, regions="expected", margin=-1.0)
@@ -288,7 +283,7 @@ def test_equal_layers_share_a_launcher_and_memory_is_used_again(fresh: None):
 
 
 @pytest.mark.long
-def test_forward_and_backward_with_open_extents(fresh: None):
+def test_forward_and_backward_with_open_extents(compiled_anew: None):
     model, made = nn.Sequential(nn.Linear(16, 8), nn.GELU()), backend(rest="inductor", regions="all")
     compiled = torch.compile(model, backend=made, dynamic=True)
     for rows in (4, 7):
@@ -301,7 +296,7 @@ def test_forward_and_backward_with_open_extents(fresh: None):
 
 @lowered
 @pytest.mark.long
-def test_a_wrapper_in_cpp_calls_the_operator(fresh: None):
+def test_a_wrapper_in_cpp_calls_the_operator(compiled_anew: None):
     model, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), torch.rand(4, 16)
     with torch.no_grad():
         got, code = _code(model, x, cpp_wrapper=True)
@@ -352,7 +347,7 @@ def _calls_the_operator(said: list[str], reason: str) -> None:
 
 @lowered
 def test_without_what_the_lowering_needs_inductor_calls_the_operator(
-    fresh: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch
+    compiled_anew: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     from torch._inductor import lowering as inductors
 
@@ -362,7 +357,7 @@ def test_without_what_the_lowering_needs_inductor_calls_the_operator(
 
 @pytest.mark.parametrize("version", ["2.10.1", "2.14.0+cu130", "3.0.0a0", "main"])
 def test_versions_of_torch_that_are_not_known_call_the_operator(
-    fresh: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, version: str
+    compiled_anew: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, version: str
 ):
     from mucc.torch.backend import lowering
 
@@ -384,7 +379,7 @@ def test_known_versions_of_torch_call_launchers(anew: None, monkeypatch: pytest.
 @lowered
 @pytest.mark.parametrize("name", ["process_kernel", "tensor_to_layout"])
 def test_a_call_that_cannot_be_built_is_one_of_the_operator(
-    fresh: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, name: str
+    compiled_anew: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, name: str
 ):
     """Before and after Inductor knows of the call."""
     from torch._inductor import ir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeGuard
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
 from xdsl.ir import Attribute, Operation
@@ -14,10 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
-
-if TYPE_CHECKING:
-    from mucc.dialects.mu.ops.conv import ConvolutionOp
-    from mucc.dialects.mu.ops.pooling import PoolOp
 
 Ints = DenseArrayBase.constr(i64)
 """A constraint for integers, one for each of some axes."""
@@ -76,13 +72,3 @@ class InferredOp(FormattedOp, ABC):
 
     def verify_(self) -> None:
         check_result(self, self.inferred())
-
-
-def is_pool(op: Operation | None) -> TypeGuard[PoolOp]:
-    """Whether an operation is a `mu.pool`, by its name: its class is loaded where a program has one."""
-    return op is not None and op.name == "mu.pool"
-
-
-def is_convolution(op: Operation | None) -> TypeGuard[ConvolutionOp]:
-    """Whether an operation is a convolution, by its name: the classes are loaded where a program has one."""
-    return op is not None and op.name in ("mu.conv", "mu.conv_transpose")

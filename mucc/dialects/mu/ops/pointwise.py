@@ -35,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import check_result
 from mucc.dialects.mu.syntax import FormattedOp
-from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped, TensorType
 from mucc.library.extents import ExtentError, canonical
 
 if TYPE_CHECKING:
@@ -117,6 +117,21 @@ class ElementwiseOp(IRDLOperation, ABC):
     def result_type(cls, values: Sequence[SSAValue]) -> Attribute:
         """Infer the result type from operands. Raises TypeRuleError where they do not fit."""
         return cls.infer(types_of(values))
+
+    @property
+    def row_major_type(self) -> TensorType | None:
+        """The type of the result if it is a row-major tensor of numbers, not of bools; else None."""
+        type = self.result.type
+        if not isinstance(type, TensorType) or not type.layout.is_row_major or type.element_type == i1:
+            return None
+        return type
+
+    def on(self, operands: Sequence[SSAValue], dims: Dims) -> Self:
+        """Return the same operation on other operands, with a row-major result of extents `dims`."""
+        type = TensorType.of(dims, Shaped.of(self.result.type).element_type)
+        made = self.create(operands=operands, result_types=[type], properties=dict(self.properties))
+        made.location = self.location
+        return made
 
     @property
     def computes_integers(self) -> bool:

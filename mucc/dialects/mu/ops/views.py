@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeGuard
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -26,9 +26,6 @@ from mucc.dialects.mu.ops.base import InferredOp, Ints, check_result, ints
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ValueConstraint
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dim, Dims, LayoutAttr, Shaped, TensorType
-
-if TYPE_CHECKING:
-    from mucc.dialects.mu.ops.shape import SliceOp
 
 
 @irdl_op_definition
@@ -231,11 +228,6 @@ class IndexMapOp(InferredOp, ABC):
         stepped = {move.axis for move in self.moves if move.step != 1}
         unit = type.unit_axis
         return LayoutAttr.strided([1 if i == unit and i not in stepped else None for i in range(type.rank)])
-
-
-def is_slice(op: Operation | None) -> TypeGuard[SliceOp]:
-    """Whether an operation is a `mu.slice`, by its name: its class is loaded where a program has one."""
-    return op is not None and op.name == "mu.slice"
 
 
 class GeneratedOp(InferredOp, ABC):

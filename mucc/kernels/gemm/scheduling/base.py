@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from mucc.kernels.gemm.scheduling.config import NOTHING, Candidate, GemmConfig, 
 from mucc.kernels.gemm.scheduling.rules import unreproducible
 from mucc.kernels.violation import Violation
 from mucc.kernels.workload import Estimate
+from mucc.target import TARGETS
 from mucc.target.facts import Device, Facts, Target
 
 
@@ -101,6 +102,13 @@ class GemmTarget(Target, ABC):
         """Return the violation of a configuration for which the target has no kernel; mostly None."""
         return None
 
+    def block_refusal(self, config: GemmConfig) -> Violation | None:
+        """Return the violation of block scales if no mainloop of the target takes them."""
+        if config.problem.blocks is None or self.block_mainloops:
+            return None
+        note = f"kernels for {_names(lambda target: bool(target.block_mainloops))} do"
+        return Violation("MU3034", "mainloop", f"no mainloop of {self.name} takes block scales", (note,))
+
     def _misses_sparse(self, config: GemmConfig) -> bool:
         """Whether an operand is sparse, and the mainloop takes none that is."""
         return config.problem.is_sparse and not self.family_of(config.schedule.mainloop).takes_sparse
@@ -111,7 +119,8 @@ class GemmTarget(Target, ABC):
             return None
         able = [mainloop for family in self.families if family.takes_sparse for mainloop in family.mainloops]
         if not able:
-            note = "sm_90a multiplies them; a dense matrix, without `sparse` in its type, suits every target"
+            have = _names(lambda target: any(family.takes_sparse for family in target.families))
+            note = f"kernels for {have} do; a dense matrix, without `sparse` in its type, suits every target"
             message = f"no mainloop of {self.name} takes sparse operands"
             return Violation("MU3142", "mainloop", message, (note,))
         message = f"the {config.schedule.mainloop} mainloop takes no sparse operands"
@@ -119,14 +128,16 @@ class GemmTarget(Target, ABC):
 
     def violations(self, config: GemmConfig, stages: int | None = None) -> list[Violation]:
         """Every rule that a configuration breaks; `stages` is None where the count is left open."""
-        if refusal := self.refusal(config) or self._sparse_refusal(config):
+        if refusal := self.refusal(config) or self.block_refusal(config) or self._sparse_refusal(config):
             return [refusal]
         found = self.family_of(config.schedule.mainloop).violations(self.facts, config, stages)
         return [*found, *unreproducible(config)]
 
     def is_legal(self, config: GemmConfig, stages: int | None = None) -> bool:
         """Whether a configuration breaks no rule that a setting of a schedule is to blame for."""
-        if self.refusal(config) or self._misses_sparse(config) or unreproducible(config):
+        if self.refusal(config) or self.block_refusal(config):
+            return False
+        if self._misses_sparse(config) or unreproducible(config):
             return False
         return self.family_of(config.schedule.mainloop).is_legal(self.facts, config, stages)
 
@@ -180,6 +191,11 @@ class GemmTarget(Target, ABC):
         return ()
 
     @property
+    def block_mainloops(self) -> tuple[str, ...]:
+        """The mainloops that apply block scales; none for most targets."""
+        return ()
+
+    @property
     def list_mainloops(self) -> tuple[str, ...]:
         """The mainloops whose kernels compute a list of problems in one launch; none for most targets."""
         return ()
@@ -191,8 +207,9 @@ class GemmTarget(Target, ABC):
             return []
         if not mainloops:
             message = f"{self.name} has no grouped contractions"
-            notes = ("sm_90a has kernels that find the tiles of groups on the device",)
-            helps = ("compile for sm_90a, or write a product for each group",)
+            have = _names(lambda target: bool(target.grouped_mainloops))
+            notes = (f"kernels for {have} find the tiles of groups on the device",)
+            helps = (f"compile for {have}, or write a product for each group",)
             return [Violation("MU3090", "mainloop", message, notes, helps=helps)]
         message = f"a grouped contraction has no {config.schedule.mainloop} mainloop"
         note = "its tiles are found on the device by blocks that stay: " + " and ".join(mainloops)
@@ -231,3 +248,10 @@ class GemmTarget(Target, ABC):
     def reduces_groups(self, compute: str, a_k_major: bool, b_k_major: bool) -> bool:
         """Whether the epilogue of a product can reduce groups of neighbouring columns for work behind it."""
         return False
+
+
+def _names(holds: Callable[[GemmTarget], bool]) -> str:
+    """Return the names of the targets of which something holds, for a note."""
+    from mucc.kernels.gemm.scheduling import gemm_target
+
+    return ", ".join(name for name in TARGETS if holds(gemm_target(name)))

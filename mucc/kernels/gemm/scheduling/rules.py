@@ -137,12 +137,6 @@ def mended(
 # Rules that targets share
 
 
-def no_block_scales(target: str) -> Violation:
-    """Return the rule against block scales on a target whose kernels do not apply them."""
-    note = "the cooperative and pingpong mainloops of sm_90a take them"
-    return Violation("MU3034", "mainloop", f"no mainloop of {target} takes block scales", (note,))
-
-
 def no_mainloop(target: str, does: str, config: GemmConfig, mainloops: Iterable[str], fixes: Fixes) -> Broken:
     """Return the rule against a mainloop that the target does not have."""
     message = f"{target} has no {config.schedule.mainloop} mainloop"

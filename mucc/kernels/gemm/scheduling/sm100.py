@@ -7,18 +7,11 @@ from __future__ import annotations
 
 from mucc.kernels.gemm.scheduling import skinny
 from mucc.kernels.gemm.scheduling.base import Family, GemmTarget
-from mucc.kernels.gemm.scheduling.config import GemmConfig
 from mucc.kernels.gemm.scheduling.multistage_family import Multistage
-from mucc.kernels.violation import Violation
 
 
 class Sm100(GemmTarget):
     """sm_100a: TMA copies, tcgen05 with tensor memory, clusters whose blocks multiply in pairs."""
-
-    def refusal(self, config: GemmConfig) -> Violation | None:
-        from mucc.kernels.gemm.scheduling import rules
-
-        return rules.no_block_scales(self.name) if config.problem.blocks is not None else None
 
     @property
     def families(self) -> tuple[Family, ...]:

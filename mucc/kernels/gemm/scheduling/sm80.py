@@ -14,13 +14,13 @@ class Sm80(GemmTarget):
 
     def refusal(self, config: GemmConfig) -> Violation | None:
         problem = config.problem
-        from mucc.kernels.gemm.scheduling import multistage_rules, rules
+        from mucc.kernels.gemm.scheduling import multistage_rules
 
         computes = self.facts.multiprocessor.computes
         if problem.compute not in computes:
             return multistage_rules.no_format(self.name, problem.compute, computes)
-        if problem.blocks is not None:
-            return rules.no_block_scales(self.name)
+        if refusal := self.block_refusal(config):
+            return refusal
         if config.schedule.mainloop not in (skinny.MAINLOOP, multistage.MAINLOOP):
             return multistage_rules.no_mainloop(self.name, config.schedule.mainloop)
         return None

@@ -92,6 +92,12 @@ class Sm90(GemmTarget):
         return *GROUPED, copied_rules.MAINLOOP
 
     @property
+    def block_mainloops(self) -> tuple[str, ...]:
+        from mucc.kernels.gemm.scheduling.sm90_rules import BLOCK_MAINLOOPS
+
+        return BLOCK_MAINLOOPS
+
+    @property
     def list_mainloops(self) -> tuple[str, ...]:
         return ("cooperative",)
 
