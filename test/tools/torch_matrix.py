@@ -25,7 +25,7 @@ from pathlib import Path
 
 from install_matrix import ROOT, environment, run
 
-MINORS = ("2.11", "2.12", "2.13")
+MINORS = ("2.12", "2.13", "2.14")
 """The minor versions that mucc supports, the last three when this was written."""
 
 INDEX = "https://download.pytorch.org/whl/cpu"
