@@ -32,7 +32,7 @@ def missing(lib: Path) -> Missing:
     found: Missing = {}
     asked: dict[str, tuple[str, str]] = {}
     own: set[str] = set()
-    todo, seen = [*FIRST], set[str]()
+    todo, seen = [name for name in FIRST if (lib / name).exists()], set[str]()
     while todo:
         if (name := todo.pop()) in seen:
             continue

@@ -6,9 +6,9 @@
     python test/tools/torch_matrix.py --python /opt/env/bin/python
 
 Each version is installed, in its build for the CPU, beside this checkout into a fresh environment of uv. A
-version of which no such build can be had here is a row that says so. With `--cuda` builds with CUDA are taken,
-which PyPI has, of half a gigabyte each; instead of CUDA's libraries, which are several gigabytes, empty ones
-are made (`cuda_stand_ins.py`). `--python` runs the tests where one is installed. Prints the table of
+version of which no such build can be had here is a row that says so. With `--cuda` builds with CUDA are
+taken, which PyPI has, of half a gigabyte each; instead of CUDA's libraries, several gigabytes more, empty
+ones are made (`cuda_stand_ins.py`). `--python` runs the tests where one is installed. Prints the table of
 docs/pytorch.md. The exit status is 1 where a test failed. With `--index ""` builds come from what uv is set
 up to (`UV_FIND_LINKS`, its own index).
 """
@@ -132,8 +132,8 @@ def pure(required: str) -> list[str]:
 def reason(message: str) -> str:
     """Return why an installer found no build, in a few words."""
     if re.search(r"Failed to fetch|error sending request|dns error|Could not connect", message):
-        return "the index with builds for the CPU cannot be reached"
-    return "no build for the CPU and this Python can be had"
+        return "the index of builds cannot be reached"
+    return "no such build for this Python can be had"
 
 
 def counted(done: subprocess.CompletedProcess[str]) -> str:

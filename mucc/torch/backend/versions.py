@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 KNOWN = ((2, 11), (2, 14))
-"""The first and the last version of torch with which the lowering (`lowering.py`) is known to work: 2.11 on an
-H100, 2.12 to 2.14 without a GPU. Classes of Inductor's that are not documented may do another thing in others,
-by the same names."""
+"""The first and the last version of torch with which the lowering (`lowering.py`) is known to work: 2.11 on
+an H100, 2.12 to 2.14 without a GPU. Classes of Inductor's that are not documented may do another thing in
+others, by the same names."""
 
 PARTS = ("example_output", "tensor_args", "non_tensor_args", "unflatten_args")
 """What Inductor finds of a call that it does not know, as torch 2.14 names it."""
@@ -27,9 +27,9 @@ def is_known(version: str) -> bool:
 
 
 def parts_of(processed: Any) -> tuple[Any, Any, Any, Any]:
-    """Return `PARTS` of what `FallbackKernel.process_kernel` returns: up to torch 2.13 a tuple that begins so.
+    """Return `PARTS` of what `FallbackKernel.process_kernel` returns.
 
-    Raises AttributeError where it is neither.
+    Up to torch 2.13 that is a tuple which begins with them. Raises AttributeError where it is neither.
     """
     values, inputs, others, unflatten = (
         processed[: len(PARTS)] if isinstance(processed, tuple) else [getattr(processed, p) for p in PARTS]
