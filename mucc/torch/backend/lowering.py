@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from mucc.torch.backend.operator import RUN_KERNEL, STORE_KERNEL, Request
-from mucc.torch.backend.versions import is_known, parts_of, torch_version
+from mucc.torch.backend.versions import LOWERING, is_known, missing, parts_of, torch_version
 
 log = logging.getLogger("mucc.torch")
 
@@ -31,11 +31,10 @@ def lower_kernels() -> bool:
     if not is_known(version):
         log.info("Inductor calls kernels through torch's dispatcher: torch %s is not known", version)
         return False
-    try:
-        _register()
-    except (ImportError, AttributeError) as error:
-        log.info("Inductor calls kernels through torch's dispatcher: %s", error)
+    if lacking := missing(LOWERING):
+        log.info("Inductor calls kernels through torch's dispatcher: there is no %s", ", ".join(lacking))
         return False
+    _register()
     return True
 
 
@@ -47,9 +46,6 @@ def _register() -> None:
     make_buffer, box = lowering.empty_strided, ir.TensorBox.create
     through_operator = lowering.fallback_handler(RUN_KERNEL, add_to_fallback_set=False)
     layout_of, results_layout = ir.FallbackKernel.tensor_to_layout, ir.MultiOutputLayout
-    writer: Any = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
-    for name in ("codegen_allocation", "define_kernel", "make_buffer_allocation", "next_kernel_suffix"):
-        getattr(writer, name)  # raises where generated code could not be written
     fallback: Any = ir.FallbackKernel
     multi_output: Any = ir.MultiOutput
 

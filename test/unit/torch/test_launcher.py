@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +19,7 @@ from mucc.runtime.kernel import Kernel  # noqa: E402
 from mucc.torch.backend import operator  # noqa: E402
 from mucc.torch.backend.launcher import Launcher  # noqa: E402
 from mucc.torch.backend.operator import Request  # noqa: E402
-from mucc.torch.backend.versions import KNOWN, is_known, parts_of  # noqa: E402
+from mucc.torch.backend.versions import is_known  # noqa: E402
 
 PROGRAM = """kernel f(x: f32[4, 8], y: f32[4, 8]) -> (a: f32[4, 8], b: f32[4, 8]) {
     return x + y, x - y
@@ -382,25 +379,6 @@ def test_known_versions_of_torch_call_launchers(anew: None, monkeypatch: pytest.
 
     monkeypatch.setattr(lowering, "torch_version", lambda: version)
     assert lowering.lower_kernels()
-
-
-def test_a_call_has_the_same_parts_in_all_versions():
-    """Up to torch 2.13 a tuple of five, from 2.14 on an object."""
-    fields = {"example_output": [1], "tensor_args": [2], "non_tensor_args": ["r"], "unflatten_args": len}
-    given = ([1], [2], ["r"], len)
-    assert parts_of((*given, {"unbacked": "symbols"})) == given
-    assert parts_of(SimpleNamespace(**fields, unbacked_bindings={})) == given
-    with pytest.raises(AttributeError, match="example_output"):
-        parts_of([1, 2, 3, 4, 5])
-
-
-def test_the_matrix_of_versions_ends_at_the_last_that_is_known():
-    """`test/tools/torch_matrix.py` runs the last three minor versions."""
-    (major, first), (_, last) = KNOWN
-    tools = Path(__file__).parents[2] / "tools/torch_matrix.py"
-    (line,) = [line for line in tools.read_text().splitlines() if line.startswith("MINORS = ")]
-    minors = ast.literal_eval(line.removeprefix("MINORS = "))
-    assert minors == tuple(f"{major}.{n}" for n in range(last - 2, last + 1)) and first <= last - 2
 
 
 @lowered
