@@ -249,6 +249,26 @@ def test_inductors_code_calls_launchers(fresh: None):
 
 
 @lowered
+def test_a_graph_of_kernels_alone_is_work_for_a_cuda_graph(fresh: None, monkeypatch: pytest.MonkeyPatch):
+    """From torch 2.14 on, a graph without a node that Inductor counts as a kernel is not replayed."""
+    from torch._inductor import scheduler
+
+    seen: list[Any] = []
+    generate = scheduler.Scheduler.codegen
+
+    def codegen(self: Any) -> None:
+        seen.extend(self.nodes)
+        generate(self)
+
+    monkeypatch.setattr(scheduler.Scheduler, "codegen", codegen)
+    model, x = nn.Linear(16, 8), torch.rand(4, 16)
+    with torch.no_grad():
+        _, (code,) = _code(model, x)
+    assert ".launch(" in code and seen
+    assert not any(isinstance(node, scheduler.NopKernelSchedulerNode) for node in seen)
+
+
+@lowered
 def test_a_result_that_nothing_reads_is_stored_too(fresh: None):
     from torch._inductor.utils import run_and_get_code
 
