@@ -27,9 +27,9 @@ def dynamo_backend(
     warnings.warn(f"MU7060: {message}", MuccWarning, stacklevel=2)
     inductor: Any = importlib.import_module("torch._inductor")
     mode = given.get("mode", mode)
-    settings = inductor.list_mode_options(mode) if mode not in (None, "default") else {}
+    settings: dict[str, Any] = dict(inductor.list_mode_options(mode or "default"))
     known = {name.replace("-", "_"): value for name, value in given.items()}
-    settings |= {name: value for name, value in known.items() if name in inductor.list_options()}
+    settings.update({name: value for name, value in known.items() if name in inductor.list_options()})
     return inductor.compile(module, list(inputs), options=settings)
 
 

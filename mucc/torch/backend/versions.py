@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 Names = Mapping[str, Sequence[str]]
 """Names by the module that has them; "a.b" is an attribute of an attribute."""
@@ -93,7 +93,8 @@ def parts_of(processed: Any) -> tuple[Any, Any, Any, Any]:
 
     Up to torch 2.13 that is a tuple which begins with them. Raises AttributeError where it is neither.
     """
-    values, inputs, others, unflatten = (
-        processed[: len(PARTS)] if isinstance(processed, tuple) else [getattr(processed, p) for p in PARTS]
-    )
+    if not isinstance(processed, tuple):
+        values, inputs, others, unflatten = (getattr(processed, name) for name in PARTS)
+        return values, inputs, others, unflatten
+    values, inputs, others, unflatten, *_ = cast("tuple[Any, ...]", processed)
     return values, inputs, others, unflatten
