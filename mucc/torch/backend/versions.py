@@ -49,7 +49,7 @@ LOWERING: Names = {
 
 KNOWN = ((2, 11), (2, 14))
 """The first and the last version of torch with which the lowering (`lowering.py`) is known to work: 2.11 on
-an H100, 2.12 to 2.14 without a GPU. Classes of Inductor's that are not documented may do another thing in
+an H100, and all of them without a GPU. Classes of Inductor's that are not documented may do another thing in
 others, by the same names."""
 
 PARTS = ("example_output", "tensor_args", "non_tensor_args", "unflatten_args")
