@@ -54,8 +54,10 @@ matrix: $(STAMPS)/torch ## install the wheel and the sdist by pip and uv, in fre
 modules: $(STAMPS)/torch ## all odd PyTorch modules through the importer and the backend (tests take a share)
 	MUCC_ALL_MODULES=1 pytest -n auto test/unit/torch/test_modules.py
 
+# Where no index has builds for the CPU: make torch-matrix BUILDS=--cuda
+BUILDS ?=
 torch-matrix: $(STAMPS)/dev ## the tests of importer and backend with the last three minor versions of PyTorch
-	python test/tools/torch_matrix.py
+	python test/tools/torch_matrix.py $(BUILDS)
 
 bench: $(STAMPS)/dev ## measure the speed of the command line (bench/compile)
 	python -m bench.compile

@@ -262,6 +262,9 @@ model = torch.compile(model, backend="mucc")
 model(x)        # MuccWarning: MU7060: Inductor compiles a graph that mucc did not take: MU5101: no nvcc found
 ```
 
+So it does with all graphs where the version of PyTorch is newer than mucc, and lacks something that the
+backend needs: the message names it.
+
 `torch.compile(model, backend=mucc.torch_backend(fallback="error"))` raises the reason instead. Operations
 that mucc has no kernels for are no such case: `mucc.explain(model, x)` lists them.
 """,

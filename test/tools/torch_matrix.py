@@ -2,11 +2,13 @@
 
     python test/tools/torch_matrix.py
     python test/tools/torch_matrix.py --torch 2.13 test/unit/torch/test_backend.py
+    python test/tools/torch_matrix.py --cuda --torch 2.14
     python test/tools/torch_matrix.py --python /opt/env/bin/python
 
 Each version is installed, in its build for the CPU, beside this checkout into a fresh environment of uv. A
-version of which no such build can be had here is a row that says so; builds with CUDA are never taken, since
-they come with gigabytes of libraries. `--python` runs the tests where one is installed. Prints the table of
+version of which no such build can be had here is a row that says so. With `--cuda` builds with CUDA are
+taken, which PyPI has, of half a gigabyte each; instead of CUDA's libraries, several gigabytes more, empty
+ones are made (`cuda_stand_ins.py`). `--python` runs the tests where one is installed. Prints the table of
 docs/pytorch.md. The exit status is 1 where a test failed. With `--index ""` builds come from what uv is set
 up to (`UV_FIND_LINKS`, its own index).
 """
@@ -23,9 +25,10 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cuda_stand_ins import stand_in
 from install_matrix import ROOT, environment, run
 
-MINORS = ("2.11", "2.12", "2.13")
+MINORS = ("2.12", "2.13", "2.14")
 """The minor versions that mucc supports, the last three when this was written."""
 
 INDEX = "https://download.pytorch.org/whl/cpu"
@@ -36,6 +39,11 @@ NEEDED = ("pytest", "hypothesis", "numpy", "lit", "filecheck")
 """What the tests need beside mucc and PyTorch."""
 
 VERSION = "from importlib.metadata import version; print(version('torch'))"
+NEEDS = "from importlib.metadata import requires; print(*requires('torch'), sep='\\n')"
+PACKAGES = "import sysconfig; print(sysconfig.get_path('platlib'))"
+CUDA = re.compile(r"(cuda|nvidia|triton)\b|.*\bextra *==")
+"""What PyTorch requires and the tests do not."""
+
 PATIENCE = 3600
 """Seconds for the tests with one version."""
 
@@ -60,8 +68,9 @@ class Row:
         return f"| {self.version} | {result}: {self.counts} in {self.seconds:.0f} s |"
 
 
-def try_minor(minor: str, tests: list[str], index: str) -> Row:
+def try_minor(minor: str, tests: list[str], index: str, cuda: bool) -> Row:
     """Install a minor version of PyTorch into a fresh environment, and run tests there."""
+    index = "" if cuda else index
     with tempfile.TemporaryDirectory(prefix="mucc-torch-") as name:
         folder = Path(name)
         env = environment(folder)
@@ -74,12 +83,14 @@ def try_minor(minor: str, tests: list[str], index: str) -> Row:
         ):
             if (done := run(command, folder, env)).returncode:
                 return Row(minor, skipped=reason(done.stderr))
-        version = version_of(folder, env)
-        if not version.endswith("+cpu"):
+        version = printed(VERSION, folder, env)
+        if not cuda and not version.endswith("+cpu"):
             return Row(minor, skipped=f"{version or 'what can be had'} is no build for the CPU")
-        wanted = [f"torch=={version}", *NEEDED, "-e", str(ROOT)]
-        if (done := run([*install, *where, *wanted], folder, env)).returncode:
+        beside = pure(printed(NEEDS, folder, env)) if cuda else [f"torch=={version}"]
+        if (done := run([*install, *where, *beside, *NEEDED, "-e", str(ROOT)], folder, env)).returncode:
             return Row(minor, version, is_good=False, counts=done.stderr[-500:])
+        if cuda:
+            stand_in(Path(printed(PACKAGES, folder, env), "torch/lib"))
         return tested(Row(minor, version), str(folder / "env/bin/python"), env, tests)
 
 
@@ -108,16 +119,21 @@ def tested(row: Row, python: str, env: dict[str, str], tests: list[str]) -> Row:
     return replace(row, counts=counted(done), is_good=not done.returncode, seconds=time.monotonic() - started)
 
 
-def version_of(folder: Path, env: dict[str, str]) -> str:
-    """Return the version of PyTorch in an environment, without importing it."""
-    return run(["env/bin/python", "-c", VERSION], folder, env).stdout.strip()
+def printed(program: str, folder: Path, env: dict[str, str]) -> str:
+    """Return what a program of one line prints in a fresh environment, where PyTorch is not imported."""
+    return run(["env/bin/python", "-c", program], folder, env).stdout.strip()
+
+
+def pure(required: str) -> list[str]:
+    """Return what PyTorch requires beside CUDA's libraries and its optional parts, of all that, by lines."""
+    return [line for line in required.splitlines() if not CUDA.match(line)]
 
 
 def reason(message: str) -> str:
     """Return why an installer found no build, in a few words."""
     if re.search(r"Failed to fetch|error sending request|dns error|Could not connect", message):
-        return "the index with builds for the CPU cannot be reached"
-    return "no build for the CPU and this Python can be had"
+        return "the index of builds cannot be reached"
+    return "no such build for this Python can be had"
 
 
 def counted(done: subprocess.CompletedProcess[str]) -> str:
@@ -133,6 +149,7 @@ def main() -> int:
     parser.add_argument(
         "--python", action="append", metavar="PATH", help="an interpreter with PyTorch (may be repeated)"
     )
+    parser.add_argument("--cuda", action="store_true", help="take builds with CUDA, without its libraries")
     parser.add_argument("--index", default=INDEX, help="the package index with builds for the CPU")
     parser.add_argument("tests", nargs="*", help=f"files of tests (default: {' '.join(TESTS)})")
     args = parser.parse_args()
@@ -143,7 +160,7 @@ def main() -> int:
         rows.append(row := try_python(python, tests))
         print(row.line, flush=True)
     for minor in args.torch or (() if args.python else MINORS):
-        rows.append(row := try_minor(minor, tests, args.index))
+        rows.append(row := try_minor(minor, tests, args.index, args.cuda))
         print(row.line, flush=True)
     return 0 if all(row.is_good for row in rows) else 1
 

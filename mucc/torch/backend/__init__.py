@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "Explanation", "dynamo_backend", "explain", "torch_backend"]
 
 _HOMES = {"Explanation": "report", "explain": "report"}
+_STAND_INS = ("dynamo_backend", "torch_backend")
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +24,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"mucc.torch.backend.{_HOMES.get(name, 'backend')}"), name)
+    home = _HOMES.get(name, "backend")
+    if name in _STAND_INS:
+        from mucc.torch.backend.versions import USED, missing
+
+        home = "alone" if missing(USED) else home
+    return getattr(import_module(f"mucc.torch.backend.{home}"), name)

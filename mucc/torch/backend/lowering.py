@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import importlib
 import logging
-import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from mucc.torch.backend.operator import RUN_KERNEL, STORE_KERNEL, Request
+from mucc.torch.backend.versions import LOWERING, is_known, missing, parts_of, torch_version
 
 log = logging.getLogger("mucc.torch")
 
 IMPORT = "from mucc.torch.backend.launcher import Launcher as MuccLauncher"
 """What generated code imports."""
-
-KNOWN = ((2, 11), (2, 13))
-"""The first and the last version of torch with which the lowering is known to work: 2.11 on an H100, 2.13 on
-a CPU. Classes of Inductor's that are not documented may do another thing in others, by the same names."""
 
 
 @cache
@@ -31,26 +27,15 @@ def lower_kernels() -> bool:
 
     If not, Inductor calls `run_kernel`, as it calls all operators that it does not know.
     """
-    version = _torch_version()
+    version = torch_version()
     if not is_known(version):
         log.info("Inductor calls kernels through torch's dispatcher: torch %s is not known", version)
         return False
-    try:
-        _register()
-    except (ImportError, AttributeError) as error:
-        log.info("Inductor calls kernels through torch's dispatcher: %s", error)
+    if lacking := missing(LOWERING):
+        log.info("Inductor calls kernels through torch's dispatcher: there is no %s", ", ".join(lacking))
         return False
+    _register()
     return True
-
-
-def _torch_version() -> str:
-    return importlib.import_module("torch").__version__
-
-
-def is_known(version: str) -> bool:
-    """Whether the lowering is known to work with a version of torch, such as "2.11.0+cu130"."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    return found is not None and KNOWN[0] <= (int(found[1]), int(found[2])) <= KNOWN[1]
 
 
 def _register() -> None:
@@ -61,9 +46,6 @@ def _register() -> None:
     make_buffer, box = lowering.empty_strided, ir.TensorBox.create
     through_operator = lowering.fallback_handler(RUN_KERNEL, add_to_fallback_set=False)
     layout_of, results_layout = ir.FallbackKernel.tensor_to_layout, ir.MultiOutputLayout
-    writer: Any = importlib.import_module("torch._inductor.codegen.wrapper").PythonWrapperCodegen
-    for name in ("codegen_allocation", "define_kernel", "make_buffer_allocation", "next_kernel_suffix"):
-        getattr(writer, name)  # raises where generated code could not be written
     fallback: Any = ir.FallbackKernel
     multi_output: Any = ir.MultiOutput
 
@@ -108,7 +90,8 @@ def _register() -> None:
     def launched(given: Sequence[Any], request: str) -> list[Any]:
         """Call a launcher, with buffers of Inductor's for the results."""
         with virtual.graph.fake_mode:
-            values, inputs, others, unflatten, *_ = fallback.process_kernel(RUN_KERNEL, given, request)
+            processed = fallback.process_kernel(RUN_KERNEL, given, request)
+        values, inputs, others, unflatten = parts_of(processed)
         graph, layout = virtual.graph, results_layout(device=values[0].device)
         held = len(graph.operations), len(graph.buffers)
         try:

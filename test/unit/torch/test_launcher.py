@@ -18,8 +18,8 @@ from mucc.library.signature import Arg, KernelInfo  # noqa: E402
 from mucc.runtime.kernel import Kernel  # noqa: E402
 from mucc.torch.backend import operator  # noqa: E402
 from mucc.torch.backend.launcher import Launcher  # noqa: E402
-from mucc.torch.backend.lowering import is_known  # noqa: E402
 from mucc.torch.backend.operator import Request  # noqa: E402
+from mucc.torch.backend.versions import is_known  # noqa: E402
 
 PROGRAM = """kernel f(x: f32[4, 8], y: f32[4, 8]) -> (a: f32[4, 8], b: f32[4, 8]) {
     return x + y, x - y
@@ -244,6 +244,26 @@ def test_inductors_code_calls_launchers(compiled_anew: None):
 
 
 @lowered
+def test_a_graph_of_kernels_alone_is_work_for_a_cuda_graph(compiled_anew: None, monkeypatch: pytest.MonkeyPatch):
+    """From torch 2.14 on, a graph without a node that Inductor counts as a kernel is not replayed."""
+    from torch._inductor import scheduler
+
+    seen: list[Any] = []
+    generate = scheduler.Scheduler.codegen
+
+    def codegen(self: Any) -> None:
+        seen.extend(self.nodes)
+        generate(self)
+
+    monkeypatch.setattr(scheduler.Scheduler, "codegen", codegen)
+    model, x = nn.Linear(16, 8), torch.rand(4, 16)
+    with torch.no_grad():
+        _, (code,) = _code(model, x)
+    assert ".launch(" in code and seen
+    assert not any(isinstance(node, scheduler.NopKernelSchedulerNode) for node in seen)
+
+
+@lowered
 def test_a_result_that_nothing_reads_is_stored_too(compiled_anew: None):
     from torch._inductor.utils import run_and_get_code
 
@@ -355,24 +375,24 @@ def test_without_what_the_lowering_needs_inductor_calls_the_operator(
     _calls_the_operator(said, "empty_strided")
 
 
-@pytest.mark.parametrize("version", ["2.10.1", "2.14.0+cu130", "3.0.0a0", "main"])
+@pytest.mark.parametrize("version", ["2.10.1", "2.15.0+cu130", "3.0.0a0", "main"])
 def test_versions_of_torch_that_are_not_known_call_the_operator(
     compiled_anew: None, anew: None, said: list[str], monkeypatch: pytest.MonkeyPatch, version: str
 ):
     from mucc.torch.backend import lowering
 
-    monkeypatch.setattr(lowering, "_torch_version", lambda: version)
-    if version == "2.14.0+cu130":
+    monkeypatch.setattr(lowering, "torch_version", lambda: version)
+    if version == "2.15.0+cu130":
         _calls_the_operator(said, f"torch {version}")
     assert not lowering.lower_kernels()
 
 
 @lowered
-@pytest.mark.parametrize("version", ["2.11.0+cu130", "2.12.1", "2.13.0+cpu"])
+@pytest.mark.parametrize("version", ["2.11.0+cu130", "2.12.1", "2.13.0+cpu", "2.14.1"])
 def test_known_versions_of_torch_call_launchers(anew: None, monkeypatch: pytest.MonkeyPatch, version: str):
     from mucc.torch.backend import lowering
 
-    monkeypatch.setattr(lowering, "_torch_version", lambda: version)
+    monkeypatch.setattr(lowering, "torch_version", lambda: version)
     assert lowering.lower_kernels()
 
 
