@@ -104,9 +104,9 @@ def explain(
 
     `keywords` are arguments of the call, as `inputs` are.
 
-    The model runs once, by PyTorch, where its tensors are; nothing is compiled. Tensors that its graphs change
-    and the state of random numbers are restored, and torch.compile knows nothing of the call. Raises MU5401
-    for a card that mucc does not know, and what the model raises.
+    The model runs once, by PyTorch, where its tensors are; nothing is compiled. Tensors that its graphs
+    change and the state of random numbers are restored, and torch.compile knows nothing of the call. Raises
+    MU5401 for a card that mucc does not know, and what the model raises.
     """
     card = get_card(device)
     options = Options.of(

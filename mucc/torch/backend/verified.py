@@ -193,13 +193,14 @@ def may_be_timed(inputs: Sequence[Any]) -> bool:
 def written(module: Any, arguments: Sequence[Any]) -> list[int]:
     """Return which arguments a graph of dynamo changes in place; it is run on fake tensors to see that.
 
-    They are functional ones, as AOTAutograd's, which see all changes. Versions of tensors do not move with the
-    statistics of batch norm, and tensors of inference mode have none. Raises what operations raise whose
+    They are functional ones, as AOTAutograd's, which see all changes. Versions of tensors do not move with
+    the statistics of batch norm, and tensors of inference mode have none. Raises what operations raise whose
     extents depend on values.
     """
     mode = _fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(a, static_shapes=True) if isinstance(a, torch.Tensor) else a for a in arguments]
-    with mode, _functional.FunctionalTensorMode(), _dispatch.enable_python_dispatcher(), torch.no_grad():
+    functional = _functional.FunctionalTensorMode(_allow_token_discovery=True)  # for operations with effects
+    with mode, functional, _dispatch.enable_python_dispatcher(), torch.no_grad():
         to_functional = _functional.FunctionalTensor.to_functional
         given = [to_functional(t) if isinstance(t, torch.Tensor) else t for t in fakes]
         torch.fx.Interpreter(module).run(*given, enable_io_processing=False)

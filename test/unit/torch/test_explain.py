@@ -22,7 +22,7 @@ isolates = pytest.mark.skipif(
 
 
 class Counting(nn.Module):
-    """A layer in training with state: statistics of a batch, dropout, and a count that a graph break reads."""
+    """A layer in training with state: statistics of a batch, dropout, and a count behind a graph break."""
 
     def __init__(self) -> None:
         super().__init__()
