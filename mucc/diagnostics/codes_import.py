@@ -285,11 +285,12 @@ mucc's interpreter on tensors anywhere, to see whether they compute what they sh
 """,
     ),
     "MU7062": CodeInfo(
-        "unknown option of the backend",
+        "unknown option of the backend, or a value that it does not take",
         """
 The options of `mucc.torch_backend(...)`, and of `torch.compile(model, backend="mucc", options={...})`, are
-`target`, `mode`, `compute`, `round`, `schedules`, `fallback`, `regions`, `margin`, `rest`, `interpret`, and
-those of Inductor (`torch._inductor.list_options()`).
+`target`, `mode`, `compute`, `round`, `schedules`, `fallback`, `regions`, `margin`, `rest`, `measure`,
+`verify`, `background`, `sizes`, `interpret`, and those of Inductor (`torch._inductor.list_options()`), which
+may also be a dict, `inductor`.
 
 ```python
 mucc.torch_backend(fallback="never")        # error[MU7062]: fallback='never' is none of 'eager', 'error'

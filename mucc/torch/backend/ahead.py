@@ -19,6 +19,7 @@ from mucc.torch.backend.measured import Wanted
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import Options
 from mucc.torch.backend.passes import RegionsPass
+from mucc.torch.backend.without_trace import compile_apart
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.partition import Graph
 from mucc.torch.importer.request import KernelProgram, Tracing
@@ -137,7 +138,7 @@ def traced(module: Any, inputs: Sequence[Any], tracing: Tracing) -> list[KernelP
     mode = next((t.fake_mode for t in leaves if isinstance(t, _fake_tensor.FakeTensor)), None)
     mode = mode or _fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
     ahead = Ahead(options, card, builds=False)
-    compiled = torch.compile(faked(module, mode), backend=ahead, dynamic=False)
+    compiled = compile_apart(faked(module, mode), ahead, dynamic=False)
     with mode, torch.set_grad_enabled(tracing.trains):
         compiled(*faked(inputs, mode))
     return [KernelProgram(r.program, r.target, dict(r.dims)) for r in ahead.requests]

@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import DEFAULT_TARGET, target_of
@@ -74,6 +74,14 @@ class Backend:
         self.masks = 0
         self.joined = 0
         self.verdicts: list[Verdict] = []
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the backend itself, as copies of functions do: a copied model compiles by the same one."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the options alone: what was compiled belongs to this process."""
+        return Backend, (self.options,)
 
     @property
     def programs(self) -> list[Program]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 from mucc.library.dims import LARGEST
@@ -21,6 +21,19 @@ CHOICES = {
 
 CUDA_GRAPHS = "triton.cudagraphs"
 """Inductor's setting for CUDA graphs."""
+
+KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "target": ("the name of a target", lambda v: v is None or isinstance(v, str)),
+    "mode": ("the name of a mode", lambda v: isinstance(v, str)),
+    "schedules": ("a dict of settings by the names of kernels", lambda v: _is_mapping(v, str)),
+    "margin": ("a number", lambda v: type(v) in (int, float) and v == v),
+    "measure": ("True, False or None", lambda v: v is None or isinstance(v, bool)),
+    "verify": ("True, False or None", lambda v: v is None or isinstance(v, bool)),
+    "background": ("True or False", lambda v: isinstance(v, bool)),
+    "interpret": ("True or False", lambda v: isinstance(v, bool)),
+    "inductor": ("a dict of options of Inductor", lambda v: _is_mapping(v, object)),
+}
+"""What values of options are, in words and as a test; `CHOICES` has those of the others."""
 
 MARGIN = 0.05
 """The least gain, as a share of the time that a kernel takes, for which mucc takes a region."""
@@ -74,6 +87,10 @@ class Options:
         """
         names = [f.name for f in dataclasses.fields(Options)]
         own: dict[str, Any] = {}
+        for name, value in given.items():
+            words, is_one = KINDS.get(name, ("", None))
+            if is_one is not None and not is_one(value):
+                raise _error(f"{name}={value!r} is not {words}")
         inductor: dict[str, Any] = dict(given.get("inductor", {}))
         for name, value in given.items():
             if name not in names:
@@ -85,8 +102,6 @@ class Options:
                 raise _error(f"{name}={value!r} is none of {listed}")
             own[name] = value
         own["inductor"] = inductor
-        if type(margin := own.get("margin", MARGIN)) not in (int, float):
-            raise _error(f"margin={margin!r} is no number")
         if (sizes := own.get("sizes")) is not None:
             own["sizes"] = _range_of(sizes)
         options = Options(**own)
@@ -151,4 +166,13 @@ def _known_to_inductor(name: str, names: list[str]) -> None:
 
 
 def _error(message: str, *helps: str) -> DiagnosticError:
-    return DiagnosticError(Diagnostic("MU7062", message, helps=helps))
+    """Make an error that has its advice in the message: dynamo prints nothing else of a backend's errors."""
+    return DiagnosticError(Diagnostic("MU7062", "; ".join((message, *helps))))
+
+
+def _is_mapping(value: Any, kind: type) -> bool:
+    """Whether a value is a mapping of names to values of a kind."""
+    if not isinstance(value, Mapping):
+        return False
+    items = cast("Mapping[object, object]", value).items()
+    return all(isinstance(k, str) and isinstance(v, kind) for k, v in items)

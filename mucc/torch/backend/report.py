@@ -9,11 +9,13 @@ from typing import Any
 
 from mucc.target.devices import Card, get_card
 from mucc.torch.backend.backend import Backend
+from mucc.torch.backend.copies import copied
 from mucc.torch.backend.graphs import Extents
 from mucc.torch.backend.operator import Builds, Request
 from mucc.torch.backend.options import MARGIN, Options
 from mucc.torch.backend.passes import Divided, RegionsPass
 from mucc.torch.backend.regions import Choice, Decision
+from mucc.torch.backend.without_trace import Memory, compile_apart, without_trace
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.nodes import is_part
@@ -102,8 +104,9 @@ def explain(
 
     `keywords` are arguments of the call, as `inputs` are.
 
-    The model runs once, by PyTorch, where its tensors are; nothing is compiled. Raises MU5401 for a card that
-    mucc does not know, and what the model raises.
+    The model runs once, by PyTorch, where its tensors are; nothing is compiled. Tensors that its graphs
+    change and the state of random numbers are restored, and torch.compile knows nothing of the call. Raises
+    MU5401 for a card that mucc does not know, and what the model raises.
     """
     card = get_card(device)
     options = Options.of(
@@ -116,7 +119,9 @@ def explain(
         }
     )
     recorder = _Recorder(options, card)
-    _with_backward(model, torch.compile(model, backend=recorder)(*inputs, **keywords), (inputs, keywords))
+    with without_trace(recorder.memory):
+        results = compile_apart(model, recorder)(*inputs, **keywords)
+        _with_backward(model, results, (inputs, keywords))
     return Explanation(tuple(map(_report, recorder.divided)), card.device.name, recorder.masks)
 
 
@@ -139,6 +144,17 @@ class _Recorder(Backend):
     def __init__(self, options: Options, card: Card):
         super().__init__(options)
         self.card = card
+        self.memory = Memory()
+
+    def __call__(self, module: Any, inputs: Sequence[Any], mode: str | None = None, **_: Any) -> Any:
+        given = copied(module)  # compiling changes it
+        run = super().__call__(module, inputs, mode)
+
+        def call(*arguments: Any) -> Any:
+            self.memory.keep(given, arguments)
+            return run(*arguments)
+
+        return call
 
     def target(self, inputs: Sequence[Any]) -> str:
         return self.card.target.name

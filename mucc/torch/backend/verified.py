@@ -27,7 +27,9 @@ from mucc.torch.importer.capture import torch
 from mucc.torch.importer.program import formats
 
 _config: Any = importlib.import_module("torch._inductor.config")
+_dispatch: Any = importlib.import_module("torch._dispatch.python")
 _fake_tensor: Any = importlib.import_module("torch._subclasses.fake_tensor")
+_functional: Any = importlib.import_module("torch._subclasses.functional_tensor")
 
 log = logging.getLogger("mucc.torch")
 
@@ -191,18 +193,19 @@ def may_be_timed(inputs: Sequence[Any]) -> bool:
 def written(module: Any, arguments: Sequence[Any]) -> list[int]:
     """Return which arguments a graph of dynamo changes in place; it is run on fake tensors to see that.
 
-    Raises what operations raise whose extents depend on values.
+    They are functional ones, as AOTAutograd's, which see all changes. Versions of tensors do not move with
+    the statistics of batch norm, and tensors of inference mode have none. Raises what operations raise whose
+    extents depend on values.
     """
     mode = _fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(a, static_shapes=True) if isinstance(a, torch.Tensor) else a for a in arguments]
-    before = [t._version if isinstance(t, torch.Tensor) else 0 for t in fakes]
-    with mode, torch.no_grad():
-        torch.fx.Interpreter(module).run(*fakes, enable_io_processing=False)
-    return [
-        n
-        for n, (t, version) in enumerate(zip(fakes, before, strict=True))
-        if isinstance(t, torch.Tensor) and t._version != version
-    ]
+    functional = _functional.FunctionalTensorMode(_allow_token_discovery=True)  # for operations with effects
+    with mode, functional, _dispatch.enable_python_dispatcher(), torch.no_grad():
+        to_functional = _functional.FunctionalTensor.to_functional
+        given = [to_functional(t) if isinstance(t, torch.Tensor) else t for t in fakes]
+        torch.fx.Interpreter(module).run(*given, enable_io_processing=False)
+    tensors = ((n, t) for n, t in enumerate(given) if isinstance(t, torch.Tensor))
+    return [n for n, t in tensors if torch._functionalize_has_data_mutation(t.elem)]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -251,6 +252,30 @@ def test_what_a_graph_changes_is_known():
     before = [a.clone() for a in arguments]
     assert written(module, arguments) == [1, 2]
     assert all(torch.equal(a, b) for a, b in zip(arguments, before, strict=True))
+
+
+@pytest.mark.parametrize("context", ["no_grad", "inference_mode"])
+def test_statistics_of_batch_norm_change(context: str):
+    from mucc.torch.backend.verified import written
+
+    def f(x: Any, mean: Any, variance: Any, scale: Any) -> Any:
+        return torch.linalg.inv(F.batch_norm(x * scale, mean, variance, scale, training=True))
+
+    with getattr(torch, context)():
+        arguments = torch.rand(8, 8), torch.zeros(8), torch.ones(8), torch.ones(8)
+        assert written(torch.fx.symbolic_trace(f), arguments) == [1, 2]
+        assert not arguments[1].any()
+
+
+def test_timing_leaves_statistics_of_batch_norm_as_a_call_leaves_them(monkeypatch: pytest.MonkeyPatch):
+    model, x = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), torch.rand(4, 8)
+    other = copy.deepcopy(model)
+    other(x)
+    watch, made = Watch(monkeypatch, 0.5), backend()
+    torch.compile(model, backend=made)(x)
+    assert watch.timed
+    for expected, got in zip(other.buffers(), model.buffers(), strict=True):
+        torch.testing.assert_close(got, expected)
 
 
 def test_rows_are_timed_by_their_fastest_block(monkeypatch: pytest.MonkeyPatch):
