@@ -12,14 +12,17 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Product
 from mucc.codegen.reductions import REDUCTIONS
-from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode
+from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode, ReductionNode, ScatterNode
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import ordered
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
 from mucc.kernels.gemm.emission.problem import Matrix
-from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
+from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, AuxStoreOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
+
+_MORE_STORES = ReductionNode | ScatterNode | AuxStoreOp
+"""What an epilogue stores besides the product."""
 
 
 class NotOnHost(Exception):
@@ -112,10 +115,14 @@ def stand_in(gemm: Gemm) -> str:
 
     Raises NotOnHost where there is none.
     """
+    if any(isinstance(op, _MORE_STORES) for op in gemm.op.nodes):
+        raise NotOnHost("a product with several bodies or results has no stand-in")
     if gemm.op.group_columns:
         return _of_groups(gemm)
     if gemm.d is None or len(gemm.bodies) > 1:
         raise NotOnHost("a product with several bodies or results has no stand-in")
+    if gemm.op.is_grouped or gemm.op.narrow is not None:
+        raise NotOnHost("a product of groups of rows or of narrow weights has no stand-in")
     (body,) = gemm.bodies or [None]
     loads = list(_loads(gemm))
     given = ", ".join(["float(sum)", *loads])
