@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -52,7 +53,12 @@ class PickOperands(RewritePattern):
         rewriter.replace(op, emit.ops, [picked[op.operand]])
 
     def _is_in_memory(self, value: SSAValue) -> bool:
-        """Whether other kernels read a value from memory anyway, where it has all elements."""
+        """Whether other kernels read a value from memory anyway, where it has all elements.
+
+        No kernel stores bools: those that read one compute it.
+        """
+        if Shaped.of(value.type).element_type == i1:
+            return False
         while isinstance(view := value.owner, VIEWS):
             if view.name == "mu.place":
                 return False
