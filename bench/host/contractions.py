@@ -21,9 +21,6 @@ from mucc.kernels.gemm.emission.lean import LeanEpilogue
 from mucc.kernels.gemm.emission.problem import Matrix
 from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, AuxStoreOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
 
-_MORE_STORES = ReductionNode | ScatterNode | AuxStoreOp
-"""What an epilogue stores besides the product."""
-
 
 class NotOnHost(Exception):
     """A program with a kernel that the host has nothing for."""
@@ -110,12 +107,19 @@ def _checks(gemm: Gemm) -> Iterator[str]:
         yield f'  if (!on_host::maps({given})) return "TMA cannot map a range of columns";'
 
 
+def _is_further(op: Operation) -> bool:
+    """Whether a node of an epilogue stores something besides the product or its ranges of columns."""
+    if isinstance(op, AuxStoreOp):
+        return op.columns is None
+    return isinstance(op, ReductionNode | ScatterNode)
+
+
 def stand_in(gemm: Gemm) -> str:
     """Emit the stand-in of a contraction: a function `run` of the problem, which returns an error or null.
 
     Raises NotOnHost where there is none.
     """
-    if any(isinstance(op, _MORE_STORES) for op in gemm.op.nodes):
+    if any(map(_is_further, gemm.op.nodes)):
         raise NotOnHost("a product with several bodies or results has no stand-in")
     if gemm.op.group_columns:
         return _of_groups(gemm)
