@@ -12,14 +12,14 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.codegen.memory import VIEW_TYPES, ZERO, Product
 from mucc.codegen.reductions import REDUCTIONS
-from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode
+from mucc.dialects.cutlass.nodes import ComputeOp, InsideOp, LoadNode, ReductionNode, ScatterNode
 from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.kernels.gemm.emission.gemm import Gemm
 from mucc.kernels.gemm.emission.graph import ordered
 from mucc.kernels.gemm.emission.lean import LeanEpilogue
 from mucc.kernels.gemm.emission.problem import Matrix
-from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
+from mucc.kernels.gemm.nodes import AccFetchOp, AuxLoadOp, AuxStoreOp, GroupReduceOp, GroupStoreOp, SrcFetchOp
 
 
 class NotOnHost(Exception):
@@ -107,15 +107,26 @@ def _checks(gemm: Gemm) -> Iterator[str]:
         yield f'  if (!on_host::maps({given})) return "TMA cannot map a range of columns";'
 
 
+def _is_further(op: Operation) -> bool:
+    """Whether a node of an epilogue stores something besides the product or its ranges of columns."""
+    if isinstance(op, AuxStoreOp):
+        return op.columns is None
+    return isinstance(op, ReductionNode | ScatterNode)
+
+
 def stand_in(gemm: Gemm) -> str:
     """Emit the stand-in of a contraction: a function `run` of the problem, which returns an error or null.
 
     Raises NotOnHost where there is none.
     """
+    if any(map(_is_further, gemm.op.nodes)):
+        raise NotOnHost("a product with several bodies or results has no stand-in")
     if gemm.op.group_columns:
         return _of_groups(gemm)
     if gemm.d is None or len(gemm.bodies) > 1:
         raise NotOnHost("a product with several bodies or results has no stand-in")
+    if gemm.op.is_grouped or gemm.op.narrow is not None:
+        raise NotOnHost("a product of groups of rows or of narrow weights has no stand-in")
     (body,) = gemm.bodies or [None]
     loads = list(_loads(gemm))
     given = ", ".join(["float(sum)", *loads])

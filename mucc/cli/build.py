@@ -332,7 +332,10 @@ def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
     source = decode(data, path)
     if kind in ("ast", "mu") and args.print_ir is None:
         from mucc.compiler.driver import front_text
+        from mucc.target import get_target
 
+        # These levels are the same for all targets and sizes, but a wrong option is an error all the same.
+        _ = get_target(args.target), args.sizes
         return _Output(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
     compilation = compile_source(
         source, args.target, args.print_ir, args.print_after, sizes=args.sizes, tuned=not args.no_tuned

@@ -114,6 +114,13 @@ _SYNTAX: dict[str, CodeInfo] = {
         functions("fn double(x) {\n    stage y = 2 * x\n    return y\n}", "double(x)"),
         functions("fn double(x) {\n    y = 2 * x\n    return y\n}", "double(x)"),
     ),
+    "MU0017": entry(
+        "comment in place of a division",
+        "`//` begins a comment, so that `x // 2` is x. `floor_divide(x, 2)` rounds a quotient down, `x / 2` "
+        "does not. This is a warning; a comment with words is none.",
+        body("return x // 2"),
+        body("return floor_divide(x, 2)"),
+    ),
 }
 
 
@@ -185,8 +192,8 @@ _PROGRAM: dict[str, CodeInfo] = {
         GOOD,
     ),
     "MU1049": entry(
-        "extent of zero",
-        "Every extent is at least 1.",
+        "extent out of range",
+        "Every extent is at least 1, and those of tensors in memory are at most 2147483647.",
         "kernel f(x: bf16[0]) -> bf16[8] {\n    return x\n}",
         "kernel f(x: bf16[8]) -> bf16[8] {\n    return x\n}",
     ),

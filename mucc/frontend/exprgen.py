@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from mucc.diagnostics.core import Fix, Span
+from mucc.diagnostics.core import Fix, Span, near_spelling
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.folding import folded
 from mucc.dialects.mu.ops import elementwise as e
@@ -344,9 +344,13 @@ class ExprGen:
         name = keyword.text
         known = [p.name for p in function.params]
         same = next((p for p in foreign.parameter_names(name) if p in known), None)
-        advice = f"the parameter is called '{same}'" if same else foreign.parameter_help(name)
-        helps = (advice,) if advice else ()
         message = f"{function.name} has no parameter '{name}'"
+        if same and near_spelling(name, known) is None:
+            fix = Fix(keyword.span, same, f"write '{same}'")
+            helps = (f"the parameter is called '{same}'",)
+            self.context.error("MU1008", message, keyword.span, notes=note, helps=helps, fixes=(fix,))
+            return
+        helps = (advice,) if (advice := foreign.parameter_help(name)) else ()
         self.context.unknown("MU1008", message, keyword.span, name, known, note, helps)
 
     def _value(self, argument: ast.Argument, param: Parameter, function: str) -> Value:

@@ -33,6 +33,7 @@ from mucc.frontend.extents import idents, lower_extent, names_in
 from mucc.frontend.inlining import MOST, Inliner
 from mucc.frontend.promises import lower_promises
 from mucc.frontend.schedules import lower_schedules
+from mucc.library.dims import LARGEST
 from mucc.library.extents import sources
 
 RESERVED_KERNELS = ("last_error", "manifest", "on_launch")
@@ -194,12 +195,18 @@ class KernelGen:
     def _dims(self) -> None:
         for dim in self.kernel.dims:
             self.definitions.add("dim", dim.name)
-            if dim.value and dim.value.value < 1:
-                self._zero_extent(dim.value)
-            self.scope.dims.setdefault(dim.name.text, max(dim.value.value, 1) if dim.value else None)
+            if dim.value:
+                self._check_extent(dim.value.value, dim.value.span)
+            value = min(max(dim.value.value, 1), LARGEST) if dim.value else None
+            self.scope.dims.setdefault(dim.name.text, value)
 
-    def _zero_extent(self, extent: ast.IntLit) -> None:
-        self.context.error("MU1049", "an extent must be at least 1", extent.span)
+    def _check_extent(self, extent: Dim, span: Span) -> bool:
+        """Whether an extent of a tensor in memory is not out of range; report one that is."""
+        if not isinstance(extent, int) or 1 <= extent <= LARGEST:
+            return True
+        bound = "at least 1" if extent < 1 else f"at most {LARGEST}"
+        self.context.error("MU1049", f"an extent must be {bound}", span)
+        return False
 
     def _param_type(self, param: ast.Param) -> Attribute | None:
         self.definitions.add("parameter", param.name)
@@ -300,7 +307,9 @@ class KernelGen:
                 self.scope.dims,
                 helps=(f"declare it: `kernel {self.kernel.name.text}[{dims}](...)`",),
             )
-        return None if unknown else lower_extent(self.context, extent, self.scope.dims)
+        lowered = None if unknown else lower_extent(self.context, extent, self.scope.dims)
+        is_legal = lowered is not None and self._check_extent(lowered, extent.span)
+        return lowered if is_legal else None
 
     def _layout(self, layout: ast.Layout | None, rank: int) -> LayoutAttr | None:
         if layout is None:

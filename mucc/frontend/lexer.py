@@ -20,12 +20,13 @@ MAX_ERRORS = 100
 _TOKEN = re.compile(
     r"(?P<space>[ \t\r\n\f\v\ufeff]+)"
     r"|(?P<comment>//[^\n]*)"
+    r"|(?P<block>/\*.*?\*/)"
     r"|(?P<hash>#[^\n]*)"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<punct>" + "|".join(re.escape(p) for p in PUNCTUATION) + r")"
-    r"|(?P<bad>;+|.[^\s\x00-\x7f]*)",
+    r"|(?P<bad>;+|&+|\|+|.[^\s\x00-\x7f]*)",
     re.DOTALL,
 )
 _NUMBER = re.compile(
@@ -34,6 +35,7 @@ _NUMBER = re.compile(
 _ADVICE = {
     ";": "statements need no ';' between them",
     "#": "comments begin with '//'",
+    "/*": "a comment begins with '//', on each of its lines",
     "&": "write 'and' for a logical and, bitwise_and(a, b) for bits",
     "|": "write 'or' for a logical or, bitwise_or(a, b) for bits",
     "!": "write 'not'",
@@ -43,10 +45,42 @@ _ADVICE = {
         "\"'", "there are no strings in this language; infinity is `inf`, an einsum a product `@`"
     ),
     "?": "write where(condition, a, b) to choose",
-    "−": "write the ASCII '-'",
+    **dict.fromkeys("−–—", "write the ASCII '-'"),
     "×": "write '*', or '@' for a matrix product",
+    "÷": "write '/'",
+    "≤": "write '<='",
+    "≥": "write '>='",
+    "≠": "write '!='",
     "ᵀ": "write '.T' for a transpose",
 }
+
+_EDITS = {
+    ";": ("", "remove it"),
+    "#": ("//", "write '//'"),
+    **dict.fromkeys("−–—", ("-", "write '-'")),
+    "÷": ("/", "write '/'"),
+    "≤": ("<=", "write '<='"),
+    "≥": (">=", "write '>='"),
+    "≠": ("!=", "write '!='"),
+    "&&": ("and", "write 'and'"),
+    "||": ("or", "write 'or'"),
+}
+"""What is written in place of a character that stands for one thing only."""
+
+_READ_AS = {
+    "&": "and",
+    "&&": "and",
+    "|": "or",
+    "||": "or",
+    "!": "not",
+    **dict.fromkeys("−–—", "-"),
+    "×": "*",
+    "÷": "/",
+    "≤": "<=",
+    "≥": ">=",
+    "≠": "!=",
+}
+"""The tokens that operators of other languages are read as, so that nothing else is said about them."""
 
 
 def is_name(word: str) -> bool:
@@ -85,7 +119,8 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
         comment = "//" { any character but a line end } ;
 
     Unknown characters (MU0002) and malformed numbers (MU0003) are reported to `sink`; such characters are
-    skipped, such numbers become zero. A string becomes the name within it, else zero.
+    skipped, but for operators of other languages, and such numbers become zero. A string becomes the name
+    within it, else zero.
     """
     tokens: list[Token] = []
     comments: list[Comment] = []
@@ -106,6 +141,8 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
             tokens.append(_string(word, start, source, sink))
         else:
             _bad_character(word, start, source, sink)
+            if read := _READ_AS.get(word):
+                tokens.append(Token(read, word, start, end))
     tokens.append(Token("eof", "", len(text), len(text)))
     return tokens, comments
 
@@ -153,12 +190,12 @@ def _string(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
 
 
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
-    if word[0] == "#":  # with the comment behind it
-        word = "#"
+    if word[0] in "#/":  # with the comment behind it
+        word = "#" if word[0] == "#" else "/*"
     span = Span(start, start + len(word))
-    advice = _ADVICE.get(word[0])
-    edits = {";": ("", "remove it"), "#": ("//", "write '//'")}
-    fixes = (Fix(span, *edits[word[0]], Applicability.MACHINE_APPLICABLE),) if word[0] in edits else ()
+    advice = _ADVICE.get(word) or _ADVICE.get(word[0])
+    edit = _EDITS.get(word) or _EDITS.get(word[0])
+    fixes = (Fix(span, *edit, Applicability.MACHINE_APPLICABLE),) if edit else ()
     shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
     if advice is None and not word.isascii():
         advice = "names and operators are ASCII; other characters may stand in comments"

@@ -18,6 +18,7 @@ DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 LAYOUTS = ("row_major", "col_major", "strides", "sparse")
 _PROMISES = ("==", "<=", ">=", "<", ">")
 _ENDS = ("name", "}", "eof", *KEYWORDS)  # kinds of tokens that may follow a statement
+_DIVISION = re.compile(r"[ \t]*(?P<comment>//[ \t]*(?P<divisor>[0-9][0-9.]*))[ \t\r]*")
 _LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+(?![\w.])")
 
 
@@ -243,6 +244,9 @@ class Parser(ExpressionParser):
         rhs = self.dimexpr()
         if self.kind in _PROMISES:
             raise self.chained()
+        if self.kind == "and":
+            fix = safe_fix(self.token.span, ",", "write ','")
+            raise self.unexpected("',' or '{'", helps=("promises are a list with commas",), fixes=(fix,))
         return ast.Promise(lhs.span.to(rhs.span), op, lhs, rhs)
 
     def block(
@@ -309,6 +313,20 @@ class Parser(ExpressionParser):
             raise self.unexpected(expected, helps=(syntax_help.CHOICE,))
         if self.kind not in _ENDS:
             raise self.unexpected(expected)
+        self._warn_of_division()
+
+    def _warn_of_division(self) -> None:
+        """Warn of a comment such as `// 2` behind an expression, which elsewhere divides."""
+        end = self.tokens[self.position - 1].end
+        line = self.source.text[end:].partition("\n")[0]
+        if match := _DIVISION.fullmatch(line):
+            span = Span(end + match.start("comment"), end + match.end("comment"))
+            self.warn(
+                "MU0017",
+                "this is a comment, which divides nothing",
+                span,
+                helps=(f"`floor_divide(x, {match['divisor']})` rounds a quotient down; `/` divides",),
+            )
 
     def _after_return(self, span: Span, what: str) -> None:
         several = "; several results are separated by commas" if what == "kernel" else ""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticSink, Fix, Source, Span, near_spelling
+from mucc.diagnostics.core import (
+    Applicability,
+    Diagnostic,
+    DiagnosticSink,
+    Fix,
+    Severity,
+    Source,
+    Span,
+    near_spelling,
+)
 from mucc.frontend.ast import Ident
 from mucc.frontend.lexer import KEYWORDS, MAX_ERRORS, Token, lex
 
@@ -95,6 +104,12 @@ class Stream:
                 )
             )
         return Bail()
+
+    def warn(self, code: str, message: str, span: Span, *, helps: tuple[str, ...]) -> None:
+        """Report a warning at `span`."""
+        self.sink.emit(
+            Diagnostic(code, message, span, helps=helps, severity=Severity.WARNING, source=self.source)
+        )
 
     def unexpected(self, expected: str, *, helps: tuple[str, ...] = (), fixes: tuple[Fix, ...] = ()) -> Bail:
         return self.error(

@@ -92,7 +92,8 @@ def attribute_help(name: Token, owner: Token, *, is_call: bool) -> Advice:
     if of_library and (help_ := foreign.value_help(name.text)):
         return (help_,), ()
     if is_call:
-        call = f"`{name.text}(x)`" if of_library else f"`{name.text}({owner.text}, ...)`"
+        operand = "x" if of_library else f"{owner.text}, ..." if owner.kind == "name" else "..."
+        call = f"`{name.text}({operand})`"
         help_ = foreign.function_help(name.text) or f"functions are called by their names alone: {call}"
         return (help_,), ()
     if owner.kind == "int":

@@ -60,21 +60,22 @@ class Concat(RewritePattern):
 
 
 class Roll(RewritePattern):
-    """`roll(x, n)` -> `concat(x[-n:], x[:-n])`."""
+    """`roll(x, n)` -> `concat(x[-n:], x[:-n])`. A run-time extent is longer than |n|, as `roll` promises."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, s.RollOp):
             return
         axis, x = op.axis.value.data, op.operand
         extent = dims_of(x)[axis]
-        if not isinstance(extent, int):
-            return
-        shift = op.shift.value.data % extent
+        shift = op.shift.value.data
+        if isinstance(extent, int):
+            shift %= extent
         if not shift:
             rewriter.replace(op, [], [x])
             return
         b = Emit()
-        ends = b(s.SliceOp(x, axis, extent - shift, extent)), b(s.SliceOp(x, axis, 0, extent - shift))
+        first = subtract(extent, shift) if shift > 0 else -shift
+        ends = b(s.SliceOp(x, axis, first, extent)), b(s.SliceOp(x, axis, 0, first))
         rewriter.replace(op, b.ops, [converted(b, _concat(b, ends, axis, extent), x)])
 
 

@@ -27,7 +27,7 @@ from mucc.dialects.mu.ops.views import (
     SqueezeOp,
     TransposeOp,
 )
-from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits
+from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits, is_packed
 from mucc.dialects.rewriting import Emit
 from mucc.dialects.walk import postorder
 from mucc.passes.choices import CHOICES, KnownChoice
@@ -93,6 +93,8 @@ class ThroughPointwise(RewritePattern):
             return
         if len(op.moves) != 1 or not _is_free(op.operand) or _is_copy(inner):
             return
+        if any(is_packed(Shaped.of(v.type).element_type) for v in inner.operands):
+            return  # what shares bytes is not moved
         if is_stored_by_ranges(op.operand, self.target):
             return
         if not all(_can_move(op, inside) for inside in _insides(op.operand, _axis(op))):

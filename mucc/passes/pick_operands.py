@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
@@ -13,7 +14,7 @@ from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp
-from mucc.dialects.mu.types import Dim, Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Shaped, TensorType, is_packed
 from mucc.dialects.rewriting import Emit
 from mucc.dialects.walk import postorder
 from mucc.kernels.registry import claimant
@@ -52,7 +53,12 @@ class PickOperands(RewritePattern):
         rewriter.replace(op, emit.ops, [picked[op.operand]])
 
     def _is_in_memory(self, value: SSAValue) -> bool:
-        """Whether other kernels read a value from memory anyway, where it has all elements."""
+        """Whether other kernels read a value from memory anyway, where it has all elements.
+
+        No kernel stores bools: those that read one compute it. Numbers that share bytes cannot be picked.
+        """
+        if Shaped.of(value.type).element_type == i1 or is_packed(Shaped.of(value.type).element_type):
+            return False
         while isinstance(view := value.owner, VIEWS):
             if view.name == "mu.place":
                 return False

@@ -202,6 +202,33 @@ def pad_conditions(extent: Dim, low: int, high: int, mode: str) -> list[str]:
     return [] if condition is None else [condition]
 
 
+def roll(operand: Attribute, shift: int, axis: int) -> TensorType:
+    """Keep the shape. Raises TypeRuleError MU1093.
+
+    That a run-time extent is longer than the shift is promised: `roll_conditions`.
+    """
+    result = alike("roll", operand)
+    extent = result.dims[one_axis(axis, len(result.dims))]
+    try:
+        roll_conditions(extent, shift)
+    except ExtentError:
+        raise TypeRuleError(
+            "MU1093",
+            f"the {extent} elements of axis {axis} cannot be moved by {shift} places",
+            notes=("an extent that is known at run time only is longer than the shift",),
+        ) from None
+    return result
+
+
+def roll_conditions(extent: Dim, shift: int) -> list[str]:
+    """Return what must hold of a run-time extent to be longer than elements are moved.
+
+    A known extent may be shorter. Raises ExtentError where a run-time extent always is.
+    """
+    condition = None if isinstance(extent, int) else at_least(extent, abs(shift) + 1)
+    return [] if condition is None else [condition]
+
+
 def alike(what: str, operand: Attribute, rank: int = 1) -> TensorType:
     """Return the shape and dtype of the operand, row-major."""
     value = tensor(what, operand, rank)

@@ -196,9 +196,36 @@ kernel f[M, N, K=15](
     return v, where(k > 0, v, 0.0)
 }
 """
+TWO_STORES = """
+kernel f[M, N, K](x: f16[M, K], w: f16[N, K]) -> (y: f16[M, N], z: f16[M, N]) where K % 8 == 0, N % 8 == 0 {
+    y = x @ w.T
+    return y, y
+}
+"""
+GROUPS = """
+kernel f[T, E, N, K](x: bf16[T, K], w: bf16[E, N, K], ends: s32[E], b: bf16[E, N]) -> bf16[T, N]
+    where K % 8 == 0, N % 8 == 0
+{
+    return grouped_matmul(x, w.T, ends, bias=b)
+}
+"""
+NARROW = """
+kernel f[M](x: bf16[M, 256], w: s4[64, 256], s: bf16[64, 2]) -> bf16[M, 64] {
+    return x @ dequantize(w, s).T
+}
+"""
 
 
-@pytest.mark.parametrize(("text", "why"), [(FEW_ROWS, "few rows"), (TWO_BODIES, "several bodies")])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (FEW_ROWS, "few rows"),
+        (TWO_BODIES, "several bodies"),
+        (TWO_STORES, "results"),
+        (GROUPS, "groups of rows"),
+        (NARROW, "narrow weights"),
+    ],
+)
 def test_what_has_no_stand_in_is_said(text: str, why: str) -> None:
     with pytest.raises(NotOnHost, match=why):
         text_of(compile_text(Source("k.mcu", text)))

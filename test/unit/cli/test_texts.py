@@ -24,6 +24,19 @@ def test_text_goes_to_stdout_or_a_file(kind: str, capsys: pytest.CaptureFixture[
     assert Path("out").read_text() == f"{kind} of k for {target}\n"
 
 
+@pytest.mark.parametrize("kind", ["ast", "mu"])
+@pytest.mark.parametrize(
+    ("option", "code"), [("--target=sm_90", "MU4001"), ("--dims=M=0", "MU6050"), ("--dims=M", "MU6050")]
+)
+def test_wrong_options_are_errors_where_they_change_nothing(
+    kind: str, option: str, code: str, capsys: pytest.CaptureFixture[str]
+):
+    write("k.mcu")
+    assert main(["k.mcu", f"--emit={kind}", option, "-o", "out"]) == 2
+    output = capsys.readouterr()
+    assert code in output.err and not output.out and left() == {"k.mcu"}
+
+
 @pytest.mark.parametrize(("name", "kind"), [("k.cu", "cu"), ("k.h", "header")])
 def test_the_name_of_the_output_says_what_to_make(name: str, kind: str):
     write("k.mcu")

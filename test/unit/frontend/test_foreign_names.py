@@ -113,6 +113,7 @@ def test_names_of_types_are_exact():
         ("F.linear(x, w)", "write `x @ w.T + b`"),
         ("np.exp(x)", "functions are called by their names alone: `exp(x)`"),
         ("x.sum(1)", "functions are called by their names alone: `sum(x, ...)`"),
+        ("(x + x).sum(1)", "functions are called by their names alone: `sum(...)`"),
         ("x.view(8)", "write `reshape("),
     ],
 )

@@ -15,6 +15,7 @@ from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.frontend import lower, parse
 from mucc.frontend.source import module_text
 from mucc.library.extents import ExtentError
+from mucc.library.signature import Manifest
 from mucc.passes.promise_extents import conditions
 
 SIZES = {"M": 3, "N": 4, "K": 12}
@@ -35,7 +36,8 @@ CASES: dict[str, tuple[str, list[str], Want]] = {
     "pad(x, 1, (2, 3))": ("M+2, K+4", [], lambda x, y: np.pad(x, ((0, 2), (1, 3)))),
     "pad(x, 2, 1, mode=reflect)": ("M, K+3", ["K >= 3"], lambda x, y: np.pad(x, ((0, 0), (2, 1)), "reflect")),
     "flip(x, axis=1)": ("M, K", [], lambda x, y: x[:, ::-1]),
-    "roll(x, 2, axis=0)": ("M, K", [], lambda x, y: np.roll(x, 2, 0)),
+    "roll(x, 2, axis=0)": ("M, K", ["M >= 3"], lambda x, y: np.roll(x, 2, 0)),
+    "roll(x, -5, axis=1)": ("M, K", ["K >= 6"], lambda x, y: np.roll(x, -5, 1)),
     "reshape(x, (M*K,))": ("M*K", [], lambda x, y: x.reshape(-1)),
     "reshape(x, (M, 4, K/4))": ("M, 4, K/4", ["K % 4 == 0"], lambda x, y: x.reshape(3, 4, 3)),
     "repeat(x, 3, axis=1)": ("M, 3*K", [], lambda x, y: np.repeat(x, 3, 1)),
@@ -100,6 +102,7 @@ def test_slices_that_do_not_fit_have_no_meaning() -> None:
         ("x[:, :y]", "MU1097"),
         ("reshape(x, (M, 2*K))", "MU1090"),
         ("repeat(x, 0, axis=1)", "MU1049"),
+        ("roll(broadcast(1, (8-M, K)), 9, axis=0)", "MU1093"),
         ("repeat(x, 2, axis=2)", "MU1028"),
         ("group_norm(x, 0)", "MU1100"),
         ("broadcast(1, (M, K-K))", "MU1049"),
@@ -127,3 +130,17 @@ def test_repeats_and_merged_dims_have_kernels() -> None:
     ):
         np.testing.assert_allclose(got, want, rtol=1e-6)
     assert "M * N" in compilation.emit("cu")
+
+
+def test_elements_of_run_time_extents_move_around_in_kernels() -> None:
+    text = """
+    kernel f[M, N](x: f32[M, N]) -> f32[M, N] {
+        return roll(x, 1, axis=0) - roll(x, -2, axis=1) * roll(x, 0, axis=1)
+    }
+    """
+    compilation = compile_text(Source("k.mcu", text), Options("sm_90a"))
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    (got,) = compilation.interpret_lowered("f", [x])
+    np.testing.assert_allclose(got, np.roll(x, 1, 0) - np.roll(x, -2, 1) * x, rtol=1e-6)
+    (kernel_info,) = Manifest.parse(compilation.manifest).kernels
+    assert [text for text, _ in kernel_info.promises] == ["M >= 2", "N >= 3"]

@@ -254,7 +254,7 @@ class RollOp(InferredOp):
 
     def __init__(self, operand: SSAValue | Operation, shift: int, axis: int):
         value = SSAValue.get(operand)
-        result = shape_rules.alike("roll", value.type)
+        result = shape_rules.roll(value.type, shift, axis)
         position = shape_rules.one_axis(axis, result.rank)
         super().__init__(
             operands=[value],
@@ -263,10 +263,14 @@ class RollOp(InferredOp):
         )
 
     def inferred(self) -> Attribute:
-        result = shape_rules.alike("roll", self.operand.type)
+        result = shape_rules.roll(self.operand.type, self.shift.value.data, self.axis.value.data)
         if self.axis.value.data != shape_rules.one_axis(self.axis.value.data, result.rank):
             raise VerifyException("mu.roll: the axis must be counted from the front")
         return result
+
+    def conditions(self) -> Sequence[str]:
+        extent = Shaped.of(self.operand.type).dims[self.axis.value.data]
+        return shape_rules.roll_conditions(extent, self.shift.value.data)
 
 
 class Triangle(StrEnum):
