@@ -88,7 +88,7 @@ def _taken(op: ConvolutionOp) -> list[Dim]:
 def _seen(window: Window, extent: Dim, places: Dim) -> list[Dim]:
     """Count the elements that a window covers at all positions; with padding over a run-time extent."""
     if isinstance(extent, int) and isinstance(places, int):
-        return [sum(window.seen(extent, places))]
+        return [window.count_seen(extent, places)]
     return [places, window.size]
 
 

@@ -370,7 +370,8 @@ _SHAPES: dict[str, CodeInfo] = {
     "MU1101": entry(
         "window that does not fit",
         "A window of k elements, d apart, reaches over d * (k - 1) + 1 elements, and the axis with its "
-        "padding has fewer; or padding is more than half of a pooling window.",
+        "padding has fewer; or padding is more than half of a pooling window; or an axis with its padding "
+        "and a few strides behind it has more positions than 32 bits hold.",
         "kernel f[N](x: bf16[N, 8, 4]) -> bf16[N, 8, 1] {\n    return max_pool(x, 5)\n}",
         "kernel f[N](x: bf16[N, 8, 4]) -> bf16[N, 8, 1] {\n    return max_pool(x, 4)\n}",
     ),

@@ -33,6 +33,7 @@ class MoveChannels(RewritePattern):
             return
         b = Emit()
         if (made := _moved(b, op, Shaped.of(op.result.type).dims)) is None:
+            b.discard()
             return
         rewriter.insert(b.ops)
         for user in users:
@@ -141,6 +142,7 @@ def _last(b: Emit, value: SSAValue, space: Dims) -> SSAValue | None:
     work = value.owner
     if isinstance(work, ElementwiseOp) and (dims != space or shaped.element_type == i1):
         return _moved(b, work, space)
+    given = value
     while isinstance(view := value.owner, ExpandOp) and dims != space:
         value = view.operand
         if not isinstance(value.type, TensorType) or Shaped.of(value.type).dims == wanted:
@@ -148,7 +150,7 @@ def _last(b: Emit, value: SSAValue, space: Dims) -> SSAValue | None:
     if shaped.element_type == i1:
         return None
     if len(dims) == len(space) and len(wanted) == len(dims):
-        return _permuted(b, value, len(space))
+        return _permuted(b, given, len(space))
     left = Shaped.of(value.type).dims
     ones = [axis for axis, extent in enumerate(left) if extent == 1]
     if tuple(extent for extent in left if extent != 1) != wanted or not ones:

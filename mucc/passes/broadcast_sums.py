@@ -189,12 +189,11 @@ class BroadcastSum:
         counts = [elements([self.dims[axis] for axis in axes]) for axes in sides]
         return min((count for count in counts if count is not None), default=None)
 
-    def contraction(self, compute: ComputeAttr) -> Emit:
-        """Return the operations that compute the sum as a product of matrices, the result last.
+    def contraction(self, emit: Emit, compute: ComputeAttr) -> None:
+        """Append the operations that compute the sum as a product of matrices, the result last.
 
         Raises TypeRuleError where no views make an operand of a factor.
         """
-        emit = Emit()
         row, column = self.rows[-1], self.columns[-1]
         shared = (self.left.axes & self.right.axes) - self.summed
         lead = sorted((shared | {*self.rows, *self.columns}) - {row, column})
@@ -217,7 +216,6 @@ class BroadcastSum:
             value = emit.divided(value, self.count)
         if value.type != self.op.result.type:
             value = emit(e.CastOp(value, f32))  # the view of a product is no row-major result
-        return emit
 
 
 def _taken_apart(value: SSAValue, summed: frozenset[int], any_use: bool) -> tuple[list[Factor], list[Factor]]:

@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.dialects.rewriting import Pass, rewrite
+from mucc.dialects.rewriting import Emit, Pass, rewrite
 
 LEAST = 8
 """Rows, columns or terms below which a reduction reads little more than a product does."""
@@ -36,11 +36,13 @@ class _Contract(RewritePattern):
         if found is None or (not self.always and (found.least() or LEAST) < LEAST):
             return
         compute = Compute.TF32X3 if self.always else Compute.F32
+        emit = Emit()
         try:
-            made = found.contraction(ComputeAttr(compute))
+            found.contraction(emit, ComputeAttr(compute))
         except TypeRuleError:
+            emit.discard()
             return
-        rewriter.replace(op, made.ops)
+        rewriter.replace(op, emit.ops)
 
 
 @dataclass(frozen=True)

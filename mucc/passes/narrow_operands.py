@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
@@ -17,7 +18,7 @@ from mucc.dialects.mu.ops.contraction import Compute, ComputeAttr, ContractionOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.types import DTYPES, Dim, Shaped, TensorType, dtype_name
-from mucc.dialects.rewriting import Pass, rewrite
+from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.kernels.lowering.widening import Narrow, element, is_widening
 from mucc.target import DEFAULT_TARGET, get_target
 
@@ -60,15 +61,12 @@ class _Narrow(RewritePattern):
         if wanted is None or wanted == dtype_name(wide):
             return
         dtype = None if wanted == OWN else DTYPES[wanted]
-        left, right = lhs.build(dtype), rhs.build(dtype)
-        if left is None or right is None:
-            return
-        try:
-            product = _product(op, left[1], right[1])
-        except TypeRuleError:
+        emit = Emit()
+        if (product := _product(op, lhs.build(emit, dtype), rhs.build(emit, dtype))) is None:
+            emit.discard()
             return
         result = [] if element(product.results[0]) == wide else [e.CastOp(product, wide)]
-        rewriter.replace(op, [*left[0], *right[0], product, *result])
+        rewriter.replace(op, [*emit.ops, product, *result])
 
     def _convolved(self, op: Operation, first: str, second: str) -> str:
         """Return the format in which a convolution multiplies two operands of 8 bits."""
@@ -91,23 +89,27 @@ class _Narrow(RewritePattern):
         return _integer_format(first, second, inner, self.computes, self.exact)
 
 
-def _product(op: Operation, lhs: SSAValue, rhs: SSAValue) -> Operation:
-    """Rebuild a product with other operands. Raises TypeRuleError."""
+def _product(op: Operation, lhs: SSAValue | None, rhs: SSAValue | None) -> Operation | None:
+    """Rebuild a product with other operands; None where one is missing or they do not fit."""
+    if lhs is None or rhs is None:
+        return None
     match op:
         case MatmulOp():
-            return MatmulOp(lhs, rhs)
+            build = partial(MatmulOp, lhs, rhs)
         case GroupedMatmulOp():
-            return GroupedMatmulOp(lhs, rhs, op.offsets, op.scale, op.bias)
+            build = partial(GroupedMatmulOp, lhs, rhs, op.offsets, op.scale, op.bias)
         case _:
-            return type(op).create(
-                operands=[lhs, rhs],
-                result_types=[
-                    TensorType.of(
-                        Shaped.of(op.results[0].type).dims, window_rules.convolved_type(element(lhs))
-                    )
-                ],
-                properties={**op.properties, "compute": ComputeAttr.default(lhs.type, rhs.type)},
+            type = TensorType.of(
+                Shaped.of(op.results[0].type).dims, window_rules.convolved_type(element(lhs))
             )
+            compute = ComputeAttr.default(lhs.type, rhs.type)
+            return op.__class__.create(
+                operands=[lhs, rhs], result_types=[type], properties={**op.properties, "compute": compute}
+            )
+    try:
+        return build()
+    except TypeRuleError:
+        return None
 
 
 class _NarrowAttention(RewritePattern):
@@ -120,18 +122,20 @@ class _NarrowAttention(RewritePattern):
         if op.name != "mu.attention":
             return
         found = [Narrow.of(v) for v in op.operands[:3]]
-        built = [n.build() for n in found if n is not None and n.dtype in HALVES]
+        emit = Emit()
+        built = [n.build(emit) for n in found if n is not None and n.dtype in HALVES]
         values = [b for b in built if b is not None]
-        if len(values) != 3 or len({element(v) for _, v in values}) != 1:
+        if len(values) != 3 or len({element(v) for v in values}) != 1:
+            emit.discard()
             return
-        q, k, v = (v for _, v in values)
+        q, k, v = values
         wide = element(op.results[0])
         new = type(op).create(
             operands=[q, k, v, *op.operands[3:]],
             result_types=[TensorType.of(Shaped.of(op.results[0].type).dims, element(v))],
             properties=op.properties,
         )
-        rewriter.replace(op, [*(o for ops, _ in values for o in ops), new, e.CastOp(new, wide)])
+        rewriter.replace(op, [*emit.ops, new, e.CastOp(new, wide)])
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,23 @@ def windows(*numbers: Sequence[int]) -> list[Window]:
     return [Window(*each) for each in zip(*numbers, strict=True)]
 
 
+def _within_32_bits(what: str, value: Shaped, axis: int, window: Window, extent: int) -> None:
+    """Check that 32 bits hold the positions of a window along an extent. Raises TypeRuleError MU1101."""
+    if window.is_beyond(extent):
+        raise TypeRuleError(
+            "MU1101",
+            f"positions of windows of {what} along axis {axis} of {value} need more than 32 bits",
+            notes=(f"a window of {window.reach} moves by {window.stride}, with {window.pad} at both ends",),
+        )
+
+
 def _window_positions(what: str, value: Shaped, axis: int, window: Window, ceil: bool = False) -> Dim:
     """Compute the number of positions of a window along an axis. Raises TypeRuleError MU1091, MU1101."""
     if window.keeps and not isinstance(value.dims[axis], int):
+        _within_32_bits(what, value, axis, window, 1)
         return value.dims[axis]
     extent = fixed(what, value, axis)
+    _within_32_bits(what, value, axis, window, extent)
     if (places := window.places(extent, ceil)) < 1:
         raise TypeRuleError(
             "MU1101",
@@ -157,11 +169,13 @@ def conv_transpose(
                 "MU1101", f"output_pad {more} must be below the stride or the dilation of axis {axis}"
             )
         if window.keeps and not more and not isinstance(x.dims[axis], int):
+            _within_32_bits(what, x, axis, window, 1)
             spread.append(x.dims[axis])
             continue
         extent = window.spread(fixed(what, x, axis), more)
         if extent < 1:
             raise TypeRuleError("MU1101", f"a pad of {window.pad} leaves nothing of axis {axis} of {x}")
+        _within_32_bits(what, x, axis, window, extent)
         spread.append(extent)
     dims = (x.dims[0], _extent_times(what, w, 1, groups), *spread)
     return TensorType.of(dims, convolved_type(x.element_type))

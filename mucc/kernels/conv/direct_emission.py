@@ -8,6 +8,7 @@ from typing import ClassVar
 from mucc.codegen.memory import Product
 from mucc.codegen.pointwise import THREADS, Parts
 from mucc.codegen.texts import Entry, Texts
+from mucc.dialects.mu.windows import Window
 from mucc.kernels.conv.emission import ConvWork, flag
 from mucc.kernels.conv.strips import VECTORS, Strip, StripTile, best_strip
 from mucc.target import get_target
@@ -27,6 +28,14 @@ HELD = 104
 RUN = 4
 """Outputs of a thread along the second spatial axis."""
 
+MOST_SPANNED = 128
+"""The most elements along an axis that a thread's outputs span: loops over them are unrolled."""
+
+
+def spanned(window: Window, outputs: int) -> int:
+    """Return how many elements so many neighbouring outputs span, with those between that none reads."""
+    return (outputs - 1) * window.stride + window.reach
+
 
 class DirectWork(ConvWork):
     """The text of a kernel of mucc/conv_direct.cuh."""
@@ -37,7 +46,9 @@ class DirectWork(ConvWork):
     def run(self) -> int:
         """Outputs of a thread, which share rows of x."""
         rows = self.conv.places[-2] if len(self.space) > 3 else 1
-        return 1 if self.geometry.transposed or rows == 1 or self.windows[1].size == 1 else RUN
+        if self.geometry.transposed or rows == 1 or self.windows[1].size == 1:
+            return 1
+        return RUN if spanned(self.windows[1], RUN) <= MOST_SPANNED else 1
 
     @property
     def has_lines(self) -> bool:
@@ -46,6 +57,8 @@ class DirectWork(ConvWork):
         aligned = not (isinstance(extent, int) and extent % LINE)
         adjacent = self.x.spatial[-1].is_one and not self.along_channels and self.fast == len(self.space) - 1
         small = window.size * self.windows[1].size <= MOST_TAPS and window.dilation * window.size <= MOST_TAPS
+        spans = spanned(window, LINE), spanned(self.windows[1], self.line_run)
+        small = small and max(spans) <= MOST_SPANNED
         return adjacent and aligned and small and not self.geometry.transposed
 
     @property
@@ -75,8 +88,8 @@ class DirectWork(ConvWork):
     def held(self) -> int:
         """Weights, elements of x and sums that a thread has at the same time, for each of its channels."""
         window = self.windows[1]
-        reach = (self.run - 1) * window.stride + (window.size - 1) * window.dilation + 1
-        return window.size + reach + self.run
+        read = window.size if self.run == 1 else spanned(window, self.run)
+        return window.size + read + self.run
 
     @property
     def has_vectors(self) -> bool:

@@ -101,12 +101,9 @@ class Narrow:
             value = owner.operands[0]
         return found
 
-    def build(self, dtype: Attribute | None = None) -> tuple[list[Operation], SSAValue] | None:
-        """Apply the views to the narrow value, or to it cast to `dtype`; return the new ops and the result.
-
-        None where there is no such view of it.
-        """
-        emit, value = Emit(), self.value
+    def build(self, emit: Emit, dtype: Attribute | None = None) -> SSAValue | None:
+        """Append the views of the narrow value, or of it cast to `dtype`; None where one is impossible."""
+        value = self.value
         try:
             if dtype is not None and element(value) != dtype:
                 value = emit(e.CastOp(value, dtype))
@@ -114,7 +111,7 @@ class Narrow:
                 value = emit(_again(view, value))
         except TypeRuleError:
             return None
-        return emit.ops, value
+        return value
 
 
 def _again(view: Operation, value: SSAValue) -> Operation:

@@ -317,6 +317,11 @@ for _name, _mode in (("reflection", "reflect"), ("replication", "replicate")):
         lowers(getattr(aten, f"{_name}_pad{_rank}d").default)(_pad)
 
 
+@lowers(aten._pad_circular.default)
+def circular_pad(b: Builder, x: Any, pad: Sequence[int]) -> Built:
+    return padded(b, x, pad, "circular", 0)
+
+
 @lowers(aten.flip.default)
 def flip(b: Builder, x: Any, axes: Sequence[int]) -> Built:
     return b.add(FlipOp(x, sorted(axis_of(a, len(dims_of(x))) for a in axes)))

@@ -278,7 +278,7 @@ def _convolution(call: Call) -> Count | None:
     if call["pad"] is not None:  # conv_tbc: [time, batch, channels] by [time, channels, outputs]
         time, batch, _ = sizes(x)
         window = Window(sizes(weight)[0], pad=call["pad"])
-        seen = sum(window.seen(time, sizes(made)[0]))
+        seen = window.count_seen(time, sizes(made)[0])
         return _convolved(x, weight, batch * math.prod(sizes(weight)[1:]) * seen, made, call["bias"])
     if isinstance(call["padding"], str):
         return None
@@ -292,7 +292,7 @@ def _convolution(call: Call) -> Count | None:
         _each_axis(call[n], axes, least) for n, least in (("stride", 1), ("padding", 0), ("dilation", 1))
     )
     windows = [Window(*each) for each in zip(kernel[2:], *numbers, strict=True)]
-    seen = [sum(w.seen(a, b)) for w, a, b in zip(windows, wide[-axes:], narrow[-axes:], strict=True)]
+    seen = [w.count_seen(a, b) for w, a, b in zip(windows, wide[-axes:], narrow[-axes:], strict=True)]
     batch = wide[0] if len(wide) == axes + 2 else 1
     return _convolved(x, weight, batch * kernel[0] * kernel[1] * math.prod(seen), made, call["bias"])
 

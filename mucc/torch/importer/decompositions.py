@@ -46,6 +46,7 @@ KEPT = (
     "hardtanh.default",
     "leaky_relu.default",
     "std.correction",
+    "_pad_circular.default",
     "flip.default",
     "roll.default",
     "tril.default",

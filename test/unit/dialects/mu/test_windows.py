@@ -167,6 +167,18 @@ def test_nan_is_a_maximum() -> None:
 ONES = ((1, 1), (0, 0), (1, 1))
 
 
+@given(*(st.integers(1, n) for n in (7, 5)), st.integers(0, 9), *(st.integers(1, n) for n in (4, 20, 20)))
+def test_all_that_a_window_sees(
+    size: int, stride: int, pad: int, dilation: int, extent: int, places: int
+) -> None:
+    window = Window(size, stride, pad, dilation)
+    assert window.count_seen(extent, places) == sum(window.seen(extent, places))
+
+
+def test_windows_of_many_positions_are_counted_at_once() -> None:
+    assert Window(3, pad=2**30 - 2).count_seen(1, 2**31 - 5) == 3
+
+
 @pytest.mark.parametrize(
     ("rule", "code", "message"),
     [
@@ -211,6 +223,28 @@ ONES = ((1, 1), (0, 0), (1, 1))
             lambda: window_rules.conv_transpose(tensor(1, 4, 4), tensor(4, 4, 2), (2,), (0,), (2,), (1,), 1),
             "MU1101",
             "output_pad 2 must be below the stride or the dilation of axis 2",
+        ),
+        (
+            lambda: window_rules.conv(tensor(1, 1, 3_000_000_000), tensor(1, 1, 3), (1,), (0,), (1,), 1),
+            "MU1101",
+            "positions of windows of conv along axis 2 of f32[1, 1, 3000000000] need more than 32 bits",
+        ),
+        (
+            lambda: window_rules.conv(tensor(1, 1, "L"), tensor(1, 1, 3), (1,), (2**31,), (2**31,), 1),
+            "MU1101",
+            "positions of windows of conv along axis 2 of f32[1, 1, L] need more than 32 bits",
+        ),
+        (
+            lambda: window_rules.conv_transpose(
+                tensor(1, 1, 1), tensor(1, 1, 1), (2**32,), (0,), (0,), (1,), 1
+            ),
+            "MU1101",
+            "positions of windows of conv_transpose along axis 2 of f32[1, 1, 1] need more than 32 bits",
+        ),
+        (
+            lambda: window_rules.pool(tensor(1, 4, 8), (1,), (2**29,), (0,), (1,), False),
+            "MU1101",
+            "positions of windows of pooling along axis 2 of f32[1, 4, 8] need more than 32 bits",
         ),
         (
             lambda: window_rules.pool(tensor(1, 4, 4), (2,), (1,), (2,), (1,), False),

@@ -148,3 +148,35 @@ def test_what_strips_are_expected_to_take() -> None:
     assert isinstance(wide, ConvKernelOp) and isinstance(small, ConvKernelOp)
     assert 10e-6 < expected(wide, facts, {}) < 50e-6
     assert expected(small, facts, {}) < 5e-6
+
+
+SPANNING = """
+kernel columns(x: f32[1, 4, 9, 40], w: f32[4, 1, 3, 3]) -> f32[1, 4, 1, 1] {
+  return conv(x, w, stride=1000000, compute=f32, groups=4)
+}
+kernel dilated(x: bf16[1, 90, 5, 8], w: bf16[8, 1, 3, 3]) -> bf16[1, 90, 5, 8] {
+  y = conv(permute(x, (0, 3, 1, 2)), w, pad=(1000, 1), dilation=(1000, 1), groups=8)
+  return permute(y, (0, 2, 3, 1))
+}
+kernel apart(x: bf16[1, 150, 4, 8], w: bf16[8, 1, 3, 3]) -> bf16[1, 3, 4, 8] {
+  y = conv(permute(x, (0, 3, 1, 2)), w, pad=(40, 1), stride=(64, 1), dilation=(20, 1), groups=8)
+  return permute(y, (0, 2, 3, 1))
+}
+kernel lines(x: bf16[1, 4, 5, 160], w: bf16[4, 1, 3, 3]) -> bf16[1, 4, 5, 3] {
+  return conv(x, w, stride=(1, 64), pad=(1, 0), groups=4)
+}
+"""
+
+
+def test_outputs_that_span_many_elements_are_summed_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops over what several outputs span are unrolled, and threads hold as many numbers."""
+    monkeypatch.setattr(lower, "choose", forced(Strategy.DIRECT))
+    compilation = compile_text(Source("k.mcu", SPANNING))
+    runs = re.findall(r"kRun = (\d+)", compilation.cu())
+    assert runs == ["1", "1", "1", "4"]
+    assert "kLines = true" not in compilation.cu()
+    program = Program.of(compilation, tmp_path)
+    for info in program.kernels:
+        run(program, info, {}, 0)

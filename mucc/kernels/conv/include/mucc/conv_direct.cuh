@@ -92,15 +92,27 @@ MUCC_DEVICE bool has(Problem<T> const& problem, int a, int index) {
   return unsigned(index - int(problem.low[a])) < unsigned(problem.count[a]);
 }
 
-// Whether one of a run of outputs reads its `i`-th row of x.
+// The rows of x that a run of outputs spans; of a single output, those alone that its window sees.
 template <class Work>
-MUCC_BOTH constexpr bool reads(int i) {
+struct RowsOfRun {
   using W = typename Work::Windows;
-  for (int run = 0; run < Work::kRun; ++run)
-    for (int tap = 0; tap < W::size(1); ++tap)
-      if (run * W::stride(1) + tap * W::dilation(1) == i) return true;
-  return false;
-}
+  static constexpr int kApart = Work::kRun == 1 ? W::dilation(1) : 1;
+  static constexpr int kCount =
+      Work::kRun == 1 ? W::size(1) : (Work::kRun - 1) * W::stride(1) + (W::size(1) - 1) * W::dilation(1) + 1;
+
+  // Whether an output of the run sees its `i`-th row by a tap of the window.
+  MUCC_BOTH static constexpr bool sees(int run, int tap, int i) {
+    return run * W::stride(1) + tap * W::dilation(1) == i * kApart;
+  }
+
+  // Whether one of the outputs reads the `i`-th row.
+  MUCC_BOTH static constexpr bool reads(int i) {
+    for (int run = 0; run < Work::kRun; ++run)
+      for (int tap = 0; tap < W::size(1); ++tap)
+        if (sees(run, tap, i)) return true;
+    return false;
+  }
+};
 
 template <int V, class Work>
 MUCC_DEVICE void convolve(Problem<typename Work::Element> const& problem, Start<Work> const& start,
@@ -108,7 +120,7 @@ MUCC_DEVICE void convolve(Problem<typename Work::Element> const& problem, Start<
   using T = typename Work::Element;
   using W = typename Work::Windows;
   static constexpr bool kWhole = Work::kAlongChannels;
-  static constexpr int kReach = (Work::kRun - 1) * W::stride(1) + (W::size(1) - 1) * W::dilation(1) + 1;
+  using Rows = RowsOfRun<Work>;
   static constexpr int kUnrolled = W::size(2) <= 8 ? W::size(2) : 1;
   int const first = start.at[1] * W::stride(1) - W::pad(1);
   // What vectors span along channels, each of which is a group.
@@ -129,20 +141,20 @@ MUCC_DEVICE void convolve(Problem<typename Work::Element> const& problem, Start<
           weights[r] = lanes<V, kWhole>(w + r * problem.w_at[1] + s * problem.w_at[2], w_step);
         // All loads of a column before what is computed with them: branches would make each wait for the one before.
         T const* const in_column = x + column * problem.x_at[2];
-        Lanes<V> values[kReach];
+        Lanes<V> values[Rows::kCount];
 #pragma unroll
-        for (int i = 0; i < kReach; ++i) {
-          if (!reads<Work>(i)) continue;
-          int const row = first + i;
+        for (int i = 0; i < Rows::kCount; ++i) {
+          if (!Rows::reads(i)) continue;
+          int const row = first + i * Rows::kApart;
           values[i] = lanes_if<V, kWhole>(inside && has(problem, 1, row), in_column + row * problem.x_at[1], x_step);
         }
 #pragma unroll
-        for (int i = 0; i < kReach; ++i) {
+        for (int i = 0; i < Rows::kCount; ++i) {
 #pragma unroll
           for (int run = 0; run < Work::kRun; ++run)
 #pragma unroll
             for (int r = 0; r < W::size(1); ++r)
-              if (run * W::stride(1) + r * W::dilation(1) == i) add_products(sums[run], values[i], weights[r]);
+              if (Rows::sees(run, r, i)) add_products(sums[run], values[i], weights[r]);
         }
       }
     }
