@@ -85,3 +85,24 @@ def test_the_gradient_of_a_learned_bias_is_the_kernels():
     assert len(found) == 4
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=2**-10, rtol=2**-8)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [(4, 2, 2, 4), (4, 2, 2, 1), (4, 1, 1, 4), (4, 1, 4, 1), (4, 4, 1, 4)],
+    ids=lambda heads: "x".join(map(str, heads)),
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_masks_of_heads_that_share_keys(heads: tuple[int, ...], repeated: bool):
+    torch.manual_seed(1)
+    shapes = [(2, n, m, 8) for n, m in zip(heads[:3], (5, 7, 7), strict=True)]
+    inputs = tuple(torch.randn(shape).half() for shape in (*shapes, (heads[3], 5, 7)))
+
+    def forward(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        if repeated:
+            k, v = (x[:, :, None].expand(2, -1, 4 // x.shape[1], 7, 8).flatten(1, 2) for x in (k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+    made = from_torch(Applied(forward), inputs, whole=True)
+    assert "attention(" in made.program.text()
+    agrees(made, *inputs)
