@@ -108,7 +108,7 @@ def joined_views(op: Operation) -> Made | None:
         new.append(ReshapeOp(new[-1].results[0] if new else source, dims))
         count += 1
     if len(new) >= count:
-        return None
+        return give_up(new)
     return new, new[-1].results[0] if new else source
 
 
@@ -130,16 +130,14 @@ def split_batches(op: Operation) -> Made | None:
             if left is None or (right is None and not _is_softmax(op.lhs)):
                 return None
             split = _Split(left, _dims(op.result)[0])
-            value = split.of(op.result)
-            return None if value is None else _made(*split.new, ReshapeOp(value, _dims(op.result)))
+            return split.merged(op.result)
         case e.ElementwiseOp() | SoftmaxOp() if _holds_product(op.results[0]):
             merged = (_merged(v) for v in op.operands if isinstance(v.owner, ReshapeOp))
             lead = next((lead for lead in merged if lead is not None), None)
             if lead is None:
                 return None
             split = _Split(lead, _dims(op.results[0])[0])
-            value = split.of(op.results[0])
-            return None if value is None else _made(*split.new, ReshapeOp(value, _dims(op.results[0])))
+            return split.merged(op.results[0])
         case ReshapeOp() if _holds_product(op.operand, alone=True):
             dims, given = _dims(op.result), _dims(op.operand)
             lead = dims[: len(dims) - len(given) + 1]
@@ -147,7 +145,7 @@ def split_batches(op: Operation) -> Made | None:
                 return None
             split = _Split(lead, given[0])
             value = split.of(op.operand)
-            return None if value is None else (split.new, value)
+            return give_up(split.new) if value is None else (split.new, value)
         case _:
             return None
 
@@ -165,7 +163,7 @@ def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
         return None
     split = _Split(lead, left[0])
     if (right := split.of(op.rhs)) is None:
-        return None
+        return give_up(split.new)
     shared = ExpandOp(right, range(len(lead), len(lead) + len(rows) - 1))
     weights, order = merge.operand, list(range(len(given)))
     if isinstance(turned := weights.owner, PermuteOp):
@@ -241,6 +239,12 @@ class _Split:
             self._known[value] = self._of(value)
         return self._known[value]
 
+    def merged(self, value: SSAValue) -> Made | None:
+        """Return the value of several axes, merged again."""
+        if (split := self.of(value)) is None:
+            return give_up(self.new)
+        return _made(*self.new, ReshapeOp(split, _dims(value)))
+
     def _add(self, op: Operation) -> SSAValue:
         self.new.append(op)
         return op.results[0]
@@ -285,6 +289,12 @@ class _Split:
         if dims[0] == 1 and self.extent != 1:
             return self._add(ExpandOp(value, range(len(self.lead) - 1)))
         return self.of(value) if dims[0] == self.extent else None
+
+
+def give_up(new: Sequence[Operation]) -> None:
+    """Erase operations that are not used, whose operands would count them among their uses."""
+    for op in reversed(new):
+        op.erase()
 
 
 def _made(*new: Operation) -> Made:

@@ -13,7 +13,7 @@ from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Dims, Shaped
-from mucc.torch.importer.batch_axes import Made, joined_views, split_batches
+from mucc.torch.importer.batch_axes import Made, give_up, joined_views, split_batches
 
 
 def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
@@ -27,6 +27,7 @@ def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
     for op in list(block.ops):
         new, value = joined_views(op) or split_batches(op) or _softmax(op) or ((), None)
         if value is None or value.type != op.results[0].type:
+            give_up(new)
             continue
         block.insert_ops_before(new, op)
         for each in new:

@@ -106,3 +106,20 @@ def test_masks_of_heads_that_share_keys(heads: tuple[int, ...], repeated: bool):
     made = from_torch(Applied(forward), inputs, whole=True)
     assert "attention(" in made.program.text()
     agrees(made, *inputs)
+
+
+def test_what_repeats_elements_is_expanded_by_the_kernel():
+    """Sinks of heads, and keys of a cache that heads share, are arguments as they are in memory."""
+    q, k, v = _tensors(2)
+
+    def forward(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        k, v = (x[:, :, None].expand(2, 2, 2, 7, 8).reshape(2, 4, 7, 8) for x in (k, v))
+        scores = torch.cat([q @ k.mT, sinks.reshape(1, -1, 1, 1).expand(2, -1, 5, -1)], dim=-1)
+        return scores.softmax(-1)[..., :-1] @ v
+
+    inputs = (q.half(), k.half(), v.half(), torch.randn(4).half())
+    made = from_torch(Applied(forward), inputs)
+    text = made.program.text()
+    assert "[2, 4, 7, 8]" not in text.split("->")[0] and "[2, 4, 5, 1]" not in text.split("->")[0]
+    assert "cutlass.attention " in str(compile_text(Source("k.mcu", text)).cutlass)
+    agrees(made, *inputs)
