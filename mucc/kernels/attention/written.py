@@ -135,6 +135,11 @@ def _keys(turned: SSAValue) -> tuple[list[Operation], SSAValue] | None:
             if order == tuple(range(len(order))):
                 return [], view.operand
             return [new := PermuteOp(view.operand, order)], new.result
+        case ExpandOp() if view.axes.get_values()[-1] < len(_dims(turned)) - 2:
+            if (inner := _keys(view.operand)) is None:
+                return None
+            new, key = inner
+            return [*new, wide := ExpandOp(key, view.axes.get_values())], wide.result
         case _ if isinstance(view, VIEWS):
             return None
         case _:
@@ -146,10 +151,10 @@ def _is_attention(product: MatmulOp, values: SSAValue, weights: SSAValue) -> boo
 
     Keys are given by rows, as values are, and something but a factor is computed of scores.
     """
-    turned = (
-        isinstance(view := product.rhs.owner, PermuteOp)
-        and view.order.get_values()[-1] != len(_dims(product.rhs)) - 1
-    )
+    view = product.rhs.owner
+    if isinstance(view, ExpandOp):
+        view = view.operand.owner
+    turned = isinstance(view, PermuteOp) and view.order.get_values()[-1] != len(view.order) - 1
     by_rows = not isinstance(values.owner, TransposeOp)
     if (
         not (turned or isinstance(view, TransposeOp))

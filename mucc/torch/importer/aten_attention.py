@@ -40,11 +40,11 @@ class Operands:
     def of(b: Builder, q: Any, k: Any, v: Any, mask: Any) -> Operands:
         """Take operands as ATen has them; fewer heads of keys than of queries are shared.
 
-        Raises Unsupported for heads that do not divide, and for masks of each head that shares keys.
+        Raises Unsupported for heads that do not divide.
         """
-        heads_of = {dims_of(x)[-3:-2] for x in (q, k, v)}
-        if len(heads_of) == 1 or () in heads_of:  # one of rank 2 broadcasts along all leading axes
-            return Operands(q, k, v, mask)
+        heads_of = [dims_of(x)[-3:-2] for x in (q, k, v)]
+        if () in heads_of or all(heads in (heads_of[0], (1,)) for heads in heads_of):
+            return Operands(q, k, v, mask)  # what has no heads, or one, broadcasts
         *lead, heads, rows, width = dims_of(q)
         fewer = dims_of(k)[-3]
         if (
@@ -54,12 +54,9 @@ class Operands:
             or heads % fewer
         ):
             raise Unsupported("heads of keys and values that do not divide those of queries")
-        if mask is not None and (len(dims_of(mask)) > 2 and dims_of(mask)[-3] != 1):
-            raise Unsupported("a mask for each head, with fewer heads of keys than of queries")
         groups = (*lead, fewer, heads // fewer)
         key, value = (b.add(ExpandOp(b.value(x), [len(groups) - 1])) for x in (k, v))
-        if mask is not None and len(dims_of(mask)) > 2:
-            mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
+        mask = _of_groups(b, mask, groups)
         return Operands(reshaped(b, q, (*groups, rows, width)), key, value, mask, groups)
 
     @staticmethod
@@ -68,15 +65,13 @@ class Operands:
         if dims_of(k)[-3:-2] != dims_of(q)[-3:-2]:
             return Operands.of(b, q, k, v, mask)
         key, value = _with_groups(b.value(k)), _with_groups(b.value(v))
-        is_of_heads = mask is not None and len(dims_of(mask)) > 2 and dims_of(mask)[-3] != 1
-        if key is None or value is None or is_of_heads:
+        if key is None or value is None:
             return Operands(q, k, v, mask)
         (repeated, wide), (repeated_value, wide_value) = key, value
         groups, (rows, width) = wide[:-2], dims_of(q)[-2:]
         if groups != wide_value[:-2] or (*groups[:-2], *dims_of(k)[-3:-2]) != dims_of(q)[:-2]:
             return Operands(q, k, v, mask)
-        if mask is not None and len(dims_of(mask)) > 2:
-            mask = b.add(ExpandOp(b.value(mask), [len(dims_of(mask)) - 2]))
+        mask = _of_groups(b, mask, groups)
         return Operands(reshaped(b, q, (*groups, rows, width)), repeated, repeated_value, mask, groups)
 
     def of_rows(self, b: Builder, value: Any, behind: int) -> SSAValue:
@@ -85,6 +80,15 @@ class Operands:
             return b.value(value)
         dims = dims_of(value)
         return reshaped(b, value, (*self.groups, *dims[len(dims) - behind :]))
+
+
+def _of_groups(b: Builder, mask: Any, groups: Dims) -> Any:
+    """Return a mask that has an axis for heads of keys, and one for the queries of each."""
+    if mask is None or len(dims := dims_of(mask)) < 3:
+        return mask
+    if dims[-3] == 1:
+        return b.add(ExpandOp(b.value(mask), [len(dims) - 2]))
+    return reshaped(b, mask, (*dims[:-3], *groups[-2:], *dims[-2:]))
 
 
 def _with_groups(value: SSAValue) -> tuple[SSAValue, Dims] | None:

@@ -19,6 +19,7 @@ torch: Any = importlib.import_module("torch")
 KEPT = (
     "linear.default",
     "matmul.default",
+    "baddbmm.default",
     "scaled_dot_product_attention.default",
     "dropout.default",
     "softmax.int",

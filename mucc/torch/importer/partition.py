@@ -19,7 +19,7 @@ from mucc.library.extents import names_of as names_of_dims
 from mucc.torch.importer.capture import Captured, Ref, Source, torch
 from mucc.torch.importer.fold_norms import is_prepared
 from mucc.torch.importer.forms import Form, form_of
-from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
+from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, aten, build
 from mucc.torch.importer.nodes import is_extent, is_host, is_part, keeps_place, tensor_inputs
 from mucc.torch.importer.work import VIEWS
 
@@ -339,9 +339,14 @@ def _copies(node: Node) -> bool:
 
 
 def _is_free(graph: Graph, node: Node, reasons: Mapping[Node, str]) -> bool:
-    """Whether a node is a view of something that no kernel makes."""
+    """Whether a node is a view of something that no kernel makes.
+
+    One that repeats elements is not: kernels read contiguous tensors, so it would be copied for them.
+    """
     packet = getattr(node.target, "overloadpacket", None)
     shapes = [m.dims for m in graph.metas(node) if m is not None]
+    if packet is aten.expand and shapes != [graph.meta(s).dims for s in tensor_inputs(node)]:
+        return False
     names = names_of_dims(d for dims in shapes for d in dims)
     if len(sources(shapes, names)) < len(names):
         return False  # what reads the view could not tell the extents of the module from a product of them

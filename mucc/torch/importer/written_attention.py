@@ -5,20 +5,15 @@ Batched products have one axis of batches there, and softmax is an exponential, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
-from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Dims, Shaped
-
-Made = tuple[Sequence[Operation], SSAValue]
-"""New operations, and the value that replaces the result of an old one."""
+from mucc.torch.importer.batch_axes import Made, give_up, joined_views, split_batches
 
 
 def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
@@ -30,8 +25,9 @@ def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
     if sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
         return found
     for op in list(block.ops):
-        new, value = _joined(op) or _with_batches(op) or _softmax(op) or ((), None)
+        new, value = joined_views(op) or split_batches(op) or _softmax(op) or ((), None)
         if value is None or value.type != op.results[0].type:
+            give_up(new)
             continue
         block.insert_ops_before(new, op)
         for each in new:
@@ -40,30 +36,6 @@ def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
         op.results[0].replace_all_uses_with(value)
         found[op.results[0]] = value
     return found
-
-
-def _joined(op: Operation) -> Made | None:
-    """`reshape(reshape(x, ..), d)` -> `reshape(x, d)`, or x where that has the extents d."""
-    if not isinstance(op, ReshapeOp) or not isinstance(inner := op.operand.owner, ReshapeOp):
-        return None
-    source, dims = inner.operand, _dims(op.result)
-    return ((), source) if _dims(source) == dims else _made(ReshapeOp(source, dims))
-
-
-def _with_batches(op: Operation) -> Made | None:
-    """`reshape(a, (B*H, M, K)) @ reshape(b, (B*H, K, N))` -> `reshape(a @ b, (B*H, M, N))`."""
-    if not isinstance(op, MatmulOp) or op.scales or op.mixed is not None:
-        return None
-    left, right = op.lhs.owner, op.rhs.owner
-    if not isinstance(left, ReshapeOp) or not isinstance(right, ReshapeOp):
-        return None
-    if len(_dims(op.lhs)) != 3 or len(_dims(op.rhs)) != 3:
-        return None
-    a, b = _dims(left.operand), _dims(right.operand)
-    if len(a) < 4 or a[:-2] != b[:-2] or a[-2:] != _dims(op.lhs)[-2:] or b[-2:] != _dims(op.rhs)[-2:]:
-        return None
-    product = MatmulOp(left.operand, right.operand, op.compute, op.acc)
-    return _made(product, ReshapeOp(product.result, _dims(op.result)))
 
 
 def _softmax(op: Operation) -> Made | None:
@@ -75,11 +47,8 @@ def _softmax(op: Operation) -> Made | None:
         return None
     if _reduced(difference.rhs, "max") is not difference.lhs:
         return None
-    return _made(SoftmaxOp(difference.lhs, len(_dims(op.result)) - 1))
-
-
-def _made(*new: Operation) -> Made:
-    return new, new[-1].results[0]
+    softmax = SoftmaxOp(difference.lhs, len(_dims(op.result)) - 1)
+    return [softmax], softmax.results[0]
 
 
 def _reduced(value: SSAValue, kind: str) -> SSAValue | None:

@@ -34,6 +34,13 @@ kernel sunk[B, H, S, T](
     all = concat(q @ permute(k, (0, 1, 3, 2)) * 0.25 + m, sinks, axis=3)
     return softmax(all - cast(max(all, axis=3)[:, :, :, None], f16))[:, :, :, :T] @ v
 }
+kernel shared[H, G, S, T](
+    q: f16[H, G, S, 16], k: f16[H, T, 16], v: f16[H, T, 16]
+) -> (y: f16[H, G, S, 16], z: f16[H, G, S, 16]) {
+    s = q @ permute(k, (0, 2, 1))[:, None] * 0.25
+    t = q @ k.T[:, None] * 0.5
+    return softmax(s) @ v[:, None], cast(sigmoid(t), f16) @ v[:, None]
+}
 kernel bare[S, T](q: f16[S, 16], k: f16[16, T], v: f16[T, 16]) -> f16[S, 16] { return softmax(q @ k) @ v }
 """
 
@@ -82,6 +89,7 @@ def test_one_kernel_has_it_all() -> None:
         "near": one,
         "biased": one,
         "sunk": one,
+        "shared": 2 * one,
         "bare": ["cutlass.map", *one],
     }
 
@@ -93,13 +101,13 @@ def test_scores_that_others_read_are_stored() -> None:
 
 @pytest.mark.parametrize("lengths", [(1, 9), (3, 200), (70, 150), (150, 20)], ids=str)
 @pytest.mark.parametrize("align", [1, 16], ids=["elements", "pieces"])
-@pytest.mark.parametrize("name", ["capped", "near", "biased", "sunk", "bare"])
+@pytest.mark.parametrize("name", ["capped", "near", "biased", "sunk", "shared", "bare"])
 def test_kernels_agree_with_the_interpreter(
     program: Program, name: str, align: int, lengths: tuple[int, int]
 ) -> None:
     program.library.on_host_sm_count(3)
     info = next(k for k in program.kernels if k.name == name)
-    sizes = {"B": 1, "H": 2, "S": lengths[0], "T": lengths[1]}
+    sizes = {"B": 1, "H": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
     dims = {d: sizes[d] for d in info.dims}
     tolerance = 2**-7 if name == "near" else 2**-9
     floats = (-2.0, -0.75, 0.0, 0.5, 1.0)

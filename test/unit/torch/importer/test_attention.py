@@ -85,3 +85,41 @@ def test_the_gradient_of_a_learned_bias_is_the_kernels():
     assert len(found) == 4
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=2**-10, rtol=2**-8)
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [(4, 2, 2, 4), (4, 2, 2, 1), (4, 1, 1, 4), (4, 1, 4, 1), (4, 4, 1, 4)],
+    ids=lambda heads: "x".join(map(str, heads)),
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_masks_of_heads_that_share_keys(heads: tuple[int, ...], repeated: bool):
+    torch.manual_seed(1)
+    shapes = [(2, n, m, 8) for n, m in zip(heads[:3], (5, 7, 7), strict=True)]
+    inputs = tuple(torch.randn(shape).half() for shape in (*shapes, (heads[3], 5, 7)))
+
+    def forward(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        if repeated:
+            k, v = (x[:, :, None].expand(2, -1, 4 // x.shape[1], 7, 8).flatten(1, 2) for x in (k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+
+    made = from_torch(Applied(forward), inputs, whole=True)
+    assert "attention(" in made.program.text()
+    agrees(made, *inputs)
+
+
+def test_what_repeats_elements_is_expanded_by_the_kernel():
+    """Sinks of heads, and keys of a cache that heads share, are arguments as they are in memory."""
+    q, k, v = _tensors(2)
+
+    def forward(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+        k, v = (x[:, :, None].expand(2, 2, 2, 7, 8).reshape(2, 4, 7, 8) for x in (k, v))
+        scores = torch.cat([q @ k.mT, sinks.reshape(1, -1, 1, 1).expand(2, -1, 5, -1)], dim=-1)
+        return scores.softmax(-1)[..., :-1] @ v
+
+    inputs = (q.half(), k.half(), v.half(), torch.randn(4).half())
+    made = from_torch(Applied(forward), inputs)
+    text = made.program.text()
+    assert "[2, 4, 7, 8]" not in text.split("->")[0] and "[2, 4, 5, 1]" not in text.split("->")[0]
+    assert "cutlass.attention " in str(compile_text(Source("k.mcu", text)).cutlass)
+    agrees(made, *inputs)

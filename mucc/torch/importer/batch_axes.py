@@ -1,0 +1,305 @@
+"""Give batched products and what is computed of them the axes of batches that a module has merged.
+
+PyTorch's `bmm`, `baddbmm` and `einsum` take one axis of batches, so modules merge those of sequences and
+heads before a product, and split them behind it. Attention is recognised where no reshape lies between its
+parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.ir import Operation, SSAValue
+
+from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.contraction import MatmulOp
+from mucc.dialects.mu.ops.normalisation import SoftmaxOp
+from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
+from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.library.extents import multiply
+
+Made = tuple[Sequence[Operation], SSAValue]
+"""New operations, and the value that replaces the result of an old one."""
+
+
+class _Moved(NamedTuple):
+    """A value whose axes are in another order, with axes of extent 1 dropped and inserted."""
+
+    source: SSAValue
+    axes: tuple[int | None, ...]
+    """For each axis of the result that of the source; None for one of extent 1."""
+    count: int
+    """How many operations do it."""
+
+
+def _moved(value: SSAValue) -> _Moved:
+    """Follow a value through operations that only reorder axes, and drop and insert such of extent 1."""
+    dims = _dims(value)
+    match op := value.owner:
+        case TransposeOp():
+            source, axes, count = _moved(op.operand)
+            return _Moved(source, (*axes[:-2], axes[-1], axes[-2]), count + 1)
+        case PermuteOp():
+            source, axes, count = _moved(op.operand)
+            return _Moved(source, tuple(axes[a] for a in op.order.get_values()), count + 1)
+        case ExpandOp() | SqueezeOp() | ReshapeOp() if _long(_dims(op.operand)) == _long(dims):
+            source, axes, count = _moved(op.operand)
+            kept = iter([a for a, d in zip(axes, _dims(op.operand), strict=True) if d != 1])
+            return _Moved(source, tuple(None if d == 1 else next(kept) for d in dims), count + 1)
+        case _:
+            return _Moved(value, tuple(None if d == 1 else a for a, d in enumerate(dims)), 0)
+
+
+def _long(dims: Dims) -> list[Dim]:
+    """Return the extents but those of 1."""
+    return [d for d in dims if d != 1]
+
+
+def _rearranged(source: SSAValue, kept: Sequence[int], dims: Dims) -> list[Operation]:
+    """Return operations that make `dims` of a source: these of its axes in this order, others of extent 1."""
+    is_ordered = list(kept) == sorted(kept)
+    if is_ordered and _dims(source) == dims:
+        return []
+    new: list[Operation] = []
+    value = source
+    if dropped := [a for a in range(len(_dims(source))) if a not in kept]:
+        new.append(squeeze := SqueezeOp(value, dropped))
+        value = squeeze.result
+    if not is_ordered:
+        new.append(permute := PermuteOp(value, [sorted(kept).index(a) for a in kept]))
+        value = permute.results[0]
+    if inserted := [n for n, d in enumerate(dims) if d == 1]:
+        new.append(ExpandOp(value, inserted))
+    return new
+
+
+def _before_merge(long: Sequence[Dim], merged: Dims) -> Dims:
+    """Return extents with the axes of extent 1 that others have, as far as their last axes are the same."""
+    rest, tail = list(long), list[Dim]()
+    for extent in reversed(merged):
+        if extent != 1 and (not rest or rest.pop() != extent):
+            break
+        tail.insert(0, extent)
+    return (*long[: len(long) - len(_long(tuple(tail)))], *tail)
+
+
+def joined_views(op: Operation) -> Made | None:
+    """Compute several views by fewer: `permute(permute(x, a), b)` -> `permute(x, c)`, reshapes by one.
+
+    Axes of extent 1 that are inserted, moved and dropped again are left out.
+    """
+    if isinstance(op, ReshapeOp | SqueezeOp) and isinstance(inner := op.operand.owner, ReshapeOp):
+        source, dims = inner.operand, _dims(op.result)
+        return ((), source) if _dims(source) == dims else _made(ReshapeOp(source, dims))
+    if not isinstance(op, ReshapeOp | TransposeOp | PermuteOp | ExpandOp | SqueezeOp):
+        return None
+    merges = isinstance(op, ReshapeOp) and _long(_dims(op.operand)) != _long(_dims(op.result))
+    source, axes, count = _moved(op.operand if merges else op.result)
+    if count == 0:
+        return None
+    kept = [a for a in axes if a is not None]
+    dims = _dims(op.result)
+    if not merges:
+        new = _rearranged(source, kept, dims)
+    else:
+        new = _rearranged(source, kept, _before_merge([_dims(source)[a] for a in kept], dims))
+        new.append(ReshapeOp(new[-1].results[0] if new else source, dims))
+        count += 1
+    if len(new) >= count:
+        return give_up(new)
+    return new, new[-1].results[0] if new else source
+
+
+def split_batches(op: Operation) -> Made | None:
+    """Give a product the axes of batches of an operand, or what is computed of products those of a reshape.
+
+    ```
+    reshape(a, (B*H, M, K)) @ reshape(b, (B*H, K, N)) -> reshape(a @ b, (B*H, M, N))
+    softmax(reshape(s, (B*H, M, N))) @ v              -> reshape(softmax(s) @ reshape(v, (B, H, N, E)), ..)
+    reshape(a @ b + c, (B, H, M, N))                  -> reshape(a, ..) @ reshape(b, ..) + reshape(c, ..)
+    reshape(a, (B*H, G*M, K)) @ reshape(b, (B*H, K, N)) -> reshape(a @ b[:, :, None], (B*H, G*M, N))
+    ```
+    """
+    match op:
+        case MatmulOp() if not op.scales and op.mixed is None and len(_dims(op.lhs)) == len(_dims(op.rhs)):
+            left, right = _merged(op.lhs), _merged(op.rhs)
+            if right is not None and left != right:
+                return _split_rows(op, right)
+            if left is None or (right is None and not _is_softmax(op.lhs)):
+                return None
+            split = _Split(left, _dims(op.result)[0])
+            return split.merged(op.result)
+        case e.ElementwiseOp() | SoftmaxOp() if _holds_product(op.results[0]):
+            merged = (_merged(v) for v in op.operands if isinstance(v.owner, ReshapeOp))
+            lead = next((lead for lead in merged if lead is not None), None)
+            if lead is None:
+                return None
+            split = _Split(lead, _dims(op.results[0])[0])
+            return split.merged(op.results[0])
+        case ReshapeOp() if _holds_product(op.operand, alone=True):
+            dims, given = _dims(op.result), _dims(op.operand)
+            lead = dims[: len(dims) - len(given) + 1]
+            if len(lead) < 2 or len(given) < 3 or dims[len(lead) :] != given[1:]:
+                return None
+            split = _Split(lead, given[0])
+            value = split.of(op.operand)
+            return give_up(split.new) if value is None else (split.new, value)
+        case _:
+            return None
+
+
+def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
+    """Split batches and rows of a product whose left operand has both merged: queries that share keys.
+
+    Rows in another order than that of the weights are brought into it behind the product.
+    """
+    if not isinstance(merge := op.lhs.owner, ReshapeOp):
+        return None
+    given, left = _dims(merge.operand), _dims(op.lhs)
+    rows = given[len(lead) : -1]
+    if given[: len(lead)] != lead or len(rows) < 2 or given[-1] != left[-1] or multiply(rows) != left[-2]:
+        return None
+    split = _Split(lead, left[0])
+    if (right := split.of(op.rhs)) is None:
+        return give_up(split.new)
+    shared = ExpandOp(right, range(len(lead), len(lead) + len(rows) - 1))
+    weights, order = merge.operand, list(range(len(given)))
+    if isinstance(turned := weights.owner, PermuteOp):
+        moved = [a for n, a in enumerate(turned.order.get_values()) if a != n]
+        if all(len(lead) <= a < len(given) - 1 for a in moved):
+            weights, order = turned.operand, list(turned.order.get_values())
+    new = [*split.new, shared, product := MatmulOp(weights, shared.result, op.compute, op.acc)]
+    value = product.result
+    if weights is not merge.operand:
+        new.append(back := PermuteOp(value, order))
+        value = back.result
+    return _made(*new, ReshapeOp(value, _dims(op.result)))
+
+
+def _merged(value: SSAValue) -> Dims | None:
+    """Return the axes that are merged to the first one of an operand, whose others stay as they are."""
+    pending, seen = [value], {value}
+    while pending:
+        op = (value := pending.pop()).owner
+        if isinstance(op, ReshapeOp):
+            dims, given = _dims(value), _dims(op.operand)
+            lead = given[: len(given) - len(dims) + 1]
+            is_merged = len(lead) > 1 and len(dims) > 2 and given[len(lead) :] == dims[1:]
+            if is_merged and multiply(lead) == dims[0]:
+                return lead
+        elif isinstance(op, e.ElementwiseOp | TransposeOp | SoftmaxOp):
+            more = [v for v in op.operands if v not in seen and len(_dims(v)) == len(_dims(value))]
+            seen.update(more)
+            pending += more
+    return None
+
+
+def _is_softmax(value: SSAValue) -> bool:
+    while isinstance(op := value.owner, e.CastOp | ReshapeOp):
+        value = op.operand
+    return isinstance(op, SoftmaxOp)
+
+
+def _holds_product(value: SSAValue, *, alone: bool = False) -> bool:
+    """Whether a value is computed of a batched product by pointwise operations and softmax.
+
+    If it is `alone`, nothing else reads what is computed on the way.
+    """
+    pending, seen = [value], {value}
+    while pending:
+        value = pending.pop()
+        op = value.owner
+        if alone and len(list(value.uses)) != 1:
+            continue
+        if isinstance(op, ReshapeOp):
+            value = op.operand
+            op = value.owner
+        if isinstance(op, MatmulOp) and len(_dims(value)) > 2:
+            return True
+        if isinstance(op, e.ElementwiseOp | SoftmaxOp):
+            more = [v for v in op.operands if v not in seen and len(_dims(v)) == len(_dims(value))]
+            seen.update(more)
+            pending += more
+    return False
+
+
+class _Split:
+    """Computes values with their first axis, of `extent`, split to the axes `lead`."""
+
+    def __init__(self, lead: Dims, extent: Dim):
+        self.lead, self.extent = lead, extent
+        self.new: list[Operation] = []
+        self._known: dict[SSAValue, SSAValue | None] = {}
+
+    def of(self, value: SSAValue) -> SSAValue | None:
+        """Return the value with more axes; None where it cannot be computed so."""
+        if value not in self._known:
+            self._known[value] = self._of(value)
+        return self._known[value]
+
+    def merged(self, value: SSAValue) -> Made | None:
+        """Return the value of several axes, merged again."""
+        if (split := self.of(value)) is None:
+            return give_up(self.new)
+        return _made(*self.new, ReshapeOp(split, _dims(value)))
+
+    def _add(self, op: Operation) -> SSAValue:
+        self.new.append(op)
+        return op.results[0]
+
+    def _of(self, value: SSAValue) -> SSAValue | None:
+        dims = _dims(value)
+        wide = (*self.lead, *dims[1:])
+        match op := value.owner:
+            case ReshapeOp() if _dims(op.operand) == wide:
+                return op.operand
+            case FullOp():
+                return self._add(FullOp(wide, op.value.value.data, Shaped.of(value.type).element_type))
+            case BroadcastOp() if (inner := self.beside(op.operand, len(dims))) is not None:
+                return self._add(BroadcastOp(inner, wide))
+            case SoftmaxOp() if op.axis.value.data == len(dims) - 1:
+                inner = self.of(op.operand)
+                return None if inner is None else self._add(SoftmaxOp(inner, len(wide) - 1))
+            case TransposeOp() if len(dims) > 2:
+                inner = self.of(op.operand)
+                return None if inner is None else self._add(TransposeOp(inner))
+            case MatmulOp() if not op.scales and op.mixed is None and len(dims) > 2:
+                left, right = (self.beside(v, len(dims)) for v in (op.lhs, op.rhs))
+                if left is None or right is None:
+                    return None
+                return self._add(MatmulOp(left, right, op.compute, op.acc))
+            case e.ElementwiseOp():
+                operands = [self.beside(v, len(dims)) for v in op.operands]
+                known = [v for v in operands if v is not None]
+                if len(known) < len(operands):
+                    return None
+                types = [TensorType.of(wide, Shaped.of(r.type).element_type) for r in op.results]
+                made = type(op).create(operands=known, result_types=types, properties=dict(op.properties))
+                return self._add(made)
+            case _:
+                return self._add(ReshapeOp(value, wide))
+
+    def beside(self, value: SSAValue, rank: int) -> SSAValue | None:
+        """Return an operand of an operation of this rank; it may have no first axis, or one of extent 1."""
+        dims = _dims(value)
+        if len(dims) < rank:
+            return value
+        if dims[0] == 1 and self.extent != 1:
+            return self._add(ExpandOp(value, range(len(self.lead) - 1)))
+        return self.of(value) if dims[0] == self.extent else None
+
+
+def give_up(new: Sequence[Operation]) -> None:
+    """Erase operations that are not used, whose operands would count them among their uses."""
+    for op in reversed(new):
+        op.erase()
+
+
+def _made(*new: Operation) -> Made:
+    return new, new[-1].results[0]
+
+
+def _dims(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims
