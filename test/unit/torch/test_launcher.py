@@ -244,7 +244,9 @@ def test_inductors_code_calls_launchers(compiled_anew: None):
 
 
 @lowered
-def test_a_graph_of_kernels_alone_is_work_for_a_cuda_graph(compiled_anew: None, monkeypatch: pytest.MonkeyPatch):
+def test_a_graph_of_kernels_alone_is_work_for_a_cuda_graph(
+    compiled_anew: None, monkeypatch: pytest.MonkeyPatch
+):
     """From torch 2.14 on, a graph without a node that Inductor counts as a kernel is not replayed."""
     from torch._inductor import scheduler
 
