@@ -132,8 +132,8 @@ class Assembly:
             shell = threads.submit(self._linked, objects, room)
             contents = {MANIFEST: manifest}
             warnings: list[Diagnostic] = []
-            for image in images:
-                for symbol, future in awaited(image).items():
+            for codes in images:
+                for symbol, future in awaited(codes).items():
                     contents[symbol], image_warnings = awaited(future)
                     warnings += image_warnings
             if any(len(data) > room[name] for name, data in contents.items()):

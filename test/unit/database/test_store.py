@@ -227,7 +227,12 @@ def test_a_kernel_without_measurements_is_not_printed_for_its_digest(
 ) -> None:
     store.add(records())
     asked: list[str] = []
-    monkeypatch.setattr(lookup, "kernel_digest", lambda text: asked.append(text) or "")
+
+    def digest(text: str) -> str:
+        asked.append(text)
+        return ""
+
+    monkeypatch.setattr(lookup, "kernel_digest", digest)
     compiled(tunelib.TEXT, {**tunelib.SIZES[0], "K": 512})
     assert not asked
     compilation = compiled(keep_levels=False)
