@@ -115,7 +115,7 @@ def text_of(compilation: Compilation) -> str:
     lines = ['#include "prelude.h"', *headers]
     registered: list[str] = []
     for i, image in enumerate(parts.images):
-        lines.append(f'extern "C" unsigned char const {image.symbol}[] = {{0}};')
+        lines += [f'extern "C" unsigned char const {symbol}[] = {{0}};' for symbol in image.symbols]
         if image.skeleton is not None:
             continue
         if "<mucc/skinny.cuh>" in image.source:

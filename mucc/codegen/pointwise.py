@@ -121,8 +121,8 @@ class Parts:
     `scratch` is the function that says how many bytes of scratch memory a space takes, and
     `scratch_arguments` are what it gets besides the space; then `launcher` gets
     that memory as its last argument. `fits` is the function that says whether a view is read by vectors.
-    `spliced` are the names of bodies that are compiled apart, with `straight` only if none has branches (see
-    `Texts`).
+    `spliced` are the names of bodies that are compiled apart, with `straight` only if none has branches, and
+    with `alone` each kernel has an image of its own (see `Texts`).
     """
 
     fast: int
@@ -140,6 +140,7 @@ class Parts:
     fits: str = "fits"
     spliced: Collection[str] = ()
     straight: bool = False
+    alone: bool = False
 
 
 class Pointwise(ABC):
@@ -411,6 +412,7 @@ class Pointwise(ABC):
             "\n".join(launch),
             frozenset(parts.spliced),
             parts.straight,
+            parts.alone,
         )
 
     def _view_type(self, operand: Operand, strides: Sequence[Product], fast: int, lanes: str) -> str:

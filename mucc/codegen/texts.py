@@ -44,6 +44,7 @@ class Texts:
     `entries` are in the order in which `launch` numbers them; one kernel may have several numbers. Bodies
     whose names are in `spliced` are compiled apart, and their PTX is spliced into that of the rest, which
     kernels with other bodies share. With `straight`, all is compiled together if one of them has branches.
+    With `alone`, each kernel has an image of its own, so that several processes assemble them.
     """
 
     data: str
@@ -53,6 +54,17 @@ class Texts:
     launch: str
     spliced: frozenset[str] = frozenset()
     straight: bool = False
+    alone: bool = False
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels, without duplicates."""
+        return tuple(dict.fromkeys(e.name for e in self.entries))
+
+    @property
+    def has_several_images(self) -> bool:
+        """Whether there are several kernels, each in an image of its own."""
+        return self.alone and len(self.kernels) > 1
 
     @property
     def device(self) -> str:
@@ -74,9 +86,11 @@ class Texts:
         return "\n\n".join([*bodies, self.data, self.work, *dict.fromkeys(e.text for e in self.entries)])
 
     def codes(self, image: str | None) -> str:
-        """Emit the table of kernels: in an image with this C++ name, or linked in."""
+        """Emit the table of kernels: in an image with this C++ name, or an array of images, or linked in."""
+        several = self.has_several_images
+        places = {name: f"[{i}]" if several else "" for i, name in enumerate(self.kernels)}
         lines = [
-            f'    {{"{e.name}", &{image}}},'
+            f'    {{"{e.name}", &{image}{places[e.name]}}},'
             if image
             else f"    {{nullptr, nullptr, reinterpret_cast<void const*>({e.name})}},"
             for e in self.entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,8 @@ class _Compiler:
         mu = stages = module
         if self.options.keep_levels:
             mu = module.clone()
-        select = self.select(module)
+        # It reads the kernels later, when passes have changed the module.
+        select = self.select(module.clone if mu is module else lambda: mu)
         if select:
             self.measured = select.used
         given = None if self.options.print_ir_after_all else module  # which lists passes that change nothing
@@ -75,7 +76,7 @@ class _Compiler:
             check_promises(entries(module), self.options.dims)
         return Compilation(self.source, self.options, self.sink, program, mu, stages, module, self.measured)
 
-    def select(self, module: ModuleOp) -> SelectMeasured | None:
+    def select(self, untouched: Callable[[], ModuleOp]) -> SelectMeasured | None:
         """Make the pass that selects measured schedules; None without measurements."""
         from mucc.database.home import database_path
 
@@ -83,7 +84,7 @@ class _Compiler:
             return None
         from mucc.database.lookup import SelectMeasured
 
-        return SelectMeasured.of(module, self.options.dims, self.sink)
+        return SelectMeasured.of(untouched(), self.options.dims, self.sink)
 
     def step(self, step: Any, module: ModuleOp) -> None:
         """Apply a pass. Raises DiagnosticError for errors in the program."""

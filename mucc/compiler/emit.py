@@ -96,7 +96,8 @@ class Image:
 
     `title` is the name of the stage in messages, and `entry` the name of its kernel, or the common prefix of
     its kernels. `source` is C++ without CUTLASS; for bodies, it has one kernel `mucc_body_<i>` for each.
-    Without `skeleton`, `divided` may hold the same code as `source` in two parts.
+    Without `skeleton`, `divided` may hold the same code as `source` in two parts, and `kernels` are the names
+    of kernels that are assembled apart, each to device code with a symbol of its own.
     """
 
     title: str
@@ -105,6 +106,12 @@ class Image:
     entry: str
     skeleton: Skeleton | None = None
     divided: Divided | None = None
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def symbols(self) -> dict[str, str]:
+        """The symbols of device code, each with the name of its kernel, or "" where it has all kernels."""
+        return {f"{self.symbol}_{i}": kernel for i, kernel in enumerate(self.kernels)} or {self.symbol: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ def emit_parts(module: ModuleOp, manifest: Mapping[str, object]) -> Parts:
     stages = _SeparateImages()
     texts = _program_texts(_programs(module), stages)
     names = [f"extern {s.type} const {s.symbol};" for s in stages.skeletons]
-    names += [f"extern unsigned char const {i.symbol}[];" for i in stages.images]
+    names += [f"extern unsigned char const {symbol}[];" for i in stages.images for symbol in i.symbols]
     headers = ["#include <mucc/program.h>", *(f"#include <{h}>" for h in sorted(stages.headers))]
     head = "\n".join([*headers, "", 'extern "C" {', *names, "}"])
     return Parts("\n\n".join([head, *texts]) + "\n", manifest_text(manifest), tuple(stages.images))
@@ -201,7 +208,7 @@ class _SingleFile(_StageWriter):
 
 
 class _ImageEntry(NamedTuple):
-    """The C++ name of a stage's image, and the prefix of its kernels' names in the image."""
+    """The C++ name of a stage's image or array of images, and the prefix of its kernels' names there."""
 
     image: str
     entry: str
@@ -243,7 +250,8 @@ class _SeparateImages(_StageWriter):
             skeleton = _named(f"{head}\n\n{texts.skeleton}\n", entry, ENTRY)
             divided = Divided(skeleton, bodies_source(apart), texts.straight)
         source = f"{head}\n\n{texts.device}\n"
-        code, own = self._image_entry(op, places, scope, source, entry, divided=divided)
+        kernels = texts.kernels if texts.has_several_images else ()
+        code, own = self._image_entry(op, places, scope, source, entry, divided=divided, kernels=kernels)
         if code.entry != entry:
             renamed = written.texts(code.entry)
             assert renamed is not None
@@ -259,6 +267,7 @@ class _SeparateImages(_StageWriter):
         entry: str,
         skeleton: Skeleton | None = None,
         divided: Divided | None = None,
+        kernels: tuple[str, ...] = (),
     ) -> tuple[_ImageEntry, list[str]]:
         """Return the image of a stage, and the lines that define the image unless an equal stage did."""
         key = (_named(source, entry, ""), skeleton.symbol if skeleton else "")
@@ -266,9 +275,12 @@ class _SeparateImages(_StageWriter):
             return equal, []
         symbol = f"mucc_image_{len(self.images)}"
         title = f"{places.program.sym_name.data}.{op.stage.data}"
-        self.images.append(Image(title, symbol, source, entry, skeleton, divided))
+        image = Image(title, symbol, source, entry, skeleton, divided, kernels)
+        self.images.append(image)
         self._codes[key] = _ImageEntry(f"::{scope}::image", entry)
-        return _ImageEntry("image", entry), [f"mucc::Image image{{{symbol}}};"]
+        each = ", ".join(f"{{{symbol}}}" for symbol in image.symbols)
+        defined = f"image[] = {{{each}}}" if kernels else f"image{each}"
+        return _ImageEntry("image", entry), [f"mucc::Image {defined};"]
 
 
 def _named(source: str, entry: str, name: str) -> str:

@@ -27,19 +27,22 @@ class SelectMeasured(SelectSchedule):
     """Takes the best schedule that was measured for the same problem, with the same extents.
 
     Settings of the program's own schedules hold: a measurement counts only where it agrees with them.
-    `kernels` has the digests of kernels by name, `used` says afterwards where schedules came from.
+    `kernels` has the kernels by name, which no pass changes; `used` says afterwards where schedules are from.
     """
 
-    kernels: Mapping[str, str] = field(default_factory=dict[str, str])
+    kernels: Mapping[str, KernelOp] = field(default_factory=dict[str, KernelOp])
     sink: DiagnosticSink = field(default_factory=DiagnosticSink)
     used: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     @staticmethod
     def of(module: ModuleOp, sizes: Mapping[str, int], sink: DiagnosticSink) -> SelectMeasured:
-        """For a module as the frontend made it. Trouble with the database is a warning in `sink`."""
+        """For a module as the frontend made it, which no pass changes afterwards.
+
+        Trouble with the database is a warning in `sink`.
+        """
         words = tuple(f"{name}={value}" for name, value in sizes.items())
         kernels = [op for op in module.body.block.ops if isinstance(op, KernelOp)]
-        return SelectMeasured(words, {k.sym_name.data: kernel_digest(str(k)) for k in kernels}, sink)
+        return SelectMeasured(words, {k.sym_name.data: k for k in kernels}, sink)
 
     def measured(self, query: Query) -> Chosen:
         """Return the settings of the best measurement, and note it in `used`."""
@@ -54,9 +57,12 @@ class SelectMeasured(SelectSchedule):
             for diagnostic in error.diagnostics:
                 self.sink.emit(dataclasses.replace(diagnostic, severity=Severity.WARNING))
             return {}
+        if not records:
+            return {}  # a digest takes longer than most passes
         cards = [device.name for device in workload.target.facts.devices]
+        kernel = self.kernels.get(query.program)
         wanted = Wanted(
-            self.kernels.get(query.program, ""),
+            kernel_digest(str(kernel)) if kernel is not None else "",
             stage,
             problem,
             kind_of(query.op).body(query.op),

@@ -149,7 +149,11 @@ def _host_library(parts: Any, folder: Path) -> ct.CDLL:
     """Compile the host code of a program, without its kernels."""
     assert not parts.skeletons, "kernels of CUTLASS have no PTX here"
     lines = ['#include "prelude.h"']
-    lines += [f'extern "C" unsigned char const {image.symbol}[] = {{0}};' for image in parts.images]
+    lines += [
+        f'extern "C" unsigned char const {symbol}[] = {{0}};'
+        for image in parts.images
+        for symbol in image.symbols
+    ]
     gxx = shutil.which("g++")
     assert gxx
     library(gxx, "\n".join([*lines, parts.program, ""]), folder / "k.so")

@@ -27,7 +27,9 @@ from mucc.build.jobs import Job, Kind, Result
 from mucc.build.pool import Cancelled, Pool, awaited
 from mucc.build.toolchain.discover import INCLUDE_FLAGS, Toolchain
 from mucc.build.toolchain.flags import SPLIT, ambient_flags, flags, is_portable
+from mucc.build.toolchain.kernels_apart import divide
 from mucc.build.toolchain.nvcc import Built
+from mucc.build.toolchain.reservation import MANIFEST, filled, reservation
 from mucc.build.toolchain.splice import SpliceError, read_bodies, splice
 from mucc.diagnostics.core import Diagnostic, DiagnosticError
 from mucc.files.digest import Part, tree_contents
@@ -48,7 +50,8 @@ PRELUDE = "prelude.hpp"
 
 LIBRARIES = ("-lcudart_static", "-lrt", "-lpthread", "-ldl")
 
-_MANIFEST = "mucc_manifest_text"
+_DeviceCode = tuple[bytes, tuple[Diagnostic, ...]]
+"""Device code, and warnings of ptxas."""
 
 IMAGE_ROOM, MANIFEST_STEP = 128 << 10, 4 << 10
 """The bytes reserved for each image, and the step of the bytes reserved for the manifest.
@@ -116,26 +119,29 @@ class Assembly:
             # The slowest parts start first; images depend on them.
             devices = {s.symbol: threads.submit(self._device, s) for s in parts.skeletons}
             objects = {f"{s.symbol}.o": threads.submit(self._host, s) for s in parts.skeletons}
-            cubins = {i.symbol: threads.submit(self._device_code, i, devices) for i in parts.images}
+            images = [threads.submit(self._device_codes, i, devices, threads) for i in parts.images]
             objects["program.o"] = threads.submit(self._program, parts.program)
             objects["runtime.o"] = threads.submit(self._runtime)
             if self.ahead:
                 threads.submit(self._work_ahead, list(objects.values()), list(devices.values()))
             manifest = parts.manifest.encode() + b"\0"
-            room = {_MANIFEST: _round_up(len(manifest), MANIFEST_STEP)}
-            room |= {image.symbol: IMAGE_ROOM // (1 if image.skeleton else 2) for image in parts.images}
+            room = {MANIFEST: _round_up(len(manifest), MANIFEST_STEP)}
+            for image in parts.images:
+                is_large = image.skeleton or image.kernels
+                room |= dict.fromkeys(image.symbols, IMAGE_ROOM if is_large else IMAGE_ROOM // 2)
             shell = threads.submit(self._linked, objects, room)
-            contents = {_MANIFEST: manifest}
+            contents = {MANIFEST: manifest}
             warnings: list[Diagnostic] = []
-            for symbol, future in cubins.items():
-                contents[symbol], image_warnings = awaited(future)
-                warnings += image_warnings
+            for codes in images:
+                for symbol, future in awaited(codes).items():
+                    contents[symbol], image_warnings = awaited(future)
+                    warnings += image_warnings
             if any(len(data) > room[name] for name, data in contents.items()):
                 room = {name: max(n, _round_up(len(contents[name]), IMAGE_ROOM)) for name, n in room.items()}
                 library = self._linked(objects, room)
             else:
                 library = awaited(shell)
-        return Built(_filled(library, room, contents), (*dict.fromkeys(self.notes), *warnings))
+        return Built(filled(library, room, contents), (*dict.fromkeys(self.notes), *warnings))
 
     def image(self, image: Image, *, ptx: bool) -> Built:
         """Build the PTX or the cubin of one image. Raises as `build` does."""
@@ -147,7 +153,7 @@ class Assembly:
             )
             if ptx:
                 return Built(self._ptx(image, devices).encode(), ())
-            return Built(*self._assembled(image, self._ptx(image, devices)))
+            return Built(*self._assembled(image, image.symbol, self._ptx(image, devices)))
 
     def _work_ahead(self, objects: Sequence[Future[bytes]], devices: Sequence[Future[bytes]]) -> None:
         """Precompile the header for later builds, on an idle core while device code is compiled."""
@@ -157,15 +163,29 @@ class Assembly:
 
     # Device
 
-    def _device_code(
-        self, image: Image, devices: Mapping[str, Future[bytes]]
-    ) -> tuple[bytes, tuple[Diagnostic, ...]]:
-        """Build the device code of an image: a cubin, or a fat binary with PTX for portable targets."""
+    def _device_codes(
+        self, image: Image, devices: Mapping[str, Future[bytes]], threads: ThreadPoolExecutor
+    ) -> dict[str, Future[_DeviceCode]]:
+        """Begin to assemble the device code of an image, for each symbol; the largest first."""
         ptx = self._ptx(image, devices)
-        cubin, warnings = self._assembled(image, ptx)
+        if not image.kernels:
+            return {image.symbol: threads.submit(self._device_code, image, image.symbol, ptx)}
+        try:
+            modules = divide(ptx, image.kernels)
+        except SpliceError as error:
+            raise Unspliceable(f"stage {image.title}: {error}") from error
+        largest = sorted(image.symbols.items(), key=lambda item: -len(modules[item[1]]))
+        return {s: threads.submit(self._device_code, image, s, modules[kernel]) for s, kernel in largest}
+
+    def _device_code(self, image: Image, name: str, ptx: str) -> _DeviceCode:
+        """Build device code of an image: a cubin, or a fat binary with PTX for portable targets.
+
+        `name` is the symbol.
+        """
+        cubin, warnings = self._assembled(image, name, ptx)
         if not is_portable(self.target):
             return cubin, warnings
-        name, number = image.symbol, self.target.removeprefix("sm_")
+        number = self.target.removeprefix("sm_")
         result = self._run(
             f"assembling stage {image.title}",
             Kind.OBJECT,
@@ -181,8 +201,8 @@ class Assembly:
         )
         return result.files[f"{name}.fatbin"], warnings
 
-    def _assembled(self, image: Image, ptx: str) -> tuple[bytes, tuple[Diagnostic, ...]]:
-        """Assemble the PTX of an image by ptxas; returns the cubin and warnings."""
+    def _assembled(self, image: Image, name: str, ptx: str) -> _DeviceCode:
+        """Assemble PTX of an image by ptxas; returns the cubin and warnings."""
         result = self._run(
             f"assembling stage {image.title}",
             Kind.PTXAS,
@@ -192,14 +212,14 @@ class Assembly:
                 "-m64",
                 "-v",
                 *(() if image.skeleton else (SPLIT,)),
-                f"{image.symbol}.ptx",
+                f"{name}.ptx",
                 "-o",
-                f"{image.symbol}.cubin",
+                f"{name}.cubin",
             ),
-            {f"{image.symbol}.ptx": ptx.encode()},
-            f"{image.symbol}.cubin",
+            {f"{name}.ptx": ptx.encode()},
+            f"{name}.cubin",
         )
-        return result.files[f"{image.symbol}.cubin"], tuple(messages.warnings(result.log))
+        return result.files[f"{name}.cubin"], tuple(messages.warnings(result.log))
 
     def _ptx(self, image: Image, devices: Mapping[str, Future[bytes]]) -> str:
         """Build the PTX of an image, with bodies spliced into the skeleton."""
@@ -394,7 +414,7 @@ class Assembly:
     def _linked(self, objects: Mapping[str, Future[bytes]], room: Mapping[str, int]) -> bytes:
         """Link all objects to a library, with space reserved for the manifest and the images."""
         files = {name: future.result() for name, future in sorted(objects.items())}
-        files["images.s"] = _reservation(room).encode()
+        files["images.s"] = reservation(room).encode()
         command = ("{cxx}", "-shared", *files, "-L{cudart}", *LIBRARIES, "-o", "kernel.so")
         key = (*(part for item in files.items() for part in item), LIBRARIES, self._versions)
         return self._step(
@@ -443,35 +463,6 @@ class Assembly:
     @cached_property
     def _support(self) -> tuple[Part, ...]:
         return tree_contents(*HEADERS)
-
-
-def _reservation(room: Mapping[str, int]) -> str:
-    """Emit assembly that reserves bytes for each name.
-
-    Manifest and images are in ELF sections of their own, so that tools can read them without loading the
-    library.
-    """
-    lines: list[str] = []
-    for name, size in room.items():
-        section = ".mucc_manifest" if name == _MANIFEST else ".mucc_cubin"
-        tag = _tag(name)
-        lines += [f'.section {section},"a",@progbits', ".balign 64", f".globl {name}", f".hidden {name}"]
-        lines += [f"{name}:", f'.ascii "{tag.decode()}"', f".zero {size - len(tag)}"]
-    return "\n".join([*lines, '.section .note.GNU-stack,"",@progbits', ""])
-
-
-def _tag(name: str) -> bytes:
-    """Return the unique bytes at the beginning of a reservation."""
-    return f"<mucc: here goes {name}>".encode()
-
-
-def _filled(library: bytes, room: Mapping[str, int], contents: Mapping[str, bytes]) -> bytes:
-    """Fill the reservations of a library. Raises ValueError for a missing reservation."""
-    data = bytearray(library)
-    for name, content in contents.items():
-        start = library.index(_tag(name))
-        data[start : start + room[name]] = content.ljust(room[name], b"\0")
-    return bytes(data)
 
 
 def _round_up(size: int, step: int) -> int:

@@ -179,6 +179,7 @@ class AttentionWork(ScoreWork):
                 # Without kernels on wgmma other instructions come out than where all is compiled together.
                 spliced=[self.function.name] if self.function and self.has_warpgroups else (),
                 straight=True,
+                alone=True,
             )
         )
 

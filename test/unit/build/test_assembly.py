@@ -12,7 +12,7 @@ import pytest
 from mucc.build.artefact import Artefact, Request, build
 from mucc.build.cache import Cache
 from mucc.build.jobs import Job, Result
-from mucc.build.toolchain import assembly, nvrtc_worker
+from mucc.build.toolchain import assembly, nvrtc_worker, reservation
 from mucc.build.toolchain.discover import Toolchain, find_toolchain
 from mucc.build.toolchain.splice import SpliceError
 from mucc.codegen.kernel_code import ENTRY
@@ -375,14 +375,14 @@ def test_what_cannot_be_spliced_says_so(cache: Cache, monkeypatch: pytest.Monkey
 
 def test_room_is_filled_and_grows() -> None:
     room = {"mucc_manifest_text": 4096, "mucc_image_0": 256, "mucc_image_1": 256}
-    text = assembly._reservation(room)  # pyright: ignore[reportPrivateUsage]
+    text = reservation.reservation(room)
     assert text.count(".zero") == 3 and ".section .mucc_manifest" in text
     library = b"head" + b"".join(
-        assembly._tag(name).ljust(size, b"\0") + b"|"
-        for name, size in room.items()  # pyright: ignore[reportPrivateUsage]
+        reservation._tag(name).ljust(size, b"\0") + b"|"  # pyright: ignore[reportPrivateUsage]
+        for name, size in room.items()
     )
     contents = {"mucc_manifest_text": b"{}\0", "mucc_image_0": b"\x7fELF0", "mucc_image_1": bytes(range(256))}
-    filled = assembly._filled(library, room, contents)  # pyright: ignore[reportPrivateUsage]
+    filled = reservation.filled(library, room, contents)
     assert len(filled) == len(library) and b"here goes" not in filled
     at = 4
     for name, size in room.items():

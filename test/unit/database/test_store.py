@@ -18,7 +18,9 @@ import tunelib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mucc import frontend
 from mucc.compiler.driver import Compilation, Options, compile_text
+from mucc.database import lookup
 from mucc.database.records import Record, Run, Stage, Status, best
 from mucc.database.store import VERSION, Store
 from mucc.diagnostics.core import DiagnosticError, Severity, Source
@@ -218,6 +220,24 @@ def test_only_for_the_same_problem(store: Store) -> None:
     assert "measured" not in " ".join(
         compile_text(Source("f.mcu", tunelib.TEXT), Options()).emit("schedule").split()
     )
+
+
+def test_a_kernel_without_measurements_is_not_printed_for_its_digest(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add(records())
+    asked: list[str] = []
+
+    def digest(text: str) -> str:
+        asked.append(text)
+        return ""
+
+    monkeypatch.setattr(lookup, "kernel_digest", digest)
+    compiled(tunelib.TEXT, {**tunelib.SIZES[0], "K": 512})
+    assert not asked
+    compilation = compiled(keep_levels=False)
+    (kernel,) = frontend.lower(compilation.program, compilation.sink).body.block.ops
+    assert asked == [str(kernel)]
 
 
 def test_bound_dims_need_no_hints(store: Store) -> None:

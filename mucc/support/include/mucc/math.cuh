@@ -348,11 +348,28 @@ MUCC_DEVICE float gelu_tanh(float x) {
   return x * sigmoid(twice_u);
 }
 
+// log(1 + x) for x from 0 to 1, with the bits of CUDA's log1pf, which has branches for other numbers: bodies with
+// branches are compiled with their kernels. From 0.5 on it is log((1 + x) / 2) + log(2).
+MUCC_DEVICE float log1p_up_to_one(float x) {
+  bool const is_halved = x >= 0.5f;
+  float const r = fmaf(is_halved ? 0.5f : 1.0f, x, is_halved ? -0.5f : 0.0f);  // NVVM makes branches of selected sums
+  float p = -0.0453486145f;
+  p = fmaf(p, r, 0.105468884f);
+  p = fmaf(p, r, -0.132297039f);
+  p = fmaf(p, r, 0.144914463f);
+  p = fmaf(p, r, -0.166415647f);
+  p = fmaf(p, r, 0.199888676f);
+  p = fmaf(p, r, -0.250001967f);
+  p = fmaf(p, r, 0.333335102f);
+  p = fmaf(p, r, -0.5f);
+  return fmaf(r * p, r, r) + (is_halved ? 0.693147182f : 0.0f);
+}
+
 // log(1 + exp(beta x)) / beta. Where beta x overflows, the exponential vanishes.
-MUCC_DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + ::log1pf(fast_exp(-fabsf(x))); }
+MUCC_DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + log1p_up_to_one(fast_exp(-fabsf(x))); }
 MUCC_DEVICE float softplus(float x, float beta) {
   float const line = beta > 0.0f ? fmaxf(x, 0.0f) : fminf(x, 0.0f);
-  return line + ::log1pf(fast_exp(-fabsf(beta * x))) * (1.0f / beta);
+  return line + log1p_up_to_one(fast_exp(-fabsf(beta * x))) * (1.0f / beta);
 }
 
 // tanh(log(1 + e)) with e = exp(x) is (e^2 + 2e) / (e^2 + 2e + 2): mish costs one exponential. Past x = 20 it is 1.

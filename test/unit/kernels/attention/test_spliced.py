@@ -14,7 +14,7 @@ from mucc.build.toolchain import nvrtc, nvrtc_worker
 from mucc.build.toolchain.assembly import INCLUDES
 from mucc.build.toolchain.discover import Toolchain, find_toolchain
 from mucc.build.toolchain.flags import SPLIT
-from mucc.build.toolchain.machine_code import resources, section
+from mucc.build.toolchain.machine_code import cubins, resources, section
 from mucc.build.toolchain.splice import read_bodies, splice
 from mucc.codegen.kernel_code import ENTRY
 from mucc.compiler.driver import Options, compile_text
@@ -179,6 +179,13 @@ def test_machine_code_is_that_of_whole_kernels(toolchain: Toolchain, tmp_path: P
     assert sorted(map(repr, resources(built))) == sorted(map(repr, resources(whole)))
 
 
+@pytest.mark.nvcc
+def test_softplus_is_spliced(toolchain: Toolchain, tmp_path: Path) -> None:
+    (image,) = parts(attention("softplus(y) + softplus(y, beta=2)", n=16)).images
+    assert image.divided is not None
+    assert not read_bodies(ptx(image.divided.bodies, has_kernels=False))[0].has_branches
+
+
 # Building
 
 
@@ -222,6 +229,22 @@ def test_functions_with_branches_are_compiled_with_the_kernels(cache: Cache) -> 
     assert cache.stats().levels["device"].entries == 0
 
 
+@pytest.mark.nvcc
+def test_kernels_are_assembled_one_by_one_to_the_same_code(
+    cache: Cache, toolchain: Toolchain, tmp_path: Path
+) -> None:
+    text = attention("silu(y) * 1.5", n=16)
+    (image,) = parts(text).images
+    together = cubin(spliced(image), toolchain, tmp_path)
+    alone = cubins(build(Request(text.encode(), "k.mcu")).data)
+    names = [resources(data)[0].kernel for data in alone]
+    assert names == list(image.symbols.values()) and len(names) == 4
+    assert [len(resources(data)) for data in alone] == [1] * 4
+    for name, data in zip(names, alone, strict=True):
+        assert section(data, f".text.{name}") == section(together, f".text.{name}")
+    assert {resources(data)[0] for data in alone} == set(resources(together))
+
+
 # Which kernels there are
 
 MANY = (
@@ -232,7 +255,7 @@ MANY = (
 def forms(target: str = "sm_90a", *, q: str = "", t: str = "f16", x: str = "attention(q, k, v)") -> list[str]:
     """The kernels that launches choose from."""
     text = MANY.format(q=q or f"{t}[B, S, 64]", t=t, r="f32" if t == "e4m3" else t, x=x)
-    return re.findall(r'\{"mu_f_out_(\w+)", &image\}', parts(text, target).program)
+    return re.findall(r'\{"mu_f_out_(\w+)", &image\[\d\]\}', parts(text, target).program)
 
 
 FEW = ["decode_elements", "decode_elements", "decode_tiles"]
