@@ -47,7 +47,7 @@ HONEST_WHEN_PROFILED = (
 """Samples that do their own work in all timed calls on a GPU, as PyTorch's profiler is on there, so that they
 need not be rejected there either."""
 
-SHARED = ("problem.py", "work.py", "work.cu")
+SHARED = ("problem.py", "work.py", "work.cu", "native.py")
 """Helpers of samples that cheat which honest ones need as well."""
 
 

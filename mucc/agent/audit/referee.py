@@ -8,17 +8,19 @@ import copy
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from statistics import median
 from typing import Any, NamedTuple
 
 from mucc.agent.audit import watch
-from mucc.agent.audit.cases import KINDS, Case
+from mucc.agent.audit.absent import absent_share
+from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
+from mucc.agent.audit.digits import probes, rounded
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.rounding import NEAREST, OF_INPUTS, TRUNCATED, permitted, round_weights
+from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.spread import spread
 from mucc.agent.audit.threads import bytes_of, few
@@ -36,11 +38,8 @@ WARM = 3
 BRIEF = 0.2
 """Seconds of a call in float64 up to which the reference is run with rounded operands too."""
 
-SMALLEST_STEP = 2.0**-22
-"""Relative changes of results (rms) that are smaller say nothing of how operands were rounded."""
-
-DEVIATIONS = 4.0
-"""Standard deviations by which the share of such a change in a candidate's results may be off by chance."""
+ROUGHEST = 2
+"""Calls whose errors are compared with those of rounded operands."""
 
 DISTURBED = 0.5
 """The least share of wall time that a call spends on a processor; below it other work delayed the call."""
@@ -62,6 +61,8 @@ class Judged:
         self.got: list[Any] = []
         self.want: list[Any] = []
         self.own: list[Any] = []
+        self.error = 0.0
+        """How far results are from PyTorch's own, relative to their size (rms)."""
         self.inputs: Sequence[Sequence[int]] = [
             list(v.shape) for v in leaves(inputs) if isinstance(v, torch.Tensor)
         ]
@@ -91,6 +92,8 @@ class Referee:
         self.first: Case | None = None
         self.changes: bool | None = None
         self.judged: list[Judged] = []
+        self.absent = 0.0
+        """The share of elements that two timed calls have both not computed."""
         self.seconds = 0.0
         """Seconds that the reference took for the last call in float64."""
 
@@ -109,9 +112,9 @@ class Referee:
         exact, own, narrow = self._expected(case, inputs, precise)
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
-        worst, largest, why = 0.0, 0.0, ""
+        worst, largest, absent, why = 0.0, 0.0, 0.0, ""
         judged = Judged(case, inputs)
-        for n, (ref, mine, rounded, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
+        for n, (ref, mine, policys, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
             if not isinstance(mine, torch.Tensor):
                 same = said.get("value") == mine
                 worst = max(worst, 0.0 if same else math.inf)
@@ -123,12 +126,15 @@ class Referee:
                 return {"correct": False, "why": f"result {n} was not handed over whole", "judged": True}
             want, near, rough = (
                 None if v is None else sampled(v.reshape(-1), case.sample, case.most)
-                for v in (ref, mine, rounded)
+                for v in (ref, mine, policys)
             )
             got = given.got[n].to(self.device) if mine.numel() else torch.empty_like(mine).reshape(-1)
             judged.got.append(got)
             judged.want.append(want)
             judged.own.append(near)
+            if want is not near:  # else what is exact is not known
+                absent = max(absent, absent_share(got, want, near))
+            judged.error = max(judged.error, _error(got, near))
             excess, off, reason, _ = self._compared(got, want, near, rough, near is want or ref is mine)
             worst, largest = max(worst, excess), max(largest, off)
             why = why or (f"result {n} {reason}" if excess > 1 else "")
@@ -138,6 +144,7 @@ class Referee:
             "excess": min(worst, 1e30),
             "largest": min(largest, 1e30),
             "why": why,
+            "absent": absent,
             "judged": finite or case.is_stated,
             "finite": all(bool(torch.isfinite(g).all()) for g in judged.got if g.is_floating_point()),
         }
@@ -281,13 +288,14 @@ class Referee:
             "weak": bool(weak) and all(weak),
             "modifies": sorted(self.modifies),
             "aliases": self.aliases,
-            "probes": self._probes(),
+            "probes": probes(self.judged),
             "rounded": self._rounded(stated),
+            "absent": self.absent,
             "spread": spread(stated, self._moved) if weak and all(weak) and self.exact is not False else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
-            found |= {"random": self._is_random(), "work": self._work()}
+            found |= {"random": self._is_random(), "work": self._work(), "fixed": self._fixed(stated)}
         return found | {"notes": list(dict.fromkeys(self.notes))}
 
     def _work(self) -> list[Json]:
@@ -295,6 +303,17 @@ class Referee:
         inputs, case = self._first(), self.first
         assert case
         return watch.observed(lambda: self._run(self.model, case, inputs), self.device)[1]
+
+    def _fixed(self, stated: Sequence[Judged]) -> list[int]:
+        """Return the inputs, of several, that are the same for other seeds as well."""
+        seeds = _first_of_each(stated)[:2]
+        drawn = [leaves(make_inputs(self.problem, j.case, self.device)) for j in seeds]
+        if len(drawn) < 2 or len(drawn[0]) < 2:
+            return []
+        tensors = [
+            (n, a, b) for n, (a, b) in enumerate(zip(*drawn, strict=True)) if isinstance(a, torch.Tensor)
+        ]
+        return [n for n, a, b in tensors if a.numel() > 1 and torch.equal(a, b)]
 
     def _first(self) -> tuple[Any, ...]:
         return make_inputs(self.problem, self._first_case(), self.device)
@@ -343,30 +362,6 @@ class Referee:
         ms, cpu_ms = median(t.ms for t in watch_.times()), median(spent[WARM:]) / 1e6
         return cpu_ms if self.device.type == "cpu" and cpu_ms < DISTURBED * ms else ms
 
-    def _probes(self) -> dict[str, dict[str, float]]:
-        """How far digits that a format drops move the candidate's, PyTorch's and exact results (rms), for the
-        pair of calls where the candidate's move least."""
-        found: dict[str, dict[str, float]] = {}
-        pairs: dict[tuple[str, bool, int], dict[str, Judged]] = {}
-        for judged in self.judged:
-            name, _, kind = judged.case.probe.partition(" ")
-            if name:
-                pairs.setdefault((name, judged.case.is_timed, judged.case.seed), {})[kind] = judged
-        for (name, *_), pair in pairs.items():
-            one, other = (pair.get(kind) for kind in KINDS)
-            if one is None or other is None or not one.got or len(one.got) != len(other.got):
-                continue
-            if any(w.dtype != torch.float32 for w in one.own):
-                continue
-            moved = {
-                "candidate": _moved(one.got, other.got),
-                "pytorch": _moved(one.own, other.own),
-                "exact": _moved(one.want, other.want),
-            }
-            if name not in found or _share(moved) < _share(found[name]):
-                found[name] = moved
-        return found
-
     def _moved(self, case: Case, by: float) -> list[Any]:
         """Return the exact results of a case whose inputs are multiplied by a number, as far as these are
         compared; none where they cannot be computed."""
@@ -381,64 +376,39 @@ class Referee:
         return [sampled(v.reshape(-1), case.sample, case.most) for v in tensors]
 
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
-        """How much of the error that comes of rounding weights or inputs is in the candidate's results at the
-        least, and in PyTorch's, by formats: all of it is 1. Of two cases the one with less, in the rounding
-        with most.
-
-        Probes change inputs alone, as weights are the candidate's from its start, and need two calls that may
-        be told from others by what they share.
-        """
-        cases = _first_of_each([j for j in stated if j.got and _whole(j)])[:2]
-        if self.exact is False or self.seconds > BRIEF or len(cases) < 2 or self._changes():
+        """Return how much of the error of rounding is in the results of two calls (`digits.rounded`): the
+        timed ones with the largest errors, as a solution may round its operands in some calls only, or where
+        there are none the first two."""
+        if self.exact is False or self.seconds > BRIEF or self._changes():
             return {}
-        found: dict[str, dict[str, float]] = {}
-        for name, model, way in self._roundings():
-            parts = [p for j in cases if (p := self._part(j, model, way)) is not None]
-            if len(parts) == len(cases):
-                least = {k: min(p[k] for p in parts) for k in parts[0]}
-                if name not in found or least["candidate"] > found[name]["candidate"]:
-                    found[name] = least
-        return found
+        timed = [j for j in self.judged if j.case.is_timed and j.case.is_stated and j.got]
+        cases = [self._exactly(j) for j in sorted(timed, key=lambda j: -j.error)[:ROUGHEST]]
+        if len(cases) < ROUGHEST:
+            cases = _first_of_each([j for j in stated if j.got and _whole(j)])[:ROUGHEST]
+        if len(cases) < ROUGHEST or any(c.want is c.own for c in cases):
+            return {}
+        self.absent = min(max(map(absent_share, c.got, c.want, c.own), default=0.0) for c in cases)
 
-    def _roundings(self) -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
-        """Yield formats by name, with a model in float64 and what is to be done to its inputs: its weights
-        are rounded, or these."""
-        for ways in (NEAREST, TRUNCATED):
-            for name, way in ways.items():
-                model = copy.deepcopy(self.model)
-                if round_weights(model, way):
-                    yield name, model.double(), _as_it_is
-            for name in OF_INPUTS:
-                yield name, self.exact, ways[name]
+        def run(case: Case, model: Any, way: Callable[[Any], Any]) -> Any:
+            return self._run(model, case, self._in_float64(case, way))
 
-    def _part(self, judged: Judged, model: Any, way: Callable[[Any], Any]) -> dict[str, float] | None:
-        """Return how far results moved from the exact ones towards those of a model, as shares of the way: of
-        the candidate at the least, and of PyTorch in f32. None if these two differ in last digits only."""
+        return rounded(cases, self.model, self.exact, run)
+
+    def _exactly(self, judged: Judged) -> Judged:
+        """Return a call with its results in float64, which are not computed for each timed one."""
+        found = copy.copy(judged)
+        exact = self._precise(judged.case, make_inputs(self.problem, judged.case, self.device))
+        found.want = [sampled(v.reshape(-1), judged.case.sample, judged.case.most) for v in exact or ()]
+        return found if exact else judged
+
+    def _in_float64(self, case: Case, way: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """Return the inputs of a case in float64, those in f32 changed by a function before."""
 
         def prepared(value: Any) -> Any:
             is_f32 = isinstance(value, torch.Tensor) and value.dtype == torch.float32
             return in_float64(way(value.contiguous()) if is_f32 else value)
 
-        inputs = torch.utils._pytree.tree_map(prepared, make_inputs(self.problem, judged.case, self.device))
-        others = [v.reshape(-1) for v in leaves(self._run(model, judged.case, inputs))]
-        steps, errors, own = list[Any](), list[Any](), list[Any]()
-        size = 0.0
-        for want, other, got, near in zip(judged.want, others, judged.got, judged.own, strict=True):
-            if near.dtype == torch.float32:
-                steps.append(other - want)
-                errors.append(got.double() - want)
-                own.append(near.double() - want)
-                size += float((want * want).sum())
-        if not steps:
-            return None
-        step, error, mine = map(torch.cat, (steps, errors, own))
-        length = float((step * step).sum())
-        gone, theirs = float((error * step).sum()), float((mine * step).sum())
-        if not math.isfinite(gone + theirs + length) or length <= size * SMALLEST_STEP**2:
-            return None
-        rest = error - gone / length * step
-        doubt = DEVIATIONS * math.sqrt(float((rest * rest).sum()) / rest.numel() / length)
-        return {"candidate": max(gone / length - doubt, 0.0), "pytorch": theirs / length}
+        return torch.utils._pytree.tree_map(prepared, make_inputs(self.problem, case, self.device))
 
 
 def _first_of_each(judged: Sequence[Judged]) -> list[Judged]:
@@ -446,13 +416,12 @@ def _first_of_each(judged: Sequence[Judged]) -> list[Judged]:
     return list({j.case.seed: j for j in reversed(judged)}.values())[::-1]
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _share(moved: Mapping[str, float]) -> float:
-    """Return how much of a change that is due a candidate shows."""
-    return moved["candidate"] / moved["exact"] if moved["exact"] else math.inf
+def _error(got: Any, near: Any) -> float:
+    """Return the root mean square of differences over that of a result."""
+    if near.dtype != torch.float32 or not near.numel():
+        return 0.0
+    size = float(rms(near.double()))
+    return float(rms(got.double() - near.double())) / size if size else 0.0
 
 
 def _copied(value: Any) -> Any:
@@ -467,12 +436,3 @@ def _whole(judged: Judged) -> bool:
 def _mean_like(want: Any, own: Any) -> Any:
     """Return the mean of a result in every place."""
     return torch.full_like(own, float(want.double().mean())) if own.is_floating_point() else own
-
-
-def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
-    """Return the root mean square of differences, each result relative to its own size."""
-    total = 0.0
-    for a, b in zip(before, after, strict=True):
-        size = float(rms(a.double()))
-        total += float(rms(b.double() - a.double())) / size if size and math.isfinite(size) else 0.0
-    return total if math.isfinite(total) else 0.0

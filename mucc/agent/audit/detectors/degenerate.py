@@ -23,5 +23,8 @@ class Degenerate:
             )
         elif seen.reference.weak:
             yield note(self.name, "the reference gives one result for all stated inputs; scaled ones decided")
+        if seen.reference.fixed:
+            names = ", ".join(map(str, seen.reference.fixed))
+            yield note(self.name, f"input {names} is the same in all calls: nothing tells whether it is read")
         if seen.reference.random:
             yield note(self.name, "the reference draws random numbers: it was compared with the same seeds")

@@ -15,7 +15,8 @@ class InputsModified:
     looks_at = "sums of the inputs before and after each call"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        changed = {n for c in seen.calls for n in c.inputs_changed} - set(seen.reference.modifies)
+        changed = {n for c in seen.calls for n in c.inputs_changed} | set(seen.timing.modified)
+        changed -= set(seen.reference.modifies)
         if changed:
             names = ", ".join(map(str, sorted(changed)))
             yield reject(
