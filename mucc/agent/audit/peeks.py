@@ -26,6 +26,10 @@ MOST = 32
 """Results of a call whose elements are read: the message that tells where they are is short."""
 
 
+Place = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+"""Where a result lies: its address, the bytes of an element, its shape, and its strides."""
+
+
 class Spot(NamedTuple):
     """An element of a result: its address in the process that computed it, its size in bytes, and where it
     lies in the memory that results are handed over in."""
@@ -80,9 +84,7 @@ def _place(value: Any) -> list[object] | None:
 def spots(said: bytes, rng: Random) -> list[Spot]:
     """Draw elements of results that lie where `said` tells. Raises ValueError for what is no place."""
     found, at = list[Spot](), 0
-    for place in from_json(
-        tuple[tuple[int, int, tuple[int, ...], tuple[int, ...]] | None, ...], json.loads(said)
-    ):
+    for place in from_json(tuple[Place | None, ...], json.loads(said)):
         if place is None:
             break  # where the next results lie in the memory of all is not known
         address, size, shape, strides = place

@@ -27,7 +27,8 @@ static int find() {
     fclose(maps);
     return count;
 }
-extern "C" void later(const float *x, const float *w, const float *b, const float *y, long m, long n, long k) {
+extern "C" void later(
+        const float *x, const float *w, const float *b, const float *y, long m, long n, long k) {
     static float *kept = new float[m * k], *own = new float[m * n];
     memcpy(kept, x, m * k * 4);
     std::thread([=] {

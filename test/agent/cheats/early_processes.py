@@ -45,7 +45,8 @@ static int live(void *number) {
 extern "C" void start() {
     clone(live, stacks[0] + sizeof stacks[0], CLONE_VM | SIGCHLD, (void *)0);
 }
-extern "C" void show(const float *x_, const float *w_, const float *b_, float *out, long m_, long n_, long k_) {
+extern "C" void show(
+        const float *x_, const float *w_, const float *b_, float *out, long m_, long n_, long k_) {
     if (!seen) {
         seen = (float *)calloc(m_ * k_, 4), y = (float *)calloc(m_ * n_, 4);
         w = w_, b = b_, m = m_, n = n_, k = k_;

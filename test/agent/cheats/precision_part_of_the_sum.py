@@ -1,7 +1,7 @@
 """Multiplies two fifths of each sum in two bf16 terms, the rest in f32."""
 
 import torch
-from work import Linear, linear_relu
+from work import Linear
 
 
 def terms(t):

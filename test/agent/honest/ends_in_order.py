@@ -2,17 +2,19 @@
 
 import atexit
 import contextlib
+import os
 import tempfile
 
 from work import Linear
 
 resources = contextlib.ExitStack()
 atexit.register(resources.close)
-notes = resources.enter_context(tempfile.TemporaryFile("w+"))
+folder = resources.enter_context(tempfile.TemporaryDirectory())
 
 
 class ModelNew(Linear):
     def forward(self, x):
         self.calls += 1
-        notes.write(f"{self.calls}\n")
+        with open(os.path.join(folder, "calls"), "a") as file:
+            file.write(f"{self.calls}\n")
         return self.compute(x)

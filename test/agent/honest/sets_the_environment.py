@@ -5,7 +5,7 @@ import os
 os.environ.setdefault("OMP_PROC_BIND", "false")
 os.environ["KERNEL_TILE"] = "32"
 
-from work import Linear, linear_relu  # noqa: E402
+from work import Linear, linear_relu
 
 
 class ModelNew(Linear):
