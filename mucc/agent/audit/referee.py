@@ -1,5 +1,6 @@
-"""The reference: computes what was to come in float64, and compares, once the candidate's process has ended.
-Imports torch.
+"""Compute the reference in float64 and compare a candidate's results with it. Imports torch.
+
+This begins when the candidate's process has ended: before, no expected result exists.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
 torch: Any = importlib.import_module("torch")
 
 SLOW = 2.0
-"""Seconds of a call in float64 after which later cases do without."""
+"""Seconds of a call in float64; after a longer one later cases are compared with results in f32."""
 
 WARM = 3
 
 BRIEF = 0.2
-"""Seconds of a call in float64 up to which the reference is run with rounded operands too."""
+"""Seconds that a call in float64 may take for the reference to be run with rounded operands as well."""
 
 ROUGHEST = 2
 """Calls whose errors are compared with those of rounded operands."""
 
 DISTURBED = 0.5
-"""The least share of wall time that a call spends on a processor; below it other work delayed the call."""
+"""The share of wall time that a call spends on processors; below it other work has delayed the call."""
 
 
 class Given(NamedTuple):
-    """What a candidate gave for a case: its description, and the elements that are compared."""
+    """What a candidate returned for a case: the description of each result, and the elements to compare."""
 
     case: Case
     described: Sequence[Json]
@@ -54,7 +55,7 @@ class Given(NamedTuple):
 
 
 class Judged:
-    """What a candidate returned for a case, and what was to come."""
+    """A compared case: of each result the elements `got`, the exact ones `want`, and PyTorch's `own`; flat."""
 
     def __init__(self, case: Case, inputs: Sequence[Any]):
         self.case = case
@@ -69,7 +70,7 @@ class Judged:
 
 
 class Referee:
-    """The reference, on inputs made as the candidate's were."""
+    """The reference module. It makes the inputs of each case again, from the seeds."""
 
     def __init__(self, request: Json):
         self.device = torch.device(request["device"])
@@ -83,9 +84,9 @@ class Referee:
         self.weights = [*self.model.parameters(), *self.model.buffers()]
         self.exact: Any = None
         self.narrow: Any = None
-        """The model that computes in what the policy permits, where that is not as declared."""
+        """The model with products in the format of the policy, where the policy permits a narrower one."""
         self.noise = 0.0
-        """The largest error of PyTorch's own results over their rms, as far as exact ones are known."""
+        """The largest error of PyTorch's own results so far, over their rms, where exact ones are known."""
         self.notes: list[str] = []
         self.modifies: set[int] = set()
         self.aliases = False
@@ -98,7 +99,7 @@ class Referee:
         """Seconds that the reference took for the last call in float64."""
 
     def judge(self, given: Given) -> Json:
-        """Compare one case. Where a call changes what the next one gives, calls are judged in their order."""
+        """Compare one case; return a `Comparison`. A reference that keeps a state needs the calls in order."""
         case = given.case
         self.first = self.first or case
         tidy(self.device)
@@ -157,8 +158,11 @@ class Referee:
     def _expected(
         self, case: Case, inputs: tuple[Any, ...], precise: bool = True
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Results in float64, in PyTorch's own arithmetic, and in what the policy permits, None where that is
-        the same. Without `precise` PyTorch's own stand for the exact ones."""
+        """Return results in float64, in PyTorch's own arithmetic, and in the format of the policy.
+
+        The last are None where the policy is as declared. Without `precise` PyTorch's own results stand for
+        those in float64.
+        """
         if self.exact is None:
             self.exact = copy.deepcopy(self.model).double()
             self.narrow = None if self.precision == "declared" else copy.deepcopy(self.model)
@@ -177,7 +181,7 @@ class Referee:
         return whole, own, narrow if len(narrow) == len(own) else [None] * len(own)
 
     def _changes(self) -> bool:
-        """Whether a call of the reference changes what the next one gives: its inputs, or its state."""
+        """Whether a call of the reference changes its inputs, or the result of the next call."""
         if self.changes is None:
             model = copy.deepcopy(self.model)
             first, again = (
@@ -204,7 +208,7 @@ class Referee:
         return []
 
     def _precise(self, case: Case, inputs: tuple[Any, ...]) -> list[Any] | None:
-        """Results in float64; the last ones where that is slow, none where it cannot be done."""
+        """Return results in float64, None where they cannot be computed; slow ones are the last."""
         started = time.monotonic()
         try:
             found = leaves(self._run(self.exact, case, torch.utils._pytree.tree_map(in_float64, inputs)))
@@ -232,14 +236,14 @@ class Referee:
             raise
 
     def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None, rough: bool = False) -> Compared:
-        """Return a result against the exact one and PyTorch's own; `rough` says that these are the same."""
+        """Compare a result with the exact one and PyTorch's own; `rough`: the exact one is not known."""
         noise = self.noise if self.exact is False or rough else 0.0
         found = compared(got, want, near, self.precision, noise, narrow)
         self.noise = max(self.noise, found.noise)
         return found
 
     def _fits(self, got: Sequence[Any], other: Judged) -> bool:
-        """Whether results would do for another case."""
+        """Whether results would be right for another case."""
         return (
             bool(got)
             and len(got) == len(other.want)
@@ -250,7 +254,7 @@ class Referee:
         )
 
     def _stale(self, judged: Judged) -> str:
-        """Return the earlier case whose result came instead, where elements can be told apart."""
+        """Return the name of an earlier case for which a result would be right, "" where there is none."""
         for other in reversed(self.judged):
             comparable = other.case.sample == judged.case.sample or (_whole(judged) and _whole(other))
             if comparable and not other.case.probe and self._fits(judged.got, other):
@@ -258,7 +262,7 @@ class Referee:
         return ""
 
     def _repeats(self, judged: Judged) -> str:
-        """Return an earlier case, of other inputs, with the same result to the bit."""
+        """Return the name of an earlier case of other inputs with the same result to the bit, "" where none is."""
         for other in self.judged:
             if other.case.seed == judged.case.seed or not _whole(judged) or not judged.got:
                 continue
@@ -269,9 +273,9 @@ class Referee:
         return ""
 
     def facts(self, *, known: bool) -> Json:
-        """Measure the reference: whether it is worth anything as a measure, and its operations.
+        """Return facts of the reference, such as whether its result depends on its inputs, and of digits.
 
-        `known` leaves out what is the same whatever the candidate, and takes long.
+        `known` leaves out those that do not depend on the candidate, which take long.
         """
         untimed = [j for j in self.judged if not j.case.is_timed]
         stated = [j for j in untimed if j.case.is_stated]
@@ -299,7 +303,7 @@ class Referee:
         return found | {"notes": list(dict.fromkeys(self.notes))}
 
     def _work(self) -> list[Json]:
-        """Return the operations and kernels of a call."""
+        """Return the operations and kernels of a call of the reference."""
         inputs, case = self._first(), self.first
         assert case
         return watch.observed(lambda: self._run(self.model, case, inputs), self.device)[1]
@@ -319,7 +323,7 @@ class Referee:
         return make_inputs(self.problem, self._first_case(), self.device)
 
     def _constant(self, first: Judged, other: Judged) -> bool:
-        """Whether what is expected for one case would do for another."""
+        """Whether the expected result of one case would be right for another."""
         return self._fits(first.own, other) or (
             not _whole(first)
             and self._fits([_mean_like(w, n) for w, n in zip(first.want, first.own, strict=True)], other)
@@ -339,9 +343,9 @@ class Referee:
         )
 
     def timed(self, runs: int) -> float:
-        """Return the median time of a call in ms, from a cold cache, on inputs that take turns.
+        """Return the median time of a call of the reference in ms, with cold caches, on alternating inputs.
 
-        On a CPU that other work keeps busy, it is what processors spent on a call.
+        On a CPU that other work keeps busy, it is the time that processors spent on a call.
         """
         slots = [Slot() for _ in range(2)]
         for slot in slots:
@@ -363,8 +367,10 @@ class Referee:
         return cpu_ms if self.device.type == "cpu" and cpu_ms < DISTURBED * ms else ms
 
     def _moved(self, case: Case, by: float) -> list[Any]:
-        """Return the exact results of a case whose inputs are multiplied by a number, as far as these are
-        compared; none where they cannot be computed."""
+        """Return the exact results, as far as elements are compared, for the inputs of a case times a number.
+
+        The list is empty where they cannot be computed.
+        """
         inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, case, self.device))
 
         def times(value: Any) -> Any:
@@ -412,7 +418,7 @@ class Referee:
 
 
 def _first_of_each(judged: Sequence[Judged]) -> list[Judged]:
-    """Return the first call for each inputs: who knows that they come again may compute otherwise then."""
+    """Return the first call with each inputs: a solution may recognise inputs that come again."""
     return list({j.case.seed: j for j in reversed(judged)}.values())[::-1]
 
 
@@ -429,10 +435,10 @@ def _copied(value: Any) -> Any:
 
 
 def _whole(judged: Judged) -> bool:
-    """Whether all elements were compared."""
+    """Whether all elements of the results were compared."""
     return all(r.numel() < judged.case.most for r in judged.own)
 
 
 def _mean_like(want: Any, own: Any) -> Any:
-    """Return the mean of a result in every place."""
+    """Return a result with its mean in every place."""
     return torch.full_like(own, float(want.double().mean())) if own.is_floating_point() else own
