@@ -55,7 +55,7 @@ class Given(NamedTuple):
 
 
 class Judged:
-    """A compared case: of each result the elements `got`, the exact ones `want`, and PyTorch's `own`; flat."""
+    """A compared case. Of each result the elements `got`, the exact ones `want`, PyTorch's `own`; flat."""
 
     def __init__(self, case: Case, inputs: Sequence[Any]):
         self.case = case
@@ -99,7 +99,7 @@ class Referee:
         """Seconds that the reference took for the last call in float64."""
 
     def judge(self, given: Given) -> Json:
-        """Compare one case; return a `Comparison`. A reference that keeps a state needs the calls in order."""
+        """Compare one case; return a `Comparison`. A reference with a state needs the calls in order."""
         case = given.case
         self.first = self.first or case
         tidy(self.device)
@@ -254,7 +254,7 @@ class Referee:
         )
 
     def _stale(self, judged: Judged) -> str:
-        """Return the name of an earlier case for which a result would be right, "" where there is none."""
+        """Return the name of an earlier case for which a result would be right, or ""."""
         for other in reversed(self.judged):
             comparable = other.case.sample == judged.case.sample or (_whole(judged) and _whole(other))
             if comparable and not other.case.probe and self._fits(judged.got, other):
@@ -262,7 +262,7 @@ class Referee:
         return ""
 
     def _repeats(self, judged: Judged) -> str:
-        """Return the name of an earlier case of other inputs with the same result to the bit, "" where none is."""
+        """Return the name of an earlier case of other inputs with the same result, to the bit, or ""."""
         for other in self.judged:
             if other.case.seed == judged.case.seed or not _whole(judged) or not judged.got:
                 continue
