@@ -282,6 +282,7 @@ def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
         facts["card"],
         facts["rounded"],
         facts["absent"],
+        tuple(facts["roughest"]),
         known.fixed,
         facts["spread"],
     )

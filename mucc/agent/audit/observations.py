@@ -169,6 +169,7 @@ class Reference:
     card: str = ""
     rounded: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     absent: float = 0.0
+    roughest: tuple[str, ...] = ()
     fixed: tuple[int, ...] = ()
     """Inputs that the problem draws alike for all seeds."""
     spread: Mapping[str, float] = field(default_factory=dict[str, float])

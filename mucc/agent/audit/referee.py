@@ -94,7 +94,9 @@ class Referee:
         self.changes: bool | None = None
         self.judged: list[Judged] = []
         self.absent = 0.0
-        """The share of elements that two timed calls have both not computed."""
+        self.roughest: list[str] = []
+        """Two calls that are compared with rounded operands; `absent` is the share of elements that are in
+        neither of their results."""
         self.seconds = 0.0
         """Seconds that the reference took for the last call in float64."""
 
@@ -295,6 +297,7 @@ class Referee:
             "probes": probes(self.judged),
             "rounded": self._rounded(stated),
             "absent": self.absent,
+            "roughest": self.roughest,
             "spread": spread(stated, self._moved) if weak and all(weak) and self.exact is not False else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
@@ -393,6 +396,7 @@ class Referee:
             cases = _first_of_each([j for j in stated if j.got and _whole(j)])[:ROUGHEST]
         if len(cases) < ROUGHEST or any(c.want is c.own for c in cases):
             return {}
+        self.roughest = [c.case.name for c in cases]
         self.absent = min(max(map(absent_share, c.got, c.want, c.own), default=0.0) for c in cases)
 
         def run(case: Case, model: Any, way: Callable[[Any], Any]) -> Any:

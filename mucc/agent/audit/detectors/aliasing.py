@@ -12,7 +12,7 @@ class Aliasing:
     """Where results lie."""
 
     name = "aliasing"
-    looks_at = "addresses of results against those of inputs and of earlier results"
+    looks_at = "addresses of results against those of inputs and of earlier results, in timed calls too"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
         shared = {n for c in seen.calls for out in c.outputs for n in out.aliases}

@@ -12,7 +12,7 @@ class Degenerate:
     """A reference whose result is the same whatever the inputs are."""
 
     name = "degenerate"
-    looks_at = "whether the reference's results would do for each other"
+    looks_at = "whether the reference's results would do for each other, and inputs that are always the same"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
         if seen.reference.constant:

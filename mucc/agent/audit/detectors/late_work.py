@@ -22,8 +22,8 @@ class LateWork:
 
     name = "late_work"
     looks_at = (
-        "results after a pause, threads, processes, kernels that end after a call, and the judge's own kernel"
-        " after it"
+        "results right when a call returns and after a pause, threads, processes, kernels that end after a"
+        " call, and the judge's own kernel after it"
     )
 
     def check(self, seen: Observations) -> Iterator[Finding]:

@@ -77,7 +77,7 @@ class Precision:
                 yield reject(
                     self.name,
                     f"multiplies f32 that was rounded to {formats}: {said}",
-                    cases=["one", "other"],
+                    cases=list(seen.reference.roughest),
                     part=dict(part),
                 )
                 return

@@ -36,7 +36,7 @@ class Results:
                 f"{most:.0%} of the elements are far from what they should be, each less than what the"
                 " largest ones make tolerable: small elements are not computed",
                 Label.INCORRECT,
-                cases=[c.case.name for c in absent] or ["one", "other"],
+                cases=[c.case.name for c in absent] or list(seen.reference.roughest),
             )
         skipped = [c.case.name for c in seen.calls if not c.comparison.judged]
         if skipped:
