@@ -7,10 +7,12 @@ from work import Linear
 
 
 def lazily(name):
+    if name in sys.modules:
+        return sys.modules[name]
     spec = importlib.util.find_spec(name)
     spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, module)
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
