@@ -238,7 +238,7 @@ class Child:
 
         Returns None for an address that has no memory, and nothing at all where the system does not tell.
         """
-        return [data and data.hex() for data in processes.memory(self._pid, places)]
+        return [None if data is None else data.hex() for data in processes.memory(self._pid, places)]
 
     def spent_ns(self, *pids: int) -> int:
         """Return the time of processors that the stopped processes, or these, have taken so far."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from mucc.agent.audit.observations import Observations, Reference, Timing  # noq
 PAIR = Case("tf32 drawn", 1, probe="tf32 drawn"), Case("tf32 redrawn", 1, probe="tf32 redrawn")
 
 
-class Answered(NamedTuple):
+@dataclass
+class Answered:
     case: Case
     got: list[Any]
     want: list[Any]
@@ -29,6 +31,14 @@ Way = Callable[[Any, Any], Any]
 
 def tf32(t: Any) -> Any:
     return ((t.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def all_of_it(x: Any, w: Any) -> Any:
+    return tf32(x) @ w
+
+
+def in_f32(x: Any, w: Any) -> Any:
+    return x @ w
 
 
 def in_part(x: Any, w: Any) -> Any:
@@ -67,20 +77,20 @@ def finds(way: Way) -> bool:
     return any(True for _ in Precision().check(seen))
 
 
-@pytest.mark.parametrize("way", [lambda x, w: tf32(x) @ w, in_part, with_noise])
+@pytest.mark.parametrize("way", [all_of_it, in_part, with_noise])
 def test_who_rounds_operands_does_not_follow_their_digits(way: Way):
     assert digits.follows(*answers(way)) < FOLLOWS
     assert finds(way)
 
 
-@pytest.mark.parametrize("way", [lambda x, w: x @ w, one_by_one])
+@pytest.mark.parametrize("way", [in_f32, one_by_one])
 def test_who_uses_all_digits_does(way: Way):
     assert digits.follows(*answers(way)) > 0.95
     assert not finds(way)
 
 
 def test_few_elements_tell_nothing():
-    few = [a._replace(got=[a.got[0][:9]], want=[a.want[0][:9]], own=[a.own[0][:9]]) for a in answers(in_part)]
+    few = [replace(a, got=[a.got[0][:9]], want=[a.want[0][:9]], own=[a.own[0][:9]]) for a in answers(in_part)]
     assert digits.follows(*few) == float("inf")
 
 

@@ -28,7 +28,8 @@ def handed_over(values: list[Any]) -> Any:
 
 
 def read(spots: list[peeks.Spot]) -> list[str | None]:
-    return [data and data.hex() for data in memory(os.getpid(), [(s.address, s.size) for s in spots])]
+    found = memory(os.getpid(), [(s.address, s.size) for s in spots])
+    return [None if data is None else data.hex() for data in found]
 
 
 RESULTS = {
