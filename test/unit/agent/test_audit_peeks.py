@@ -18,6 +18,7 @@ from mucc.agent.audit.detectors.late_work import LateWork  # noqa: E402
 from mucc.agent.audit.observations import Observations, Reference, Timing  # noqa: E402
 from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.results import Results  # noqa: E402
+from mucc.agent.audit.slots import Slot  # noqa: E402
 from mucc.api.processes import memory  # noqa: E402
 
 
@@ -78,6 +79,18 @@ def test_what_has_no_memory_is_left_out():
     assert peeks.spots(peeks.told([3, torch.rand(4)]), random.Random(1)) == []
     conjugate = torch.rand(4, dtype=torch.complex64).conj()
     assert peeks.spots(peeks.told([conjugate]), random.Random(1)) == []
+
+
+def test_an_input_differs_from_what_was_put_there_by_any_byte():
+    value = torch.rand(5, 7)
+    value[0, 0] = float("nan")
+    lent, hidden = Slot(), Slot()
+    for slot in (lent, hidden):
+        slot.fill([value], 0xFF)
+    (here,), (there,) = lent.guarded, hidden.guarded
+    assert not here.differs(there), "NaN is the same as itself"
+    here.tensor[4, 6] += 1e-3
+    assert here.differs(there)
 
 
 NOTHING = Timing()
