@@ -31,11 +31,18 @@ HELPERS = (
 PROBLEM = "_problem"
 """What the name of a problem ends with that one sample has for itself."""
 
-NO_GAIN = ("deferral_watching", "deferral_native", "deferral_protected_memory")
+NO_GAIN = (
+    "deferral_watching",
+    "deferral_native",
+    "deferral_protected_memory",
+    "deferral_huge_pages",
+    "expanded_result",
+)
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
 memory, where those of a GPU are not; on a CPU they are stopped while inputs come. Or one computes all when
 its results are first read, which counts: measured with 64 to 256 MiB (decision 90). One that does so piece by
-piece in huge pages is charged 5 to 8 % less than it takes, and is no sample."""
+piece is rejected where the parent stops it before all is copied (decision 98), which may come late on a busy
+machine. Or one leaves it to the copy to write its result, which is charged for that."""
 
 HONEST_WHEN_PROFILED = (
     "library_unless_profiled_by_a_variable",
@@ -47,7 +54,7 @@ HONEST_WHEN_PROFILED = (
 """Samples that do their own work in all timed calls on a GPU, as PyTorch's profiler is on there, so that they
 need not be rejected there either."""
 
-SHARED = ("problem.py", "work.py", "work.cu")
+SHARED = ("problem.py", "work.py", "work.cu", "native.py")
 """Helpers of samples that cheat which honest ones need as well."""
 
 

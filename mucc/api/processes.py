@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mucc.process.output import Printed, notes
     from mucc.process.pausing import descendants, parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
-    from mucc.process.registers import Code, Place, working
+    from mucc.process.registers import Code, Place, memory, working
     from mucc.process.symbols import Symbols
     from mucc.process.tree import End, Family, end_strays
 
@@ -24,6 +24,7 @@ __all__ = [
     "descendants",
     "end_strays",
     "forget",
+    "memory",
     "notes",
     "parent",
     "pause",
@@ -39,7 +40,7 @@ __getattr__ = names_from(
         "mucc.process.output": ("Printed", "notes"),
         "mucc.process.pausing": ("descendants", "parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
-        "mucc.process.registers": ("Code", "Place", "working"),
+        "mucc.process.registers": ("Code", "Place", "memory", "working"),
         "mucc.process.symbols": ("Symbols",),
         "mucc.process.tree": ("End", "Family", "end_strays"),
     },

@@ -6,7 +6,7 @@ import contextlib
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 WORDS = 512
@@ -108,6 +108,21 @@ def _places(pid: int, code: Code, instruction: int, stack: int) -> Iterator[Plac
     for (word,) in WORD.iter_unpack(data[: len(data) // WORD.size * WORD.size]):
         if (found := code.place(word)) is not None:
             yield found
+
+
+def memory(pid: int, places: Sequence[tuple[int, int]]) -> list[bytes | None]:
+    """Return what lies at addresses of a process, so many bytes each; None where there is no memory, and
+    nothing at all where the system does not tell."""
+    found: list[bytes | None] = []
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+        for address, size in places:
+            try:
+                file.seek(address)
+                data = file.read(size)
+            except (OSError, OverflowError, ValueError):
+                data = b""
+            found.append(data if len(data) == size else None)
+    return found
 
 
 def _read(pid: int, address: int, size: int) -> bytes:

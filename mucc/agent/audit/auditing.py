@@ -43,12 +43,13 @@ CHECKING = 2.0
 
 
 class Known(NamedTuple):
-    """What a reference is like whatever the candidate: whether it draws random numbers, its operations, and
-    its time in ms."""
+    """What a reference is like whatever the candidate: whether it draws random numbers, its operations, its
+    time in ms, and the inputs that are the same for all seeds."""
 
     random: bool
     work: tuple[Work, ...]
     ms: float | None
+    fixed: tuple[int, ...] = ()
 
 
 def audit(problem: str, solution: str, options: Options | None = None) -> Verdict:
@@ -223,7 +224,8 @@ class _Audit:
         calls, timed = self._calls(run)
         facts = self.trial.facts(known is not None)
         if known is None:
-            known = Known(facts["random"], work_from(facts["work"]), self.trial.reference_ms())
+            work, ms = work_from(facts["work"]), self.trial.reference_ms()
+            known = Known(facts["random"], work, ms, tuple(facts["fixed"]))
             self.auditor.keep(known, *key)
         return calls, timed, _reference(facts, known)
 
@@ -279,5 +281,8 @@ def _reference(facts: Mapping[str, Any], known: Known) -> Reference:
         facts["probes"],
         facts["card"],
         facts["rounded"],
+        facts["absent"],
+        tuple(facts["roughest"]),
+        known.fixed,
         facts["spread"],
     )

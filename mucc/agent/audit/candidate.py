@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from mucc.agent.audit import tamper, values, watch
+from mucc.agent.audit import peeks, tamper, values, watch
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.gate import AWAKE, COLD, COPIED, DONE, HANDED, KEYED, OPEN, READY, Stream, pin
 from mucc.agent.audit.gate import NAME as FLAGS
@@ -289,8 +289,8 @@ class Session:
                     self._copy_in(str(said["slot"]))
                 result = self._call(inputs)
                 self.clock.wait()
-                wire.send(b"D")
                 self.last = leaves(result)
+                wire.send(b"D" + peeks.told(self.last))
                 results.write(self.last)
                 self.clock.wait()
                 wire.send(b"C")
@@ -380,7 +380,16 @@ def _described(value: Any, inputs: Inputs) -> Json:
         "shape": list(value.shape),
         "device": value.device.type,
         "aliases": inputs.overlapping(*place) if place[1] else [],
+        "shares_elements": _shares_elements(value),
     }
+
+
+def _shares_elements(value: Any) -> bool:
+    """Whether a tensor has more elements than there are places that its strides lead to."""
+    if value.layout is not torch.strided or not value.numel():
+        return False
+    last = sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
+    return value.numel() > last + 1
 
 
 def _class_name(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -46,6 +46,8 @@ class Seen(NamedTuple):
     case: str
     ns: int
     threads: list[list[Place]] | None
+    started: bool = False
+    """Whether there were processes that were not there when the call began."""
 
 
 class Looker:
@@ -111,30 +113,48 @@ class Looker:
         self._helpers.go_on(None)
         return self.child.resume()
 
-    def look(self, case: str, started: int, moments: Sequence[float]) -> None:
-        """Stop the process at moments in ms from the start of a call, and keep where its threads are."""
+    def look(
+        self, case: str, started: int, moments: Sequence[float], ended: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Stop the process at moments in ms from the start of a call, and keep where its threads are, until
+        the call has `ended`."""
         stopped = 0
         for ms in moments if self.is_open else ():
             self._helpers.forget()
-            _wait(started + stopped + int(ms * 1e6))
+            _wait(started + stopped + int(ms * 1e6), ended)
+            if ended():
+                return
             begun = time.perf_counter_ns()
             self.child.pause()
             at_rest = time.perf_counter_ns()
-            self._seen.append(Seen(case, at_rest, self.child.working()))
+            started_some = not self._helpers.known.issuperset(self.child.helpers())
+            self._seen.append(Seen(case, at_rest, self.child.working(), started_some))
             stopped += self.child.resume() - begun
+
+    def read(self, places: Sequence[tuple[int, int]]) -> list[str | None]:
+        """Stop the process, and return what lies at addresses of it, so many bytes each, in hexadecimal
+        digits; nothing where the system does not tell what the process runs."""
+        if not self.is_open:
+            return []
+        self._helpers.forget()
+        self.child.pause()
+        found = self.child.read(places)
+        self.child.resume()
+        return found
 
     def taken(self, calls: Sequence[tuple[Case, Times]], gpu: bool = False) -> Iterator[Look]:
         """Take what was seen of calls before they ended.
 
         Calls come with their times, which on a GPU are not those of the host.
         """
-        found, self._seen = self._seen, []
+        taken, self._seen = self._seen, []
         ends = {case.name: times.began + times.counted * 1e6 for case, times in calls}
-        for seen in found:
+        for seen in taken:
             if seen.threads is None:
                 yield Look(seen.case, hidden=True)
             elif seen.threads and (gpu or seen.ns < ends.get(seen.case, 0.0)):  # else all threads wait
-                yield Look(seen.case, computing(seen.threads, self._originals(seen.threads)))
+                found = computing(seen.threads, self._originals(seen.threads))
+                yield Look(seen.case, found, started=seen.started)
 
     def _originals(self, threads: Sequence[Sequence[Place]]) -> Sequence[str]:
         """Return the files that code in no file may be a copy of."""
@@ -155,10 +175,13 @@ class Helpers:
         self._call: str | None = None
         self._pids: list[int] = []
         self._spent = 0
+        self.known = frozenset[int]()
+        """The processes that were there when they went on."""
 
     def go_on(self, call: str | None) -> None:
         """Say that all go on, with a timed call or after one."""
         self._call, self._pids = call, self.child.helpers()
+        self.known = frozenset(self._pids)
         self._spent = self.child.spent_ns(*self._pids) if self._pids else 0
 
     def stopped(self) -> None:
@@ -197,9 +220,8 @@ class Helpers:
         ]
 
 
-def _wait(until: int) -> None:
-    """Wait until a moment in ns of the clock."""
-    if (left := until - time.perf_counter_ns()) > SPIN * 1e9:
-        time.sleep(left / 1e9 - SPIN)
-    while time.perf_counter_ns() < until:
-        pass
+def _wait(until: int, ended: Callable[[], bool]) -> None:
+    """Wait until a moment in ns of the clock, or until a call has `ended`."""
+    while (left := until - time.perf_counter_ns()) > 0 and not ended():
+        if left > SPIN * 1e9:
+            time.sleep(min(left / 1e9 - SPIN, SPIN))

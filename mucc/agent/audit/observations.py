@@ -38,7 +38,8 @@ class Work:
 class Output:
     """One result as the candidate returned it; `aliases` are the inputs whose memory it shares.
 
-    `subclass` is the class of a tensor that is no plain one.
+    `subclass` is the class of a tensor that is no plain one. `shares_elements` says that it has more elements
+    than memory, as expanded tensors do.
     """
 
     dtype: str = ""
@@ -47,6 +48,7 @@ class Output:
     aliases: tuple[int, ...] = ()
     value: object = None
     subclass: str = ""
+    shares_elements: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,8 @@ class Comparison:
 
     `excess` is the largest error over what is tolerated. `judged` is off where the reference itself has no
     finite result for scaled inputs. `stale_of` is the earlier case whose expected result came instead,
-    `repeats` one of other inputs with the same result to the bit.
+    `repeats` one of other inputs with the same result to the bit. `absent` is the share of elements that were
+    not computed though their size does not matter to what is tolerated (`absent.absent_share`).
     """
 
     correct: bool
@@ -66,6 +69,7 @@ class Comparison:
     finite: bool = True
     stale_of: str = ""
     repeats: str = ""
+    absent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,15 @@ class Timing:
     """Times of calls in ms by the judge's clock; `wall_ms` is the median until results were handed over.
 
     `late` are calls whose results changed after they were handed over, `bands` inputs beside which somebody
-    wrote, `deferred` the number of calls that still computed while results were fetched. `busy` is how long
-    the candidate's threads and the judge's waited for a processor, over the calls' time. `cleared` is how
-    long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded, while calls
-    waited to begin, when results had been handed over, and when the candidate's process had ended. `restless`
-    are calls before which the process ran while it was stopped for inputs to come, `helped` those in which
-    processes worked that it had started, `forged` those on a GPU that were marked as done before they could
-    begin. `crowded` says what shows that other processes used the GPU, empty where nothing does.
+    wrote, `modified` inputs that timed calls changed, `aliased` inputs whose memory results of timed calls
+    share, and `deferred` the number of calls that still computed while results were fetched. `busy` is the
+    time that the candidate's threads and the judge's waited for a processor, over the calls' time. `cleared`
+    is how long it took at the least to clear the caches of a GPU in ms: before the candidate was loaded,
+    while calls waited to begin, when results had been handed over, and when the candidate's process had
+    ended. `restless` are calls before which the process ran while it was stopped for inputs to come, `helped`
+    those in which processes worked that it had started, `unready` those that returned before their results
+    were there, and `forged` those on a GPU that were marked as done before they could begin. `crowded` says
+    what shows that other processes used the GPU, empty where nothing does.
     """
 
     calls: tuple[float, ...] = ()
@@ -113,6 +119,9 @@ class Timing:
     restless: tuple[str, ...] = ()
     helped: tuple[str, ...] = ()
     forged: tuple[str, ...] = ()
+    modified: tuple[int, ...] = ()
+    aliased: tuple[int, ...] = ()
+    unready: tuple[str, ...] = ()
     crowded: str = ""
 
     @property
@@ -159,6 +168,10 @@ class Reference:
     probes: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     card: str = ""
     rounded: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    absent: float = 0.0
+    roughest: tuple[str, ...] = ()
+    fixed: tuple[int, ...] = ()
+    """Inputs that the problem draws alike for all seeds."""
     spread: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
@@ -261,6 +274,7 @@ def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Ca
                 _numbers(o.get("aliases", ())),
                 o.get("value"),
                 str(o.get("subclass", "")),
+                bool(o.get("shares_elements")),
             )
             for o in said["outputs"]
         ),

@@ -42,11 +42,13 @@ class Look:
     """What was seen when a timed call was stopped: the functions of PyTorch's that threads computed in.
 
     `hidden` says that the system did not tell any more, which it did before the solution was loaded.
+    `started` says that there were processes which the call had started.
     """
 
     case: str
     functions: tuple[str, ...] = ()
     hidden: bool = False
+    started: bool = False
 
     @property
     def has_product(self) -> bool:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from mucc.agent.audit.looking import Looker
+from mucc.agent.audit.noise import waited_for_others
 from mucc.agent.audit.observations import operations_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.runs import CandidateFailed
@@ -23,6 +24,9 @@ from mucc.api.json_types import Json
 
 WAKING = 5e-5
 """Seconds until a process that was stopped runs again."""
+
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""Processors that there are for everybody."""
 
 
 class Processes:
@@ -149,7 +153,7 @@ class Processes:
             return self._leading()
 
     def _leading(self) -> Json:
-        before, looks = 0.0, list[float]()
+        before, begun, looks = (0, 0), 0.0, list[float]()
         looker = self._looker = self._looker or Looker(self.candidate)
         looker.open()
         while True:
@@ -159,12 +163,14 @@ class Processes:
                 self._begin({"held": True})
             elif "go" in answer and "name" in answer:
                 looks = answer["look"]
-                before = self.candidate.waiting_seconds()
+                before, begun = self.candidate.scheduled_ns(), time.monotonic()
                 started = looker.start(answer["name"])
-                looker.look(answer["name"], started, looks)
+                looker.look(answer["name"], started, looks, self.judge.has_answer)
                 self._begin({"at": started})  # read when the call has ended
             elif "go" in answer:
                 self._begin({"at": looker.go_on()})
+            elif "peek" in answer:
+                self._begin({"data": looker.read(answer["peek"])})
             elif "begins" in answer:
                 looker.begins(answer["begins"])
                 self._begin({"begun": True})
@@ -175,7 +181,9 @@ class Processes:
             elif "done" not in answer:
                 return answer
             elif not looks:
-                self._waited += max(self.candidate.waiting_seconds() - before - WAKING, 0.0)
+                wall, now = time.monotonic() - begun, self.candidate.scheduled_ns()
+                on, waited = ((there - here) / 1e9 for here, there in zip(before, now, strict=True))
+                self._waited += waited_for_others(max(waited - WAKING, 0.0), on, wall * PROCESSORS)
 
     def answered(self) -> Json:
         """Return the answer of the judge's process."""

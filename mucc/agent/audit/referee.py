@@ -1,5 +1,6 @@
-"""The reference: computes what was to come in float64, and compares, once the candidate's process has ended.
-Imports torch.
+"""Compute the reference in float64 and compare a candidate's results with it. Imports torch.
+
+This begins when the candidate's process has ended: before, no expected result exists.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ import copy
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from statistics import median
 from typing import Any, NamedTuple
 
 from mucc.agent.audit import watch
-from mucc.agent.audit.cases import KINDS, Case
+from mucc.agent.audit.absent import absent_share
+from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
+from mucc.agent.audit.digits import probes, rounded
 from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed
 from mucc.agent.audit.memory import tidy
-from mucc.agent.audit.rounding import NEAREST, OF_INPUTS, TRUNCATED, permitted, round_weights
+from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.spread import spread
 from mucc.agent.audit.threads import bytes_of, few
@@ -29,25 +32,22 @@ from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
 torch: Any = importlib.import_module("torch")
 
 SLOW = 2.0
-"""Seconds of a call in float64 after which later cases do without."""
+"""Seconds of a call in float64; after a longer one later cases are compared with results in f32."""
 
 WARM = 3
 
 BRIEF = 0.2
-"""Seconds of a call in float64 up to which the reference is run with rounded operands too."""
+"""Seconds that a call in float64 may take for the reference to be run with rounded operands as well."""
 
-SMALLEST_STEP = 2.0**-22
-"""Relative changes of results (rms) that are smaller say nothing of how operands were rounded."""
-
-DEVIATIONS = 4.0
-"""Standard deviations by which the share of such a change in a candidate's results may be off by chance."""
+ROUGHEST = 2
+"""Calls whose errors are compared with those of rounded operands."""
 
 DISTURBED = 0.5
-"""The least share of wall time that a call spends on a processor; below it other work delayed the call."""
+"""The share of wall time that a call spends on processors; below it other work has delayed the call."""
 
 
 class Given(NamedTuple):
-    """What a candidate gave for a case: its description, and the elements that are compared."""
+    """What a candidate returned for a case: the description of each result, and the elements to compare."""
 
     case: Case
     described: Sequence[Json]
@@ -55,20 +55,22 @@ class Given(NamedTuple):
 
 
 class Judged:
-    """What a candidate returned for a case, and what was to come."""
+    """A compared case. Of each result the elements `got`, the exact ones `want`, PyTorch's `own`; flat."""
 
     def __init__(self, case: Case, inputs: Sequence[Any]):
         self.case = case
         self.got: list[Any] = []
         self.want: list[Any] = []
         self.own: list[Any] = []
+        self.error = 0.0
+        """How far results are from PyTorch's own, relative to their size (rms)."""
         self.inputs: Sequence[Sequence[int]] = [
             list(v.shape) for v in leaves(inputs) if isinstance(v, torch.Tensor)
         ]
 
 
 class Referee:
-    """The reference, on inputs made as the candidate's were."""
+    """The reference module. It makes the inputs of each case again, from the seeds."""
 
     def __init__(self, request: Json):
         self.device = torch.device(request["device"])
@@ -82,20 +84,24 @@ class Referee:
         self.weights = [*self.model.parameters(), *self.model.buffers()]
         self.exact: Any = None
         self.narrow: Any = None
-        """The model that computes in what the policy permits, where that is not as declared."""
+        """The model with products in the format of the policy, where the policy permits a narrower one."""
         self.noise = 0.0
-        """The largest error of PyTorch's own results over their rms, as far as exact ones are known."""
+        """The largest error of PyTorch's own results so far, over their rms, where exact ones are known."""
         self.notes: list[str] = []
         self.modifies: set[int] = set()
         self.aliases = False
         self.first: Case | None = None
         self.changes: bool | None = None
         self.judged: list[Judged] = []
+        self.absent = 0.0
+        self.roughest: list[str] = []
+        """Two calls that are compared with rounded operands; `absent` is the share of elements that are in
+        neither of their results."""
         self.seconds = 0.0
         """Seconds that the reference took for the last call in float64."""
 
     def judge(self, given: Given) -> Json:
-        """Compare one case. Where a call changes what the next one gives, calls are judged in their order."""
+        """Compare one case; return a `Comparison`. A reference with a state needs the calls in order."""
         case = given.case
         self.first = self.first or case
         tidy(self.device)
@@ -109,9 +115,9 @@ class Referee:
         exact, own, narrow = self._expected(case, inputs, precise)
         if len(own) != len(described):
             return {"correct": False, "why": f"{len(described)} results, {len(own)} expected", "judged": True}
-        worst, largest, why = 0.0, 0.0, ""
+        worst, largest, absent, why = 0.0, 0.0, 0.0, ""
         judged = Judged(case, inputs)
-        for n, (ref, mine, rounded, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
+        for n, (ref, mine, policys, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
             if not isinstance(mine, torch.Tensor):
                 same = said.get("value") == mine
                 worst = max(worst, 0.0 if same else math.inf)
@@ -123,12 +129,15 @@ class Referee:
                 return {"correct": False, "why": f"result {n} was not handed over whole", "judged": True}
             want, near, rough = (
                 None if v is None else sampled(v.reshape(-1), case.sample, case.most)
-                for v in (ref, mine, rounded)
+                for v in (ref, mine, policys)
             )
             got = given.got[n].to(self.device) if mine.numel() else torch.empty_like(mine).reshape(-1)
             judged.got.append(got)
             judged.want.append(want)
             judged.own.append(near)
+            if want is not near:  # else what is exact is not known
+                absent = max(absent, absent_share(got, want, near))
+            judged.error = max(judged.error, _error(got, near))
             excess, off, reason, _ = self._compared(got, want, near, rough, near is want or ref is mine)
             worst, largest = max(worst, excess), max(largest, off)
             why = why or (f"result {n} {reason}" if excess > 1 else "")
@@ -138,6 +147,7 @@ class Referee:
             "excess": min(worst, 1e30),
             "largest": min(largest, 1e30),
             "why": why,
+            "absent": absent,
             "judged": finite or case.is_stated,
             "finite": all(bool(torch.isfinite(g).all()) for g in judged.got if g.is_floating_point()),
         }
@@ -150,8 +160,11 @@ class Referee:
     def _expected(
         self, case: Case, inputs: tuple[Any, ...], precise: bool = True
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Results in float64, in PyTorch's own arithmetic, and in what the policy permits, None where that is
-        the same. Without `precise` PyTorch's own stand for the exact ones."""
+        """Return results in float64, in PyTorch's own arithmetic, and in the format of the policy.
+
+        The last are None where the policy is as declared. Without `precise` PyTorch's own results stand for
+        those in float64.
+        """
         if self.exact is None:
             self.exact = copy.deepcopy(self.model).double()
             self.narrow = None if self.precision == "declared" else copy.deepcopy(self.model)
@@ -170,7 +183,7 @@ class Referee:
         return whole, own, narrow if len(narrow) == len(own) else [None] * len(own)
 
     def _changes(self) -> bool:
-        """Whether a call of the reference changes what the next one gives: its inputs, or its state."""
+        """Whether a call of the reference changes its inputs, or the result of the next call."""
         if self.changes is None:
             model = copy.deepcopy(self.model)
             first, again = (
@@ -197,7 +210,7 @@ class Referee:
         return []
 
     def _precise(self, case: Case, inputs: tuple[Any, ...]) -> list[Any] | None:
-        """Results in float64; the last ones where that is slow, none where it cannot be done."""
+        """Return results in float64, None where they cannot be computed; slow ones are the last."""
         started = time.monotonic()
         try:
             found = leaves(self._run(self.exact, case, torch.utils._pytree.tree_map(in_float64, inputs)))
@@ -225,14 +238,14 @@ class Referee:
             raise
 
     def _compared(self, got: Any, want: Any, near: Any, narrow: Any = None, rough: bool = False) -> Compared:
-        """Return a result against the exact one and PyTorch's own; `rough` says that these are the same."""
+        """Compare a result with the exact one and PyTorch's own; `rough`: the exact one is not known."""
         noise = self.noise if self.exact is False or rough else 0.0
         found = compared(got, want, near, self.precision, noise, narrow)
         self.noise = max(self.noise, found.noise)
         return found
 
     def _fits(self, got: Sequence[Any], other: Judged) -> bool:
-        """Whether results would do for another case."""
+        """Whether results would be right for another case."""
         return (
             bool(got)
             and len(got) == len(other.want)
@@ -243,7 +256,7 @@ class Referee:
         )
 
     def _stale(self, judged: Judged) -> str:
-        """Return the earlier case whose result came instead, where elements can be told apart."""
+        """Return the name of an earlier case for which a result would be right, or ""."""
         for other in reversed(self.judged):
             comparable = other.case.sample == judged.case.sample or (_whole(judged) and _whole(other))
             if comparable and not other.case.probe and self._fits(judged.got, other):
@@ -251,7 +264,7 @@ class Referee:
         return ""
 
     def _repeats(self, judged: Judged) -> str:
-        """Return an earlier case, of other inputs, with the same result to the bit."""
+        """Return the name of an earlier case of other inputs with the same result, to the bit, or ""."""
         for other in self.judged:
             if other.case.seed == judged.case.seed or not _whole(judged) or not judged.got:
                 continue
@@ -262,9 +275,9 @@ class Referee:
         return ""
 
     def facts(self, *, known: bool) -> Json:
-        """Measure the reference: whether it is worth anything as a measure, and its operations.
+        """Return facts of the reference, such as whether its result depends on its inputs, and of digits.
 
-        `known` leaves out what is the same whatever the candidate, and takes long.
+        `known` leaves out those that do not depend on the candidate, which take long.
         """
         untimed = [j for j in self.judged if not j.case.is_timed]
         stated = [j for j in untimed if j.case.is_stated]
@@ -281,26 +294,39 @@ class Referee:
             "weak": bool(weak) and all(weak),
             "modifies": sorted(self.modifies),
             "aliases": self.aliases,
-            "probes": self._probes(),
+            "probes": probes(self.judged),
             "rounded": self._rounded(stated),
+            "absent": self.absent,
+            "roughest": self.roughest,
             "spread": spread(stated, self._moved) if weak and all(weak) and self.exact is not False else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
-            found |= {"random": self._is_random(), "work": self._work()}
+            found |= {"random": self._is_random(), "work": self._work(), "fixed": self._fixed(stated)}
         return found | {"notes": list(dict.fromkeys(self.notes))}
 
     def _work(self) -> list[Json]:
-        """Return the operations and kernels of a call."""
+        """Return the operations and kernels of a call of the reference."""
         inputs, case = self._first(), self.first
         assert case
         return watch.observed(lambda: self._run(self.model, case, inputs), self.device)[1]
+
+    def _fixed(self, stated: Sequence[Judged]) -> list[int]:
+        """Return the inputs, of several, that are the same for other seeds as well."""
+        seeds = _first_of_each(stated)[:2]
+        drawn = [leaves(make_inputs(self.problem, j.case, self.device)) for j in seeds]
+        if len(drawn) < 2 or len(drawn[0]) < 2:
+            return []
+        tensors = [
+            (n, a, b) for n, (a, b) in enumerate(zip(*drawn, strict=True)) if isinstance(a, torch.Tensor)
+        ]
+        return [n for n, a, b in tensors if a.numel() > 1 and torch.equal(a, b)]
 
     def _first(self) -> tuple[Any, ...]:
         return make_inputs(self.problem, self._first_case(), self.device)
 
     def _constant(self, first: Judged, other: Judged) -> bool:
-        """Whether what is expected for one case would do for another."""
+        """Whether the expected result of one case would be right for another."""
         return self._fits(first.own, other) or (
             not _whole(first)
             and self._fits([_mean_like(w, n) for w, n in zip(first.want, first.own, strict=True)], other)
@@ -320,9 +346,9 @@ class Referee:
         )
 
     def timed(self, runs: int) -> float:
-        """Return the median time of a call in ms, from a cold cache, on inputs that take turns.
+        """Return the median time of a call of the reference in ms, with cold caches, on alternating inputs.
 
-        On a CPU that other work keeps busy, it is what processors spent on a call.
+        On a CPU that other work keeps busy, it is the time that processors spent on a call.
         """
         slots = [Slot() for _ in range(2)]
         for slot in slots:
@@ -343,33 +369,11 @@ class Referee:
         ms, cpu_ms = median(t.ms for t in watch_.times()), median(spent[WARM:]) / 1e6
         return cpu_ms if self.device.type == "cpu" and cpu_ms < DISTURBED * ms else ms
 
-    def _probes(self) -> dict[str, dict[str, float]]:
-        """How far digits that a format drops move the candidate's, PyTorch's and exact results (rms), for the
-        pair of calls where the candidate's move least."""
-        found: dict[str, dict[str, float]] = {}
-        pairs: dict[tuple[str, bool, int], dict[str, Judged]] = {}
-        for judged in self.judged:
-            name, _, kind = judged.case.probe.partition(" ")
-            if name:
-                pairs.setdefault((name, judged.case.is_timed, judged.case.seed), {})[kind] = judged
-        for (name, *_), pair in pairs.items():
-            one, other = (pair.get(kind) for kind in KINDS)
-            if one is None or other is None or not one.got or len(one.got) != len(other.got):
-                continue
-            if any(w.dtype != torch.float32 for w in one.own):
-                continue
-            moved = {
-                "candidate": _moved(one.got, other.got),
-                "pytorch": _moved(one.own, other.own),
-                "exact": _moved(one.want, other.want),
-            }
-            if name not in found or _share(moved) < _share(found[name]):
-                found[name] = moved
-        return found
-
     def _moved(self, case: Case, by: float) -> list[Any]:
-        """Return the exact results of a case whose inputs are multiplied by a number, as far as these are
-        compared; none where they cannot be computed."""
+        """Return the exact results, as far as elements are compared, for the inputs of a case times a number.
+
+        The list is empty where they cannot be computed.
+        """
         inputs = torch.utils._pytree.tree_map(in_float64, make_inputs(self.problem, case, self.device))
 
         def times(value: Any) -> Any:
@@ -381,78 +385,53 @@ class Referee:
         return [sampled(v.reshape(-1), case.sample, case.most) for v in tensors]
 
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
-        """How much of the error that comes of rounding weights or inputs is in the candidate's results at the
-        least, and in PyTorch's, by formats: all of it is 1. Of two cases the one with less, in the rounding
-        with most.
-
-        Probes change inputs alone, as weights are the candidate's from its start, and need two calls that may
-        be told from others by what they share.
-        """
-        cases = _first_of_each([j for j in stated if j.got and _whole(j)])[:2]
-        if self.exact is False or self.seconds > BRIEF or len(cases) < 2 or self._changes():
+        """Return how much of the error of rounding is in the results of two calls (`digits.rounded`): the
+        timed ones with the largest errors, as a solution may round its operands in some calls only, or where
+        there are none the first two."""
+        if self.exact is False or self.seconds > BRIEF or self._changes():
             return {}
-        found: dict[str, dict[str, float]] = {}
-        for name, model, way in self._roundings():
-            parts = [p for j in cases if (p := self._part(j, model, way)) is not None]
-            if len(parts) == len(cases):
-                least = {k: min(p[k] for p in parts) for k in parts[0]}
-                if name not in found or least["candidate"] > found[name]["candidate"]:
-                    found[name] = least
-        return found
+        timed = [j for j in self.judged if j.case.is_timed and j.case.is_stated and j.got]
+        cases = [self._exactly(j) for j in sorted(timed, key=lambda j: -j.error)[:ROUGHEST]]
+        if len(cases) < ROUGHEST:
+            cases = _first_of_each([j for j in stated if j.got and _whole(j)])[:ROUGHEST]
+        if len(cases) < ROUGHEST or any(c.want is c.own for c in cases):
+            return {}
+        self.roughest = [c.case.name for c in cases]
+        self.absent = min(max(map(absent_share, c.got, c.want, c.own), default=0.0) for c in cases)
 
-    def _roundings(self) -> Iterator[tuple[str, Any, Callable[[Any], Any]]]:
-        """Yield formats by name, with a model in float64 and what is to be done to its inputs: its weights
-        are rounded, or these."""
-        for ways in (NEAREST, TRUNCATED):
-            for name, way in ways.items():
-                model = copy.deepcopy(self.model)
-                if round_weights(model, way):
-                    yield name, model.double(), _as_it_is
-            for name in OF_INPUTS:
-                yield name, self.exact, ways[name]
+        def run(case: Case, model: Any, way: Callable[[Any], Any]) -> Any:
+            return self._run(model, case, self._in_float64(case, way))
 
-    def _part(self, judged: Judged, model: Any, way: Callable[[Any], Any]) -> dict[str, float] | None:
-        """Return how far results moved from the exact ones towards those of a model, as shares of the way: of
-        the candidate at the least, and of PyTorch in f32. None if these two differ in last digits only."""
+        return rounded(cases, self.model, self.exact, run)
+
+    def _exactly(self, judged: Judged) -> Judged:
+        """Return a call with its results in float64, which are not computed for each timed one."""
+        found = copy.copy(judged)
+        exact = self._precise(judged.case, make_inputs(self.problem, judged.case, self.device))
+        found.want = [sampled(v.reshape(-1), judged.case.sample, judged.case.most) for v in exact or ()]
+        return found if exact else judged
+
+    def _in_float64(self, case: Case, way: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """Return the inputs of a case in float64, those in f32 changed by a function before."""
 
         def prepared(value: Any) -> Any:
             is_f32 = isinstance(value, torch.Tensor) and value.dtype == torch.float32
             return in_float64(way(value.contiguous()) if is_f32 else value)
 
-        inputs = torch.utils._pytree.tree_map(prepared, make_inputs(self.problem, judged.case, self.device))
-        others = [v.reshape(-1) for v in leaves(self._run(model, judged.case, inputs))]
-        steps, errors, own = list[Any](), list[Any](), list[Any]()
-        size = 0.0
-        for want, other, got, near in zip(judged.want, others, judged.got, judged.own, strict=True):
-            if near.dtype == torch.float32:
-                steps.append(other - want)
-                errors.append(got.double() - want)
-                own.append(near.double() - want)
-                size += float((want * want).sum())
-        if not steps:
-            return None
-        step, error, mine = map(torch.cat, (steps, errors, own))
-        length = float((step * step).sum())
-        gone, theirs = float((error * step).sum()), float((mine * step).sum())
-        if not math.isfinite(gone + theirs + length) or length <= size * SMALLEST_STEP**2:
-            return None
-        rest = error - gone / length * step
-        doubt = DEVIATIONS * math.sqrt(float((rest * rest).sum()) / rest.numel() / length)
-        return {"candidate": max(gone / length - doubt, 0.0), "pytorch": theirs / length}
+        return torch.utils._pytree.tree_map(prepared, make_inputs(self.problem, case, self.device))
 
 
 def _first_of_each(judged: Sequence[Judged]) -> list[Judged]:
-    """Return the first call for each inputs: who knows that they come again may compute otherwise then."""
+    """Return the first call with each inputs: a solution may recognise inputs that come again."""
     return list({j.case.seed: j for j in reversed(judged)}.values())[::-1]
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _share(moved: Mapping[str, float]) -> float:
-    """Return how much of a change that is due a candidate shows."""
-    return moved["candidate"] / moved["exact"] if moved["exact"] else math.inf
+def _error(got: Any, near: Any) -> float:
+    """Return the root mean square of differences over that of a result."""
+    if near.dtype != torch.float32 or not near.numel():
+        return 0.0
+    size = float(rms(near.double()))
+    return float(rms(got.double() - near.double())) / size if size else 0.0
 
 
 def _copied(value: Any) -> Any:
@@ -460,19 +439,10 @@ def _copied(value: Any) -> Any:
 
 
 def _whole(judged: Judged) -> bool:
-    """Whether all elements were compared."""
+    """Whether all elements of the results were compared."""
     return all(r.numel() < judged.case.most for r in judged.own)
 
 
 def _mean_like(want: Any, own: Any) -> Any:
-    """Return the mean of a result in every place."""
+    """Return a result with its mean in every place."""
     return torch.full_like(own, float(want.double().mean())) if own.is_floating_point() else own
-
-
-def _moved(before: Sequence[Any], after: Sequence[Any]) -> float:
-    """Return the root mean square of differences, each result relative to its own size."""
-    total = 0.0
-    for a, b in zip(before, after, strict=True):
-        size = float(rms(a.double()))
-        total += float(rms(b.double() - a.double())) / size if size and math.isfinite(size) else 0.0
-    return total if math.isfinite(total) else 0.0

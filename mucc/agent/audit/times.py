@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+DISTURBED = 2.0
+"""Times the least of them: a median that is larger was disturbed by other work."""
 
 
 class Times(NamedTuple):
@@ -24,3 +28,15 @@ class Times(NamedTuple):
         The later one counts, as a call may still compute while its results are handed over.
         """
         return max(self.handed - self.copied, self.returned)
+
+
+def calm(times: list[float]) -> float:
+    """Return the median, or the least time where other work has disturbed that."""
+    ordered = sorted(times)
+    middle, least = ordered[len(ordered) // 2], ordered[0]
+    return middle if middle < DISTURBED * least else least
+
+
+def least_ms(ns: Sequence[int]) -> float:
+    """Return the least of times, which other work has disturbed least, in ms; 0 where there are none."""
+    return min(ns) / 1e6 if ns else 0.0

@@ -6,9 +6,7 @@ import ctypes
 import gc
 import importlib
 import json
-import random
 import secrets
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,18 +15,20 @@ from typing import Any
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import CpuClock, CudaClock
-from mucc.agent.audit.described import descriptions
+from mucc.agent.audit.described import aliases, dense_share, descriptions
 from mucc.agent.audit.gate import ARMED_S, AWAKE, BYTES, COPIED, DONE, HANDED, READY, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import drift
 from mucc.agent.audit.lending import Lender
 from mucc.agent.audit.masking import WORD, Masking
+from mucc.agent.audit.moments import moments
 from mucc.agent.audit.noise import MOST_MS, waited_ns
+from mucc.agent.audit.peeks import Peek
 from mucc.agent.audit.referee import Given
 from mucc.agent.audit.results import copy, room_for
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
-from mucc.agent.audit.times import Times
+from mucc.agent.audit.times import Times, calm, least_ms
 from mucc.agent.isolation.line import Line
 from mucc.api.json_types import Json
 
@@ -57,18 +57,11 @@ CLOSED = "ended, or closed its connection to the judge"
 PATIENCE = 5.0
 """Seconds after which a GPU has not understood the gate."""
 
-DISTURBED = 2.0
-"""Times the least of them: a median that is larger was disturbed by other work."""
-
-
 HANDING, HANDING_CPU = 0.02, 0.1
 """Slack for handing over results, as a share of what it usually takes, on a GPU and on a CPU."""
 
 HANDING_MS, HANDING_CPU_MS = 0.002, 0.01
 """Further slack for that in ms, on a GPU and on a CPU."""
-
-LONG_MS, LOOKS = 20.0, 4
-"""The ms from which on a call that is watched is stopped so often: there are few calls then."""
 
 CLEARED, PAUSE = 12, 0.0015
 """How often caches are cleared to see what that takes, and seconds in between: other processes get the GPU
@@ -105,6 +98,7 @@ class Stopwatch:
         self._places = torch.Generator().manual_seed(secrets.randbits(63))
         self._held: Any = None
         """A copy of the memory of results."""
+        self.peek = Peek(line)
         self.usually_cleared = 0.0
         self.usual: list[float] = []
         """What calls took so far that were not watched, in ms."""
@@ -142,11 +136,14 @@ class Stopwatch:
         self.cleared.clear()
         self.left.clear()
         self.forged.clear()
+        self.peek.unready.clear()
         self.waited = 0
         self.wire.drain()
         told: list[Times] = []
         late: list[str] = []
         bands: set[int] = set()
+        modified: set[int] = set()
+        aliased: set[int] = set()
         until = time.monotonic() + budget
         gc.collect()
         gc.disable()
@@ -160,9 +157,12 @@ class Stopwatch:
                     self.usual.append(times.counted)
                 if changed:
                     late.append(case.name)
+                aliased |= aliases(self.given[-1].described)
                 if self.gate is None:  # else shared memory has masked inputs
-                    own = self.lender.slots[case.slot].guarded
-                    bands |= {k for k, g in enumerate(own) if g.bands_changed()}
+                    slot = self.lender.slots[case.slot]
+                    bands |= {k for k, g in enumerate(slot.guarded) if g.bands_changed()}
+                    pairs = zip(slot.guarded, slot.hidden.guarded, strict=True)
+                    modified |= {k for k, (g, hidden) in enumerate(pairs) if g.differs(hidden)}
         except (Ended, OSError, ValueError, RecursionError) as error:
             if self.gate is not None:
                 self.gate.release()
@@ -174,11 +174,14 @@ class Stopwatch:
         return {
             "times": [list(t) for t in told],
             "late": late,
+            "unready": list(self.peek.unready),
             "bands_changed": sorted(bands),
+            "modified": sorted(modified),
+            "aliased": sorted(aliased),
             "overhead": self.overhead,
             "waited": self.waited / 1e6,
             "forged": list(self.forged),
-            "cleared": [self.usually_cleared, _least(self.cleared), _least(self.left)],
+            "cleared": [self.usually_cleared, least_ms(self.cleared), least_ms(self.left)],
         }
 
     def calibrate(self, case: Case, count: int, results: int) -> Json:
@@ -198,14 +201,14 @@ class Stopwatch:
             return {"refused": True}
         times = [Times(*t) for t in found["times"][WARMING:]]
         if times and not self.handing:
-            self.overhead = _calm([t.returned for t in times])
+            self.overhead = calm([t.returned for t in times])
             self.measured = self.overhead
             if self.device.type == "cpu" or self.gate is not None:
                 self.overhead = min(self.overhead, MOST_MS)
             self.ready_ns = sorted(self.begun)[len(self.begun) // 2] if self.begun else 0
-            self.usually_cleared = _least(self.cleared)
+            self.usually_cleared = least_ms(self.cleared)
         if times:
-            self.handing.append((results, _calm([t.handed - t.returned for t in times])))
+            self.handing.append((results, calm([t.handed - t.returned for t in times])))
         self.lender.forget_results()  # or all of its memory would be looked at after each call
         return {"ended": found.get("ended"), "overhead": self.overhead, "measured": self.measured}
 
@@ -222,7 +225,7 @@ class Stopwatch:
         for _ in range(CLEARED if self.clock else 0):
             time.sleep(PAUSE)
             took.append(self._clear())
-        return {"ms": _least(took), "often": sorted(took)[-OFTEN] / 1e6 if took else 0.0}
+        return {"ms": least_ms(took), "often": sorted(took)[-OFTEN] / 1e6 if took else 0.0}
 
     def _handing_ms(self, described: Sequence[Json], copied: int) -> float:
         """Return what it takes at the most to hand over results: on a GPU a line through what was measured
@@ -232,7 +235,8 @@ class Stopwatch:
             return copied / 1e6
         (small, least), *more = self.handing
         if self.device.type == "cpu" or not more:
-            return (1 + HANDING_CPU) * (copied / 1e6 + min(least, MOST_MS)) + HANDING_CPU_MS
+            written = copied / 1e6 * dense_share(described)
+            return (1 + HANDING_CPU) * (written + min(least, MOST_MS)) + HANDING_CPU_MS
         (large, most), *_ = more
         size = room_for(described, self.lender.memory)
         slope = max(most - least, 0.0) / (large - small)
@@ -277,6 +281,7 @@ class Stopwatch:
         if held is not None and spots is not None:
             places, read = spots
             changed = not torch.equal(held[places], read)
+            self.peek.compare(case.name, held)
         self.given.append(Given(case, described, self.lender.kept(case, described, held)))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
         return Times(returned, handed, self._handing_ms(described, copied), started), changed
@@ -353,41 +358,35 @@ class Stopwatch:
         started = now()
         self.wire.send(b"G")
         if stopped:
-            self.line.say({"go": True, "name": case.name, "look": self._moments(case, self.usual)})
+            looks = moments(self.usual) if case.watched else []
+            self.line.say({"go": True, "name": case.name, "look": looks})
         try:
-            expect(b"D")
+            said = self._heard()
             returned = now()
+            if said[:1] != b"D":
+                raise Ended(f"sent {said[:20]!r} to the judge where b'D' was due")
+            if stopped and case.watched:
+                self.peek.ask(said[1:])
             expect(b"C")
             handed = now()
         finally:
             if stopped:
                 self.line.say({"done": True})
                 started = int(self.line.heard()["at"])
+                self.peek.hear()
         self.waited += waited_ns() - before
         return started, returned, handed
-
-    def _moments(self, case: Case, took: Sequence[float]) -> list[float]:
-        """Return when the parent stops a call that is watched, in ms from its start.
-
-        They are drawn from what calls `took` before. A call that has been stopped may know it, so that short
-        ones are stopped once.
-        """
-        if not case.watched or not took:
-            return []
-        usual = statistics.median(took)
-        draw = random.SystemRandom().uniform
-        return sorted(draw(0.0, usual) for _ in range(1 if usual < LONG_MS else LOOKS))
 
     def _gated(self, case: Case, gate: Gate) -> tuple[int, int, int]:
         """Have a call made on a GPU; see `gate`."""
         key = self._masked(case)
-        moments = self._moments(case, self.host)
+        looks = moments(self.host) if case.watched else []
         self.line.say({"begins": case.name})
         self.line.heard()
         started = time.perf_counter_ns()
         self.wire.send(b"G")
-        if moments:
-            self.line.say({"look": moments, "name": case.name})
+        if looks:
+            self.line.say({"look": looks, "name": case.name})
         armed = True
         try:
             self._expect(b"D", ARMED_S)
@@ -466,15 +465,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return f"gave no answer for {ANSWERING:g} s"
     return CLOSED if isinstance(error, OSError) else "described its results in a way that is none"
-
-
-def _calm(times: list[float]) -> float:
-    """Return the median, or the least time where other work has disturbed that."""
-    ordered = sorted(times)
-    middle, least = ordered[len(ordered) // 2], ordered[0]
-    return middle if middle < DISTURBED * least else least
-
-
-def _least(ns: Sequence[int]) -> float:
-    """Return the least of times, which other work has disturbed least, in ms; 0 where there are none."""
-    return min(ns) / 1e6 if ns else 0.0

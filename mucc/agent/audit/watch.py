@@ -1,4 +1,4 @@
-"""What a candidate does while it is called: paths, exceptions, threads, processes, kernels. Imports torch."""
+"""Record what a candidate does in a call: lines, exceptions, threads, processes, kernels. Imports torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVENTS = {
     "gc.get_referrers": "looks for who refers to an object",
     "gc.get_referents": "looks for what an object refers to",
 }
-"""Audit events of Python by which a file looks into the process that runs it."""
+"""Audit events of Python that show that a file inspects the process it runs in, and what a finding says."""
 
 WATCHED, UNRECORDED = "asks whether it is being watched", "switches off what PyTorch records"
 INTERRUPTS = "sets a handler of signals, which gets the frames that it interrupts"
@@ -45,41 +45,41 @@ QUESTIONS = (
     ("signal", "signal", INTERRUPTS),
     ("_signal", "signal", INTERRUPTS),
 )
-"""Functions that tell whether somebody looks, have nobody see, or show the runner, and what is said of who
-calls them."""
+"""Functions by which a solution finds out that it is watched, switches records off, or gets frames of the
+runner: owner, name, and what a finding says of a solution that calls them."""
 
 GO_BETWEENS = ("/inspect.py", "/traceback.py", "/pathlib.py")
-"""Files of the standard library that do for others what is looked out for."""
+"""Files of the standard library that read frames or paths for their callers; the caller counts."""
 
 PROCESSES = re.compile(
     r"/proc/(?!(cpuinfo|meminfo|loadavg|stat|uptime|version|vmstat|filesystems|driver/.*|sys/.*"
     r"|self/(status|stat|statm|cgroup|limits|cpuset|numa_maps|exe))$)"
 )
-"""Paths of /proc that show other processes. Facts of the machine and a process's own size are left out."""
+"""Matches paths of /proc that show other processes, and not the machine or the size of the own process."""
 
 CALL = "an observed call"
-"""What the profiler is told that a call on a CPU is, so that it is timed by the clock of its operations."""
+"""The name under which the profiler records a call on a CPU, by the clock with which it times operations."""
 
 SPIN_CYCLES = 6_000_000
-"""Cycles of a GPU, about 3 ms, for which its stream is at work before an observed call."""
+"""Cycles of a GPU, about 3 ms, for which its stream is busy before an observed call."""
 
 MOST_NAMES = 300
-"""Operations of a timed call that are told."""
+"""The most names of operations that are kept of a timed call."""
 
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""
 
 
 class Code:
-    """Whose code runs: that of the solution's file, of files beside it, and what these have made of texts."""
+    """Recognise code of the solution: its file, files beside it, and code that these compile from text."""
 
     def __init__(self, path: str):
         self.path = path
         self._folder = os.path.dirname(path) + os.sep
 
     def name(self, frame: FrameType) -> str | None:
-        """Return "" for the solution's file, a name for other code of the solution, None for code of
-        others."""
+        """Return whose code a frame runs: "" for the solution's file, a name for its other code, None for any
+        other."""
         file = frame.f_code.co_filename
         if file == self.path:
             return ""
@@ -88,11 +88,11 @@ class Code:
         return os.path.basename(file) if file.startswith(self._folder) else None
 
     def has_class_of(self, value: object) -> bool:
-        """Whether the class of a value is the solution's."""
+        """Whether the class of a value is defined by the solution."""
         return self._has_module(type(value).__module__)
 
     def has_function(self, value: object) -> bool:
-        """Whether a function is the solution's."""
+        """Whether a function is defined by the solution."""
         return self._has_module(str(getattr(value, "__module__", "")))
 
     def _has_module(self, name: str) -> bool:
@@ -101,7 +101,7 @@ class Code:
         return isinstance(file, str) and (file == self.path or file.startswith(self._folder))
 
     def _has_made(self, frame: FrameType) -> bool:
-        """Whether code without a file runs in a module of the solution, or in none."""
+        """Whether code that has no file runs in a module of the solution, or in no module."""
         if _makes_a_tuple(frame):
             return False
         file = frame.f_globals.get("__file__")
@@ -111,15 +111,14 @@ class Code:
 
 
 def _makes_a_tuple(frame: FrameType) -> bool:
-    """Whether a frame is that of the constructor of a named tuple, which Python makes of a text: the profiler
-    has some, and it does nothing else."""
+    """Whether a frame is the constructor of a named tuple, which Python compiles from text."""
     names = frame.f_code.co_names
     new: object = getattr(tuple, "__new__")  # noqa: B009 (its type is not known)
     return names == ("_tuple_new",) and frame.f_globals.get("_tuple_new") is new
 
 
 class Hook:
-    """A hook for audit events of Python, which nobody can take away again."""
+    """Listen to Python's audit events. The hook cannot be removed again."""
 
     def __init__(self, path: str):
         self.code = Code(path)
@@ -134,7 +133,7 @@ class Hook:
             self._ask_through(sys.modules[owner], name, said)
 
     def _ask_through(self, owner: Any, name: str, said: str) -> None:
-        """Have a function tell who calls it: the answer stays the same."""
+        """Replace a function by one that notes calls from the solution and returns the same."""
         real: Callable[..., Any] | None = getattr(owner, name, None)
         if real is None:
             return
@@ -168,8 +167,10 @@ class Hook:
                 self._busy = False
 
     def _looked_at_the_stack(self, frame: FrameType, asked: FrameType) -> None:
-        """Note that a frame of the candidate's code read the stack, unless the frame that it gets is its own
-        code's, of which it reads where that is; `asked` is the frame that called the function."""
+        """Note that the solution's code in `frame` read the stack by a call in `asked`.
+
+        Nothing is noted where it gets a frame of its own code and reads only the place of that.
+        """
         names = set[str]()
         while asked is not frame and asked.f_back is not None:
             names.add(asked.f_code.co_name)
@@ -184,8 +185,11 @@ class Hook:
             self.seen[EVENTS["sys._getframe"]] = None
 
     def _found_a_frame(self, value: Any, name: str) -> None:
-        """Note that the candidate's own code read a frame from a traceback or a generator, unless that leads
-        to no callers, or the code reads only where it is."""
+        """Note that the solution's code read a frame from a traceback or a generator.
+
+        Nothing is noted where the frame has ended, so that it has no callers, or where the code reads only
+        its place.
+        """
         self._busy = True  # to read the code of a frame is an event as well
         try:
             reader = self._frame(2)
@@ -206,22 +210,24 @@ class Hook:
             self._busy = False
 
     def _by_candidate(self) -> FrameType | None:
-        """Return the frame of the candidate's code that did it, itself or by a library that does it for
-        others."""
+        """Return the frame of the solution's code that caused the event, itself or by a library that acts for
+        its callers; None where other code did."""
         frame = _past_go_betweens(self._frame(2))
         return frame if frame is not None and self.code.name(frame) is not None else None
 
 
 def _past_go_betweens(frame: FrameType | None) -> FrameType | None:
-    """Return the first frame, from one on to its callers, whose code does nothing for others."""
+    """Return the first frame that is in none of `GO_BETWEENS`, from a frame on to its callers."""
     while frame is not None and frame.f_code.co_filename.endswith(GO_BETWEENS):
         frame = frame.f_back
     return frame
 
 
 class Tracer:
-    """The lines of the candidate's code that a call goes through, `name:number` outside of its file, and the
-    exceptions on the way within that."""
+    """Trace a call: the lines of the solution's code that run, and the exceptions in its file, by line.
+
+    A line is its number in the solution's file, `name:number` elsewhere.
+    """
 
     def __init__(self, path: str):
         self._code = Code(path)
@@ -255,13 +261,13 @@ class Tracer:
 
 
 def by_number(line: str) -> tuple[str, int]:
-    """Sort lines of code by their files, and then by their numbers."""
+    """Return a key that sorts lines by file, then by number."""
     name, _, number = line.rpartition(":")
     return name, int(number)
 
 
 def threads_of(path: str) -> list[str]:
-    """Functions of the candidate's code that other threads are in."""
+    """Return the functions of the solution's code that other threads are in."""
     import threading
 
     here, code = threading.get_ident(), Code(path)
@@ -276,8 +282,10 @@ def threads_of(path: str) -> list[str]:
 
 
 class Mark:
-    """A small kernel on a stream of high priority that starts as soon as the default stream is done with what
-    it has been given (`activity`)."""
+    """A small kernel that starts as soon as the default stream has done all its work so far (`activity`).
+
+    It runs on a stream of high priority, so that other work does not delay it.
+    """
 
     def __init__(self, device: Any):
         self._device = device
@@ -293,8 +301,11 @@ class Mark:
 
 
 def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tuple[Any, list[Json], float]:
-    """Make a call under the profiler; its result, its work (ATen operations and kernels of the device), and
-    the seconds that it took there. `at_work` has the stream of a GPU be at work when it begins."""
+    """Make a call under the profiler; return its result, its work and its time in seconds.
+
+    The work is ATen operations and kernels of the device. With `at_work` the stream of a GPU is busy when the
+    call begins.
+    """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     mark: Mark | None = None
     if device.type == "cuda":
@@ -320,9 +331,12 @@ def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tup
 
 
 class Operations:
-    """The names of PyTorch's operations in what runs while this is entered, in all threads; None where the
-    profiler does not start. It looks at the host alone, so that times of a GPU stay as they are, but where
-    `kernels` are asked for: then `us` has the time of the one whose name has that in it."""
+    """Record the names of PyTorch's operations that run in all threads while this is entered.
+
+    `names` is None where the profiler does not start. It records the host alone, which leaves times on a GPU
+    as they are. With `kernels`, kernels are recorded too, and `us` has the times of those whose name contains
+    that text.
+    """
 
     def __init__(self, kernels: str = "") -> None:
         self.names: list[str] | None = None
@@ -359,14 +373,14 @@ class Operations:
 
 
 def _everywhere() -> Any:
-    """Return settings by which the profiler looks at all threads; None where it has none."""
+    """Return settings with which the profiler records all threads; None where it has no such setting."""
     with suppress(TypeError, AttributeError):
         return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     return None
 
 
 def _work(profile: Any, marked: bool) -> list[Json]:
-    """Return rows of `Work`: ATen operations, and kernels of the device. `marked` leaves out the mark."""
+    """Return rows of `Work`: ATen operations and kernels of the device, without the mark if one was set."""
     rows: dict[str, list[float]] = {}
     cuda = torch.autograd.DeviceType.CUDA
     events = list(profile.events())
@@ -395,7 +409,7 @@ def _work(profile: Any, marked: bool) -> list[Json]:
 
 
 def _activities(records: Any) -> Iterator[Activity]:
-    """Return what ran on the device, of the profiler's records."""
+    """Yield what ran on the device, from records of the profiler."""
     cuda = torch.autograd.DeviceType.CUDA
     parents = {
         record.correlation_id(): record.name()

@@ -184,15 +184,21 @@ class Child:
             raise self._failed("gave an answer that is none", "answer")
         return answer  # pyright: ignore[reportUnknownVariableType]
 
+    def has_answer(self) -> bool:
+        """Whether an answer has begun to come, or the process has ended."""
+        return bool(self._buffer) or bool(select.select([self._in], [], [], 0)[0])
+
     def _failed(self, reason: str, cause: str = "ended") -> ChildFailed:
         status = self.close()
         if reason == "ended":
             reason = f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
         return ChildFailed(reason, self.printed(), cause, status)
 
-    def waiting_seconds(self) -> float:
-        """Return how long the threads of the process have waited for a processor, all together."""
-        return sum(int(fields[1]) for fields in _schedule(self._pid)) / 1e9
+    def scheduled_ns(self) -> tuple[int, int]:
+        """Return how long the threads of the process have been on processors, and have waited for one, all
+        together."""
+        found = [(int(on), int(waited)) for on, waited, *_ in _schedule(self._pid)]
+        return sum(on for on, _ in found), sum(waited for _, waited in found)
 
     def libraries(self) -> tuple[str, ...]:
         """Return the files of machine code that are mapped, as far as the system tells."""
@@ -226,6 +232,13 @@ class Child:
         except OSError:
             return None
         return found
+
+    def read(self, places: Sequence[tuple[int, int]]) -> list[str | None]:
+        """Return what lies at addresses of the stopped process, so many bytes each, in hexadecimal digits.
+
+        Returns None for an address that has no memory, and nothing at all where the system does not tell.
+        """
+        return [None if data is None else data.hex() for data in processes.memory(self._pid, places)]
 
     def spent_ns(self, *pids: int) -> int:
         """Return the time of processors that the stopped processes, or these, have taken so far."""

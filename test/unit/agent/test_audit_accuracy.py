@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mucc.agent.audit.cases import Case
+from mucc.agent.audit.detectors.degenerate import Degenerate
 from mucc.agent.audit.detectors.unread_inputs import UnreadInputs
 from mucc.agent.audit.findings import Label, Severity
 from mucc.agent.audit.observations import Observations, Reference, Timing
@@ -92,6 +93,50 @@ def test_inputs_that_were_rounded_are_told_from_others(way: Way):
 @pytest.mark.parametrize("way", [exact, digits(21), two_terms], ids=["f32", "21 digits", "two terms of f16"])
 def test_operands_that_keep_their_digits_are_none(way: Way):
     assert all(share < 0.25 for share in shares(way, way).values())
+
+
+def test_operands_that_are_rounded_in_timed_calls_only_are_found():
+    asked: Any = {"device": "cpu", "precision": "declared", "seed": 3, "draws_there": False}
+    made = referee.Referee(asked | {"problem": Request.of("p.py", ROUNDED).to_json()})
+    rough = copy.deepcopy(made.model)
+    assert rounding.round_weights(rough, digits(16))
+    cases = [Case("first", 1), Case("again", 2), *(Case(f"timed {n}", 3 + n, drift=1) for n in range(6))]
+    for n, case in enumerate(cases):
+        (x,) = inputs.make_inputs(made.problem, case, made.device)
+        with torch.no_grad():
+            out = (rough if n > 3 else made.model)(x)
+        described = [{"dtype": "float32", "shape": [64, 96], "device": "cpu"}]
+        made.judge(referee.Given(case, described, [out.reshape(-1)]))
+    found = made._rounded(made.judged[:2])  # pyright: ignore[reportPrivateUsage]
+    assert found["digits17"]["candidate"] > 0.5 and set(made.roughest) <= {f"timed {n}" for n in range(2, 6)}
+
+
+TWO = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, chosen, scale):
+        return x[chosen] * scale
+
+def get_inputs():
+    return [torch.rand(8), torch.arange(0, 8, 2), torch.tensor(2.0)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_inputs_that_are_always_the_same_are_named():
+    asked: Any = {"device": "cpu", "precision": "declared", "seed": 3, "draws_there": False}
+    made = referee.Referee(asked | {"problem": Request.of("p.py", TWO).to_json()})
+    for n in range(2):
+        gave = [{"dtype": "float32", "shape": [4], "device": "cpu"}]
+        made.judge(referee.Given(Case(f"case {n}", n), gave, [torch.zeros(4)]))
+    facts = made.facts(known=False)
+    assert facts["fixed"] == [1]
+    seen = Observations("cpu", "declared", None, [], [], Timing(), Reference(fixed=(1,)), None, [], [])
+    (found,) = Degenerate().check(seen)
+    assert found.severity == "note" and "input 1 is the same in all calls" in found.message
 
 
 def drawn(case: Case, shape: tuple[int, ...] = (4, 1 << 12)) -> Any:

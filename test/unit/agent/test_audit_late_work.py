@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import gate, rooms, timing, trial
 from mucc.agent.audit.crowds import crowd
+from mucc.agent.audit.described import aliases, dense_share
 from mucc.agent.audit.detectors import early_work, late_work, sol_ceiling, timers
 from mucc.agent.audit.findings import Label
 from mucc.agent.audit.observations import Bound, Observations, Reference, Timing
@@ -148,6 +149,9 @@ def part(**more: Any) -> dict[str, Any]:
         "overhead": 0.005,
         "late": [],
         "bands_changed": [],
+        "modified": [],
+        "aliased": [],
+        "unready": [],
         "cleared": [0.0, 0.0, 0.0],
         "forged": [],
     }
@@ -168,3 +172,11 @@ def test_marks_that_come_before_a_call_can_begin_are_rejected():
     seen = Observations("cuda", "declared", None, [], [], held, Reference(), None, [], [])
     (found,) = timers.Timers().check(seen)
     assert found.severity == "reject" and found.is_repeated and "timed 1, timed 9" in found.message
+
+
+def test_results_whose_elements_share_memory_are_charged_for_being_written():
+    expanded = {"dtype": "float32", "shape": [64, 32], "shares_elements": True}
+    whole = {"dtype": "float32", "shape": [64, 96]}
+    assert dense_share([whole]) == 1.0 and dense_share([expanded]) == 0.0
+    assert dense_share([expanded, whole]) == 0.75 and dense_share([]) == 1.0
+    assert aliases([{"aliases": [1]}, {"aliases": "what"}, {"aliases": 5}, {}]) == {1}

@@ -12,7 +12,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import timing  # noqa: E402 (it needs torch)
+from mucc.agent.audit import processes, timing  # noqa: E402 (they need torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
 from mucc.agent.audit.looking import (  # noqa: E402
     AT_REST_NS,
@@ -24,6 +24,9 @@ from mucc.agent.audit.looking import (  # noqa: E402
     WAKING_NS,
     Looker,
 )
+from mucc.agent.audit.moments import LONG_MS, LOOKS, moments  # noqa: E402
+from mucc.agent.audit.noise import waited_for_others  # noqa: E402
+from mucc.agent.audit.peeks import ELEMENTS, Peek  # noqa: E402 (it needs torch)
 from mucc.agent.audit.places import Look  # noqa: E402
 from mucc.agent.audit.results import ranges  # noqa: E402 (it needs torch)
 from mucc.agent.audit.rooms import Wire  # noqa: E402
@@ -38,14 +41,15 @@ class Parent:
 
     def __init__(self) -> None:
         self.did: list[str] = []
-        self.words = [b"D", b"C"]
+        self.words = [b"D[]", b"C"]
+        self.answers: list[Any] = []
 
     def say(self, answer: dict[str, Any]) -> None:
         self.did.append(next(iter(answer)))
         self.looks: list[float] = answer.get("look", [])
 
-    def heard(self) -> dict[str, int]:
-        return {"at": 5}
+    def heard(self) -> dict[str, Any]:
+        return self.answers.pop(0) if self.answers else {"at": 5}
 
     def send(self, data: bytes) -> None:
         self.did.append(data.decode())
@@ -63,6 +67,7 @@ def stopwatch(parent: Parent, size: int = 64) -> Any:
     made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
     made.line, made.wire, made.host_clock, made.waited = parent, parent, object(), 0
     made.usual, made._held = [2.0, 6.0, 4.0], None
+    made.peek = Peek(parent)  # pyright: ignore[reportArgumentType]
     made.lender = SimpleNamespace(results=SimpleNamespace(data=torch.arange(size)))
 
     def show(case: Case) -> None:
@@ -75,8 +80,30 @@ def stopwatch(parent: Parent, size: int = 64) -> Any:
 def test_inputs_are_shown_while_the_process_stands_still():
     parent = Parent()
     started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1))
-    assert parent.did == ["show", "G", "go", "D", "C", "done"]
+    assert parent.did == ["show", "G", "go", "D[]", "C", "done"]
     assert started == 5 and returned <= handed
+
+
+def test_results_of_a_call_that_is_watched_are_read_when_it_has_returned():
+    parent = Parent()
+    parent.words[0] = b"D[[4096, 4, [2], [1]]]"
+    parent.answers = [{"at": 5}, {"data": ["00"] * ELEMENTS}]
+    made = stopwatch(parent)
+    made._handed(Case("timed 1", 1, watched=True))
+    assert parent.did[3:] == ["D[[4096, 4, [2], [1]]]", "peek", "C", "done"]
+    made.peek.compare("timed 1", torch.ones(64, dtype=torch.uint8))
+    assert made.peek.unready == ["timed 1"]
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"5", b"[5]", b"[[1, 2]]", b'[["a", 4, [2], [1]]]', b"[[8, 4, [2], [1, 1]]]"]
+)
+def test_what_is_no_place_ends_the_series(said: bytes):
+    parent = Parent()
+    parent.words[0] = b"D" + said
+    with pytest.raises(ValueError):
+        stopwatch(parent)._handed(Case("timed 1", 1, watched=True))
+    assert parent.did[-1] == "done"
 
 
 def test_caches_are_flushed_while_the_process_stands_still():
@@ -111,14 +138,12 @@ def test_ranges_are_where_results_lie():
     assert ranges(described, 1 << 20) == [(0, 12), (64, 80)] and ranges(described, 70) == [(0, 12)]
 
 
-@pytest.mark.parametrize(("usual", "count"), [(4.0, 1), (timing.LONG_MS, timing.LOOKS)])
+@pytest.mark.parametrize(("usual", "count"), [(4.0, 1), (LONG_MS, LOOKS)])
 def test_a_call_that_is_watched_is_stopped_while_it_lasts(usual: float, count: int):
-    made = stopwatch(Parent())
-    made.usual = [usual, 0.1, 99.0]
-    moments = [made._moments(Case("timed 1", 1, watched=True), made.usual) for _ in range(20)]
-    assert all(len(m) == count and m == sorted(m) and m[0] >= 0 and m[-1] <= usual for m in moments)
-    assert len({m[0] for m in moments}) == len(moments), "nobody can foresee them"
-    assert made._moments(Case("timed 1", 1), made.usual) == []
+    drawn = [moments([usual, 0.1, 99.0]) for _ in range(20)]
+    assert all(len(m) == count and m == sorted(m) and m[0] >= 0 and m[-1] <= usual for m in drawn)
+    assert len({m[0] for m in drawn}) == len(drawn), "nobody can foresee them"
+    assert moments([]) == []
 
 
 def test_the_parent_is_asked_for_the_time_when_the_process_ends_in_a_call():
@@ -165,7 +190,7 @@ def test_a_look_at_what_has_come_does_not_wait():
 def test_who_ends_a_series_is_told_by_what_was_seen(error: Exception, said: str):
     made: Any = timing.Stopwatch.__new__(timing.Stopwatch)
     made.begun, made.cleared, made.left, made.usual, made.forged, made.gate = [], [], [], [], [], None
-    made.overhead, made.wire = 0.0, Parent()
+    made.overhead, made.wire, made.peek = 0.0, Parent(), Peek(SimpleNamespace())  # pyright: ignore[reportArgumentType]
 
     def timed(case: Case) -> None:
         raise error
@@ -203,7 +228,7 @@ class Children:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = [{"hold": True}, {"go": True}, {"done": True}, {"times": [1]}]
         self.told: list[Any] = []
-        self.waited = iter([1.0, 1.25])
+        self.scheduled = iter([(0, 1_000_000_000), (0, 1_250_000_000)])
         self.spent = iter([10_000, 10_000 + AT_REST_NS])
         self.threads: list[list[Place]] | None = [[Place("", 0)]]
         self.helped: dict[int, int] = {}
@@ -235,18 +260,59 @@ class Children:
     def working(self) -> list[list[Place]] | None:
         return self.threads
 
-    def waiting_seconds(self) -> float:
-        return next(self.waited)
+    def scheduled_ns(self) -> tuple[int, int]:
+        return next(self.scheduled)
+
+    def has_answer(self) -> bool:
+        return False
+
+    def read(self, places: Any) -> list[str | None]:
+        return ["00"] * len(places)
 
 
-def test_the_parent_stops_the_process_as_the_judge_says():
-    made: Any = Trial.__new__(Trial)
+def test_the_parent_stops_the_process_as_the_judge_says(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(processes, "PROCESSORS", 1e9)
     children = Children()
     children.asked[1] |= {"name": "timed 3", "look": []}
     made = led(children)
     assert made._led() == {"times": [1]}
     assert children.told == ["pause", "pause", {"held": True}, {"at": 7}]
     assert made._waited == pytest.approx(0.25, abs=1e-3) and made._looker.restless == []
+
+
+def test_threads_that_wait_for_each_other_are_no_noise():
+    assert waited_for_others(0.5, on=2.0, whole=2.0) == 0.0
+    assert waited_for_others(0.5, on=1.0, whole=2.0) == 0.5
+    assert waited_for_others(0.5, on=1.8, whole=2.0) == pytest.approx(0.2)
+
+
+def test_the_parent_reads_results_when_a_call_has_returned():
+    children = Children()
+    children.asked = [{"hold": True}, {"go": True, "name": "timed 3", "look": []}, {"peek": [[4096, 4]]}]
+    children.asked += [{"done": True}, {"times": [1]}]
+    made = led(children)
+    made._led()
+    assert children.told[-3:] == [{"at": 7}, "pause", {"data": ["00"]}]
+
+
+def test_a_look_ends_with_its_call(monkeypatch: pytest.MonkeyPatch):
+    looker = Looker(Children())  # pyright: ignore[reportArgumentType]
+    looker.is_open = True
+    looker.look("timed 4", time.perf_counter_ns(), [1e9], ended=lambda: True)
+    assert list(looker.taken([])) == []
+
+
+def test_processes_that_a_call_has_started_are_seen():
+    children = Children()
+    children.spent = iter([0] * 9)
+    looker = Looker(children)  # pyright: ignore[reportArgumentType]
+    looker.is_open = True
+    looker.stop()
+    looker.start("timed 4")
+    children.helped = {11: 0}
+    looker.look("timed 4", 7, [0.0])
+    call = Case("timed 4", 1), Times(0.0, 1e12, 0.0, 0)
+    assert [look.started for look in looker.taken([call])] == [True]
 
 
 def led(children: Children) -> Any:

@@ -12,7 +12,7 @@ class Degenerate:
     """A reference whose result is the same whatever the inputs are."""
 
     name = "degenerate"
-    looks_at = "whether the reference's results would do for each other"
+    looks_at = "whether the reference's results would do for each other, and inputs that are always the same"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
         if seen.reference.constant:
@@ -23,5 +23,8 @@ class Degenerate:
             )
         elif seen.reference.weak:
             yield note(self.name, "the reference gives one result for all stated inputs; scaled ones decided")
+        if seen.reference.fixed:
+            names = ", ".join(map(str, seen.reference.fixed))
+            yield note(self.name, f"input {names} is the same in all calls: nothing tells whether it is read")
         if seen.reference.random:
             yield note(self.name, "the reference draws random numbers: it was compared with the same seeds")

@@ -12,10 +12,11 @@ class InputsModified:
     """Inputs that a call has changed, where the reference leaves them alone."""
 
     name = "inputs_modified"
-    looks_at = "sums of the inputs before and after each call"
+    looks_at = "the inputs before and after each call"
 
     def check(self, seen: Observations) -> Iterator[Finding]:
-        changed = {n for c in seen.calls for n in c.inputs_changed} - set(seen.reference.modifies)
+        changed = {n for c in seen.calls for n in c.inputs_changed} | set(seen.timing.modified)
+        changed -= set(seen.reference.modifies)
         if changed:
             names = ", ".join(map(str, sorted(changed)))
             yield reject(

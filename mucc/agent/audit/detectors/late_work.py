@@ -13,13 +13,17 @@ LATE_US = 5.0
 ends before, by times of one clock; the margin is for their resolution."""
 
 
+FORKED = 2
+"""Timed calls that are stopped and have processes then which they have started: in one it may be chance."""
+
+
 class LateWork:
     """What the clock of the current stream does not see."""
 
     name = "late_work"
     looks_at = (
-        "results after a pause, threads, processes, kernels that end after a call, and the judge's own kernel"
-        " after it"
+        "results right when a call returns and after a pause, threads, processes, kernels that end after a"
+        " call, and the judge's own kernel after it"
     )
 
     def check(self, seen: Observations) -> Iterator[Finding]:
@@ -36,6 +40,12 @@ class LateWork:
                 f"results changed after they were handed over: {', '.join(seen.timing.late)}",
                 cases=list(seen.timing.late),
             )
+        if seen.timing.unready:
+            yield reject(
+                self.name,
+                f"results were not there when calls had returned: {', '.join(seen.timing.unready)}",
+                cases=list(seen.timing.unready),
+            )
         deferred, calls = seen.timing.deferred, len(seen.timing.calls)
         if calls and deferred > calls / 2:
             # A thread that waits for a processor, or a copy that waits for the GPU, looks the same.
@@ -49,6 +59,10 @@ class LateWork:
             yield (minor if seen.correct and not late else reject)(self.name, said)
         if started := sorted({s for c in seen.calls for s in c.started}):
             yield reject(self.name, f"a call starts processes: {', '.join(started)}")
+        forked = sorted({look.case for look in seen.looks if look.started})
+        if len(forked) >= FORKED:
+            said = f"timed calls start processes, of which Python does not tell: {', '.join(forked)}"
+            yield reject(self.name, said, cases=forked)
         if kinds := sorted({o.subclass for c in seen.calls for o in c.outputs if o.subclass}):
             yield reject(self.name, f"returns {', '.join(kinds)}, which may compute when somebody looks")
         yield from self._device(seen)

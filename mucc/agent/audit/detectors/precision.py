@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, reject
@@ -11,8 +12,14 @@ NOTICED = 0.25
 """Of the exact change of results: who shows less of it has rounded its operands."""
 
 EXPECTED = 0.5
-"""Who shows at least this much of it has not. Also the share of the error of rounded weights from which on
-these were rounded."""
+"""Who shows at least this much of it has not."""
+
+FOLLOWS = 0.8
+"""The share of the exact change that is in the results at the least where all operands have all their digits:
+who rounds some of them shows less, whatever noise is added."""
+
+PART = 0.2
+"""The share of the error of rounded operands from which on some of these were rounded."""
 
 GROSS = 1000.0
 """Times what is tolerated: results that are so far off say nothing about digits."""
@@ -52,8 +59,9 @@ class Precision:
             if not moved or name in PERMITTED[seen.precision] or moved["exact"] < SMALLEST:
                 continue
             told, own = (moved[who] / moved["exact"] for who in ("candidate", "pytorch"))
-            if told < NOTICED and own > EXPECTED:
-                said = f"digits beyond that move its results by {told:.0%} of what is due"
+            follows = moved.get("follows", math.inf)
+            if (told < NOTICED and own > EXPECTED) or (follows < FOLLOWS and own > FOLLOWS):
+                said = f"digits beyond that move its results by {min(told, follows):.0%} of what is due"
                 yield reject(
                     self.name,
                     f"computes f32 in {formats}: {said}",
@@ -64,12 +72,12 @@ class Precision:
             part = seen.reference.rounded.get(name)
             if not part or name in PERMITTED[seen.precision] or part["pytorch"] > NOTICED:
                 continue
-            if part["candidate"] > EXPECTED:
+            if part["candidate"] > PART:
                 said = f"{part['candidate']:.0%} of the error that this makes is in its results"
                 yield reject(
                     self.name,
                     f"multiplies f32 that was rounded to {formats}: {said}",
-                    cases=["first", "again"],
+                    cases=list(seen.reference.roughest),
                     part=dict(part),
                 )
                 return

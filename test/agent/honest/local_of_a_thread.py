@@ -1,0 +1,16 @@
+"""Has a workspace for each thread that calls it."""
+
+import threading
+
+import torch
+from work import Linear
+
+local = threading.local()
+
+
+class ModelNew(Linear):
+    def forward(self, x):
+        shape = (x.shape[0], self.linear.out_features)
+        if getattr(local, "workspace", None) is None or local.workspace.shape != shape:
+            local.workspace = torch.empty(shape)
+        return self.compute(x, local.workspace).clone()
