@@ -24,18 +24,28 @@ def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
     found: dict[SSAValue, SSAValue] = {}
     if sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
         return found
-    for op in list(block.ops):
-        new, value = joined_views(op) or split_batches(op) or _softmax(op) or ((), None)
-        if value is None or value.type != op.results[0].type:
-            give_up(new)
-            continue
-        block.insert_ops_before(new, op)
-        for each in new:
-            each.location = op.location
-            each.results[0].name_hint = op.results[0].name_hint
-        op.results[0].replace_all_uses_with(value)
-        found[op.results[0]] = value
+    # Softmax is restored first: what splits batches sees one operation then.
+    for restore in (_softmax, _axes):
+        for op in list(block.ops):
+            new, value = restore(op) or ((), None)
+            if value is None or value.type != op.results[0].type:
+                give_up(new)
+                continue
+            block.insert_ops_before(new, op)
+            for each in new:
+                each.location = op.location
+                each.results[0].name_hint = op.results[0].name_hint
+            op.results[0].replace_all_uses_with(value)
+            found[op.results[0]] = value
+    for old, value in found.items():
+        while value in found:
+            value = found[value]
+        found[old] = value
     return found
+
+
+def _axes(op: Operation) -> Made | None:
+    return joined_views(op) or split_batches(op)
 
 
 def _softmax(op: Operation) -> Made | None:
