@@ -17,7 +17,7 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped, TensorType, dtype_name
 from mucc.library.extents import multiply
 
 Made = tuple[Sequence[Operation], SSAValue]
@@ -30,7 +30,7 @@ class _Moved(NamedTuple):
     source: SSAValue
     axes: tuple[int | None, ...]
     """For each axis of the result that of the source; None for one of extent 1."""
-    count: int
+    steps: int
     """How many operations do it."""
 
 
@@ -39,15 +39,15 @@ def _moved(value: SSAValue) -> _Moved:
     dims = _dims(value)
     match op := value.owner:
         case TransposeOp():
-            source, axes, count = _moved(op.operand)
-            return _Moved(source, (*axes[:-2], axes[-1], axes[-2]), count + 1)
+            source, axes, steps = _moved(op.operand)
+            return _Moved(source, (*axes[:-2], axes[-1], axes[-2]), steps + 1)
         case PermuteOp():
-            source, axes, count = _moved(op.operand)
-            return _Moved(source, tuple(axes[a] for a in op.order.get_values()), count + 1)
+            source, axes, steps = _moved(op.operand)
+            return _Moved(source, tuple(axes[a] for a in op.order.get_values()), steps + 1)
         case ExpandOp() | SqueezeOp() | ReshapeOp() if _long(_dims(op.operand)) == _long(dims):
-            source, axes, count = _moved(op.operand)
+            source, axes, steps = _moved(op.operand)
             kept = iter([a for a, d in zip(axes, _dims(op.operand), strict=True) if d != 1])
-            return _Moved(source, tuple(None if d == 1 else next(kept) for d in dims), count + 1)
+            return _Moved(source, tuple(None if d == 1 else next(kept) for d in dims), steps + 1)
         case _:
             return _Moved(value, tuple(None if d == 1 else a for a, d in enumerate(dims)), 0)
 
@@ -96,8 +96,8 @@ def joined_views(op: Operation) -> Made | None:
     if not isinstance(op, ReshapeOp | TransposeOp | PermuteOp | ExpandOp | SqueezeOp):
         return None
     merges = isinstance(op, ReshapeOp) and _long(_dims(op.operand)) != _long(_dims(op.result))
-    source, axes, count = _moved(op.operand if merges else op.result)
-    if count == 0:
+    source, axes, steps = _moved(op.operand if merges else op.result)
+    if steps == 0:
         return None
     kept = [a for a in axes if a is not None]
     dims = _dims(op.result)
@@ -106,8 +106,8 @@ def joined_views(op: Operation) -> Made | None:
     else:
         new = _rearranged(source, kept, _before_merge([_dims(source)[a] for a in kept], dims))
         new.append(ReshapeOp(new[-1].results[0] if new else source, dims))
-        count += 1
-    if len(new) >= count:
+        steps += 1
+    if len(new) >= steps:
         return give_up(new)
     return new, new[-1].results[0] if new else source
 
@@ -186,8 +186,7 @@ def _merged(value: SSAValue) -> Dims | None:
         if isinstance(op, ReshapeOp):
             dims, given = _dims(value), _dims(op.operand)
             lead = given[: len(given) - len(dims) + 1]
-            is_merged = len(lead) > 1 and len(dims) > 2 and given[len(lead) :] == dims[1:]
-            if is_merged and multiply(lead) == dims[0]:
+            if len(lead) > 1 and len(dims) > 2 and given == (*lead, *dims[1:]) and dims[0] == multiply(lead):
                 return lead
         elif isinstance(op, e.ElementwiseOp | TransposeOp | SoftmaxOp):
             more = [v for v in op.operands if v not in seen and len(_dims(v)) == len(_dims(value))]
@@ -256,7 +255,9 @@ class _Split:
             case ReshapeOp() if _dims(op.operand) == wide:
                 return op.operand
             case FullOp():
-                return self._add(FullOp(wide, op.value.value.data, Shaped.of(value.type).element_type))
+                return self._add(
+                    FullOp(wide, op.value.value.data, DTYPES[dtype_name(Shaped.of(value.type).element_type)])
+                )
             case BroadcastOp() if (inner := self.beside(op.operand, len(dims))) is not None:
                 return self._add(BroadcastOp(inner, wide))
             case SoftmaxOp() if op.axis.value.data == len(dims) - 1:
