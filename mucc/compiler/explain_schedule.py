@@ -5,7 +5,7 @@ The estimates are those of the cost model that ranks schedules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +16,7 @@ from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.settings import texts_of
 from mucc.kernels.registry import kind_of
 from mucc.kernels.settings import pinned
+from mucc.kernels.traffic import LARGE
 from mucc.kernels.workload import Estimate, Ranked, Workload
 from mucc.library.entries import guards_text
 from mucc.target import get_target
@@ -134,13 +135,15 @@ class Choice:
 
     kernel: str
     stage: str
+    sizes: str
     device: str
     lines: tuple[str, ...]
 
     def as_text(self) -> str:
         """Print as text."""
         lines = "".join(f"  {line}\n" for line in self.lines)
-        return f"{self.kernel}, stage {self.stage}: on {self.device}\n{lines}"
+        place = f"{self.sizes} on {self.device}".lstrip()
+        return f"{self.kernel}, stage {self.stage}: {place}\n{lines}"
 
 
 def choices(compilation: Compilation) -> list[Choice]:
@@ -152,8 +155,16 @@ def choices(compilation: Compilation) -> list[Choice]:
         for op in program.kernels:
             if lines := kind_of(op).reasons(target, op, made.options.dims):
                 card = get_target(target).facts.devices[0].name
-                found.append(Choice(name, op.stage.data, card, tuple(lines)))
+                sizes = _sizes(program, made.options.dims)
+                found.append(Choice(name, op.stage.data, sizes, card, tuple(lines)))
     return found
+
+
+def _sizes(program: ProgramOp, typical: Mapping[str, int]) -> str:
+    """Print what run-time extents were taken as."""
+    names = [name for name in program.dim_names if name not in program.bound_dims]
+    taken = (f"{n}={typical[n]}" if n in typical else f"{n}=? (taken as {LARGE})" for n in names)
+    return " ".join(taken)
 
 
 def _explain(schedules: list[ScheduleOp], part: _Part, op: DeviceKernelOp) -> Explanation | None:

@@ -54,12 +54,14 @@ error[MU5303]: 'candidates/plan.json' is of a newer mucc (0.9.0): format 2, not 
     "MU5304": CodeInfo(
         "there is nothing to tune",
         """
-Schedules belong to contractions. The program has none, or none that any schedule is legal for together with
-the settings that `--keep-pins` holds.
+Products and attention have settings. The program has neither, or none that any schedule is legal for together
+with the settings that `--keep-pins` holds. How other kernels compute is chosen by a model alone, which
+`--explain-schedule` shows.
 
 ```
 $ mucc tune softmax.mcu --dims M=4096,N=4096
-error[MU5304]: softmax: no contraction, so there is no schedule to tune
+error[MU5304]: softmax: no kernel has settings, so there is no schedule to tune
+  = note: products and attention have; the ways to compute others are fixed (`--explain-schedule`)
 ```
 """,
         status=ExitStatus.TOOLCHAIN,

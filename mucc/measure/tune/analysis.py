@@ -56,7 +56,7 @@ def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None 
     """Each kernel of the program that has something to tune.
 
     Raises DiagnosticError for errors in the program, MU6050 to MU6053 for dims or a kernel that it has not,
-    MU5304 where no kernel has a contraction.
+    MU5304 where no kernel has settings.
     """
     compilation = compile_source(program.source, target, tuned=False)
     manifest = Manifest.parse(compilation.manifest)
@@ -66,8 +66,9 @@ def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None 
     dims = _sizes(infos, program.dims)
     found = [_analysis(compilation, infos[name], dims[name], keep_pins, card) for name in infos]
     if not any(a.stages for a in found):
-        message = f"{', '.join(infos)}: no contraction, so there is no schedule to tune"
-        raise DiagnosticError(Diagnostic("MU5304", message))
+        message = f"{', '.join(infos)}: no kernel has settings, so there is no schedule to tune"
+        note = "products and attention have; the ways to compute others are fixed (`--explain-schedule`)"
+        raise DiagnosticError(Diagnostic("MU5304", message, notes=(note,)))
     return [a for a in found if a.stages]
 
 

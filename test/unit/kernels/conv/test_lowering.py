@@ -203,6 +203,14 @@ def test_an_explanation_says_what_each_strategy_takes(
     assert re.fullmatch(r"  tiles      [0-9.]+ us expected", tiles)
     assert re.fullmatch(r"  patches    [0-9.]+ us expected \(\d+ positions, 8 channels\)", patches)
     path.write_text(
+        "kernel k[N, M](x: f16[N, 8, 9], w: f16[8, 1, 3], b: f16[M]) -> (y: f16[N, 8, 7], z: f16[M]) {\n"
+        "    return conv(x, w, groups=8), b\n"
+        "}\n"
+    )
+    assert main([str(path), "--explain-schedule", "--dims", "N=2"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "k, stage y: N=2 M=? (taken as 8192) on NVIDIA H200"
+    path.write_text(
         "kernel k(x: f16[64, 128, 56, 56] strides(_, 1, _, _), w: f16[256, 128, 3, 3])"
         " -> f16[64, 256, 56, 56] { return conv(x, w, pad=1) }"
     )
