@@ -10,8 +10,9 @@ from typing import Any
 
 from mucc.agent.audit import values
 from mucc.agent.audit.cases import Case
+from mucc.agent.audit.described import padded, ranges, room_for
 from mucc.agent.audit.inputs import leaves, make_inputs, sampled
-from mucc.agent.audit.results import Results, padded, ranges, room_for
+from mucc.agent.audit.results import Results
 from mucc.agent.audit.rooms import Room, Wire, make
 from mucc.agent.audit.slots import Slot
 from mucc.agent.audit.threads import bytes_of, few

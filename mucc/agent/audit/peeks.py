@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from random import Random, SystemRandom
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.results import padded
+from mucc.agent.audit.described import padded
 from mucc.agent.isolation.line import Line
 from mucc.api.json_types import from_json
 

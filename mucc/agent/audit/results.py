@@ -5,28 +5,12 @@ from __future__ import annotations
 import importlib
 import random
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
+from mucc.agent.audit.described import bytes_of, padded
 from mucc.api.json_types import Json
 
 torch: Any = importlib.import_module("torch")
-
-ALIGNMENT = 64
-
-TYPES = frozenset(
-    [
-        *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16"),
-        *("uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"),
-        *("float8_e4m3fnuz", "float8_e5m2fnuz"),
-    ]
-)
-"""Types of elements that results may have."""
-
-
-def padded(size: int) -> int:
-    """Return the bytes that a result of so many takes."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
 
 PIECE = 1 << 20
 """Bytes of the pieces that results are copied in, in an order that is drawn then: who fills one end while the
@@ -83,34 +67,3 @@ def copy(target: Any, value: Any) -> None:
     random.SystemRandom().shuffle(pairs)
     for there, here in pairs:
         there.copy_(here)
-
-
-def bytes_of(said: Json) -> int:
-    """Return the bytes of a result that a candidate's process describes, -1 for a form that is none."""
-    name, shape = said.get("dtype"), said.get("shape")
-    if name is None:
-        return 0
-    if not isinstance(name, str) or name not in TYPES or not isinstance(shape, list):
-        return -1
-    count = 1
-    for n in cast("list[object]", shape):
-        if type(n) is not int or n < 0:
-            return -1
-        count *= n
-    return count * getattr(torch, name).itemsize
-
-
-def room_for(described: Sequence[Json], most: int) -> int:
-    """Return the bytes that results take together, at `most` so many."""
-    return min(sum(padded(max(bytes_of(said), 0)) for said in described), most)
-
-
-def ranges(described: Sequence[Json], most: int) -> list[tuple[int, int]]:
-    """Return where results lie that take memory, first byte and end, within the first `most` bytes."""
-    at, found = 0, list[tuple[int, int]]()
-    for said in described:
-        size = max(bytes_of(said), 0)
-        if size and at + size <= most:
-            found.append((at, at + size))
-        at += padded(size)
-    return found

@@ -15,7 +15,7 @@ from typing import Any
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import CpuClock, CudaClock
-from mucc.agent.audit.described import aliases, dense_share, descriptions
+from mucc.agent.audit.described import aliases, dense_share, descriptions, room_for
 from mucc.agent.audit.gate import ARMED_S, AWAKE, BYTES, COPIED, DONE, HANDED, READY, Ended, Gate, pin
 from mucc.agent.audit.gate import NAME as FLAGS
 from mucc.agent.audit.inputs import drift
@@ -25,7 +25,7 @@ from mucc.agent.audit.moments import moments
 from mucc.agent.audit.noise import MOST_MS, waited_ns
 from mucc.agent.audit.peeks import Peek
 from mucc.agent.audit.referee import Given
-from mucc.agent.audit.results import copy, room_for
+from mucc.agent.audit.results import copy
 from mucc.agent.audit.rooms import make
 from mucc.agent.audit.threads import few
 from mucc.agent.audit.times import Times, calm, least_ms

@@ -16,6 +16,8 @@ Names = Mapping[str, Sequence[str]]
 
 USED: Names = {
     "functorch.compile": ("make_boxed_func",),
+    "torch._dispatch.python": ("enable_python_dispatcher",),
+    "torch._dynamo.pgo": ("get_code_state",),
     "torch._functorch.config": ("enable_autograd_cache", "patch"),
     "torch._guards": ("TracingContext.try_get", "detect_fake_mode", "tracing"),
     "torch._inductor": ("list_mode_options", "list_options"),
@@ -27,7 +29,11 @@ USED: Names = {
     "torch._inductor.constant_folding": ("replace_node_with_constant",),
     "torch._inductor.custom_graph_pass": ("CustomGraphPass",),
     "torch._inductor.freezing_utils": ("enter_freezing",),
-    "torch._subclasses.fake_tensor": ("FakeTensor", "FakeTensorMode", "unset_fake_temporarily"),
+    "torch._subclasses.fake_tensor": (
+        *("DataDependentOutputException", "DynamicOutputShapeException"),
+        *("FakeTensor", "FakeTensorMode", "unset_fake_temporarily"),
+    ),
+    "torch._subclasses.functional_tensor": ("FunctionalTensor", "FunctionalTensorMode"),
     "torch.fx.passes.fake_tensor_prop": ("FakeTensorProp.propagate_dont_convert_inputs",),
 }
 """What the backend cannot do without."""

@@ -19,7 +19,8 @@ from mucc.library.extents import names_of as names_of_dims
 from mucc.torch.importer.capture import Captured, Ref, Source, torch
 from mucc.torch.importer.fold_norms import is_prepared
 from mucc.torch.importer.forms import Form, form_of
-from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, aten, build
+from mucc.torch.importer.free_views import VIEW, expand_in_kernels, free_ends, is_free
+from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.torch.importer.nodes import is_extent, is_host, is_part, keeps_place, tensor_inputs
 from mucc.torch.importer.work import VIEWS
 
@@ -309,14 +310,19 @@ def classify(graph: Graph, judge: Judge | None) -> dict[Node, str]:
                 graph.aliases[node] = found
         elif all(graph.resolved(s) in graph.constants for s in tensor_inputs(node)):
             graph.constants.add(node)
-        elif judge and _is_free(graph, node, reasons):
-            reasons[node] = "a view"
-        elif judge and (problem := judge(Piece([node, *filter(is_part, node.users)]))):
+        elif judge and is_free(graph, node, reasons):
+            reasons[node] = VIEW
+        elif judge and (problem := judge(_alone(node))):
             reasons[node] = problem
     if judge:
-        _free_ends(graph, reasons)
+        expand_in_kernels(graph, reasons, lambda view: judge(_alone(view)) is None)
+        free_ends(graph, reasons)
     _needed_constants(graph, reasons, leaving)
     return reasons
+
+
+def _alone(node: Node) -> Piece:
+    return Piece([node, *filter(is_part, node.users)])
 
 
 def _needs_copy(
@@ -336,32 +342,6 @@ def _needs_copy(
 def _copies(node: Node) -> bool:
     """Whether a node has memory of its own by torch's rules, though its value is that of another."""
     return not node.target._schema.returns[0].alias_info
-
-
-def _is_free(graph: Graph, node: Node, reasons: Mapping[Node, str]) -> bool:
-    """Whether a node is a view of something that no kernel makes.
-
-    One that repeats elements is not: kernels read contiguous tensors, so it would be copied for them.
-    """
-    packet = getattr(node.target, "overloadpacket", None)
-    shapes = [m.dims for m in graph.metas(node) if m is not None]
-    if packet is aten.expand and shapes != [graph.meta(s).dims for s in tensor_inputs(node)]:
-        return False
-    names = names_of_dims(d for dims in shapes for d in dims)
-    if len(sources(shapes, names)) < len(names):
-        return False  # what reads the view could not tell the extents of the module from a product of them
-    return packet in VIEWS and all(
-        (source := graph.resolved(s)).op == "placeholder" or source in reasons for s in tensor_inputs(node)
-    )
-
-
-def _free_ends(graph: Graph, reasons: dict[Node, str]) -> None:
-    """Leave views of kernels' values that no kernel reads to PyTorch."""
-    for node in reversed(graph.nodes):
-        packet = getattr(node.target, "overloadpacket", None)
-        is_view = packet in graph.free_ends and node not in reasons and node not in graph.constants
-        if is_view and all(u.op == "output" or u in reasons for u in node.users):
-            reasons[node] = "a view"
 
 
 def _needed_constants(graph: Graph, reasons: dict[Node, str], leaving: set[str]) -> None:

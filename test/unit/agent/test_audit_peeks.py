@@ -12,6 +12,7 @@ import pytest
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import peeks  # noqa: E402 (it needs torch)
+from mucc.agent.audit.described import BYTES  # noqa: E402
 from mucc.agent.audit.detectors.aliasing import Aliasing  # noqa: E402
 from mucc.agent.audit.detectors.inputs_modified import InputsModified  # noqa: E402
 from mucc.agent.audit.detectors.late_work import LateWork  # noqa: E402
@@ -115,3 +116,7 @@ def test_processes_that_timed_calls_start_reject_when_two_calls_have_some():
     assert finding(LateWork(), looks=(one, one)) == []
     (found,) = finding(LateWork(), looks=(one, other, Look("timed 3")))
     assert found.startswith("reject timed calls start processes") and found.endswith("timed 1, timed 2")
+
+
+def test_types_of_results_have_pytorchs_sizes() -> None:
+    assert all(getattr(torch, name).itemsize == size for name, size in BYTES.items())

@@ -14,6 +14,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from mucc.agent.audit import processes, timing  # noqa: E402 (they need torch)
 from mucc.agent.audit.cases import Case  # noqa: E402
+from mucc.agent.audit.described import ranges  # noqa: E402 (it needs torch)
 from mucc.agent.audit.looking import (  # noqa: E402
     AT_REST_NS,
     MORE_NS,
@@ -28,7 +29,6 @@ from mucc.agent.audit.moments import LONG_MS, LOOKS, moments  # noqa: E402
 from mucc.agent.audit.noise import waited_for_others  # noqa: E402
 from mucc.agent.audit.peeks import ELEMENTS, Peek  # noqa: E402 (it needs torch)
 from mucc.agent.audit.places import Look  # noqa: E402
-from mucc.agent.audit.results import ranges  # noqa: E402 (it needs torch)
 from mucc.agent.audit.rooms import Wire  # noqa: E402
 from mucc.agent.audit.threads import SMALL, bytes_of, few  # noqa: E402
 from mucc.agent.audit.times import Times  # noqa: E402
