@@ -11,6 +11,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import ContractionOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.passes.value_numbers import Numbers, number_values
 
 FUSED = ("mu.reduce", "mu.arg_reduce", "mu.pool")
@@ -26,8 +27,8 @@ class Readings:
     numbers: dict[Operation, int] = field(default_factory=dict[Operation, int])
     """Equal for operations whose values equal operations read, and so on."""
     fused: set[Operation] = field(default_factory=set[Operation])
-    """Operations of whose values a kernel may compute more than pointwise work: one of FUSED, or an operation
-    that has the value of another product, too."""
+    """Operations whose kernel may do more with their values than pointwise work, and not store them: compute
+    one of FUSED, store ranges of columns, or combine them with the value of another product."""
 
     @staticmethod
     def of(block: Block) -> Readings:
@@ -39,7 +40,8 @@ class Readings:
         for op in reversed(ops):
             readers: set[Hashable] = set()
             for user in (use.operation for result in op.results for use in result.uses):
-                if user.name in FUSED or user in several or (user in self.fused and not _ends(user)):
+                is_fused = user.name in FUSED or isinstance(user, IndexMapOp) or user in several
+                if is_fused or (user in self.fused and not _ends(user)):
                     self.fused.add(op)
                 kinds = tuple(values[result] for result in user.results)
                 readers.add((user.name, kinds, None if _ends(user) else self.numbers[user]))
