@@ -24,6 +24,7 @@ _MODULES = {
     "decompose": ("decompose", "Decompose"),
     "check-lowering": ("check_lowering", "CheckLowering"),
     "scale-products": ("scale_products", "ScaleProducts"),
+    "merge-anchors": ("merge_anchors", "MergeAnchors"),
     "store-conditions": ("store_conditions", "StoreConditions"),
     "form-stages": ("form_stages", "FormStages"),
     "convert-to-cutlass": ("convert_to_cutlass", "ConvertToCutlass"),

@@ -39,7 +39,10 @@ _SCALE = Rewrite("mucc.passes.scale_products:ScaleProducts", (_PRODUCT, one_of("
 
 _PERMUTE = Rewrite("mucc.passes.move_permutes:MovePermutes", (_PRODUCT, {"mu.permute": 1, "mu.transpose": 2}))
 
-RARE = (_ASSOCIATE, _SUM, _SCALE, _PERMUTE)
+_ANCHORS = {name: 2 for kind in KINDS.values() for name in kind.computes if name}
+_MERGE = Rewrite("mucc.passes.merge_anchors:MergeAnchors", (_ANCHORS,))
+
+RARE = (_ASSOCIATE, _SUM, _SCALE, _PERMUTE, _MERGE)
 """Passes of no kind that few programs need."""
 
 
@@ -65,6 +68,7 @@ def staging(target: str, module: ModuleOp | None = None) -> Iterator[Step]:
     yield MuCanonicalize(), levels.PRIMITIVE
     yield from sought((_SCALE,), levels.PRIMITIVE)
     yield MoveRegroups(), levels.PRIMITIVE
+    yield from sought((_MERGE,), levels.PRIMITIVE)
     yield StoreConditions(), levels.PRIMITIVE
     yield FormStages(target), levels.STAGED
     yield from sought((r for kind in KINDS.values() for r in kind.stage_passes.values()), levels.STAGED)

@@ -33,6 +33,7 @@ from mucc.library.dims import example, fault
 from mucc.passes.associate_products import AssociateProducts
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
+from mucc.passes.merge_anchors import MergeAnchors
 from mucc.passes.mu_canonicalize import MuCanonicalize
 from mucc.passes.narrow_operands import NarrowOperands
 from mucc.passes.pipeline import staging
@@ -137,6 +138,7 @@ def analyse_module(
         Decompose(card.target.name),
         narrow,
         MuCanonicalize(),
+        MergeAnchors(always=True),
     ):
         step.apply(None, primitive)
     rates = _rates(card)
