@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from mucc.dialects.mu.ops.attention import ScoresOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp, RetypeOp
 from mucc.dialects.mu.ops.indexed import PickOp
@@ -48,6 +49,8 @@ class Partition(Values):
     returned: set[SSAValue] = field(default_factory=set[SSAValue])
     """The results of the kernel, behind pins."""
     inputs: Inputs = field(default_factory=Inputs)
+    scores: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Scores of attention, and what pointwise work makes of them."""
     decisions: list[Decision] | None = None
     """Where each operation is computed, in order, if that is to be explained."""
 
@@ -83,6 +86,10 @@ class Partition(Values):
                     self._pin(op)
                 case ReturnOp():
                     self._outputs(op)
+                case ScoresOp():
+                    self.scores.add(op.result)
+                case ElementwiseOp() if not self.scores.isdisjoint(map(self.root, op.operands)):
+                    self._score(op)
                 case ElementwiseOp():
                     self._pointwise(op, known.get(op))
                 case _:
@@ -231,6 +238,12 @@ class Partition(Values):
             else:
                 self._keep(op.result, stage, stage.kind.placed(stage, op))
         self._decide(op, chosen, candidates)
+
+    def _score(self, op: ElementwiseOp) -> None:
+        """Leave pointwise work on scores to the kernel of attention: no other has them."""
+        self.scores.add(op.result)
+        alone = Candidate(Place.RECOMPUTED, None, Joins())
+        self._decide(op, alone, [alone])
 
     def _pin(self, op: PinOp) -> None:
         value = self.behind_pins(op.operand)
