@@ -5,6 +5,8 @@ Batched products have one axis of batches there, and softmax is an exponential, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
@@ -13,34 +15,41 @@ from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.rewriting import erase_unused
 from mucc.torch.importer.batch_axes import Made, give_up, joined_views, split_batches
 
+ROUNDS = 8
+"""How often a block is gone through at most: views in views take two or three rounds."""
 
-def restore_attention(block: Block) -> dict[SSAValue, SSAValue]:
-    """Restore softmax and the axes of batches of products, in a block with two products or more.
 
-    Returns the new values of old ones; unused operations are left.
-    """
-    found: dict[SSAValue, SSAValue] = {}
+def restore_attention(block: Block) -> None:
+    """Restore softmax and the axes of batches of products, in a block with two products or more."""
     if sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
-        return found
+        return
     # Softmax is restored first: what splits batches sees one operation then.
     for restore in (_softmax, _axes):
-        for op in list(block.ops):
-            new, value = restore(op) or ((), None)
-            if value is None or value.type != op.results[0].type:
-                give_up(new)
-                continue
-            block.insert_ops_before(new, op)
-            for each in new:
-                each.location = op.location
-                each.results[0].name_hint = op.results[0].name_hint
-            op.results[0].replace_all_uses_with(value)
-            found[op.results[0]] = value
-    for old, value in found.items():
-        while value in found:
-            value = found[value]
-        found[old] = value
+        for _ in range(ROUNDS):
+            if not _restored(block, restore):
+                break
+
+
+def _restored(block: Block, restore: Callable[[Operation], Made | None]) -> bool:
+    """Replace operations once, in order, and erase what nothing reads then. Returns whether any was."""
+    found = False
+    for op in list(block.ops):
+        if op.parent is None:
+            continue
+        new, value = restore(op) or ((), None)
+        if value is None or value.type != op.results[0].type:
+            give_up(new)
+            continue
+        block.insert_ops_before(new, op)
+        for each in new:
+            each.location = op.location
+            each.results[0].name_hint = op.results[0].name_hint
+        op.results[0].replace_all_uses_with(value)
+        erase_unused(op)
+        found = True
     return found
 
 
