@@ -59,19 +59,37 @@ def _long(dims: Dims) -> list[Dim]:
 
 def _rearranged(source: SSAValue, kept: Sequence[int], dims: Dims) -> list[Operation]:
     """Return operations that make `dims` of a source: these of its axes in this order, others of extent 1."""
-    is_ordered = list(kept) == sorted(kept)
-    if is_ordered and _dims(source) == dims:
-        return []
+    ones = [a for a in range(len(_dims(source))) if a not in kept]
+    if list(kept) == sorted(kept):
+        return _with_ones(source, kept, dims)
+    if len(ones) == dims.count(1):
+        given, others = iter(kept), iter(ones)
+        return [PermuteOp(source, [next(others if d == 1 else given) for d in dims])]
     new: list[Operation] = []
     value = source
-    if dropped := [a for a in range(len(_dims(source))) if a not in kept]:
-        new.append(squeeze := SqueezeOp(value, dropped))
+    if ones:
+        new.append(squeeze := SqueezeOp(value, ones))
         value = squeeze.result
-    if not is_ordered:
-        new.append(permute := PermuteOp(value, [sorted(kept).index(a) for a in kept]))
-        value = permute.results[0]
+    new.append(permute := PermuteOp(value, [sorted(kept).index(a) for a in kept]))
     if inserted := [n for n, d in enumerate(dims) if d == 1]:
-        new.append(ExpandOp(value, inserted))
+        new.append(ExpandOp(permute.results[0], inserted))
+    return new
+
+
+def _with_ones(source: SSAValue, kept: Sequence[int], dims: Dims) -> list[Operation]:
+    """Return operations that drop and insert axes of extent 1, no more than have to be between two others."""
+    places = [a for a, d in enumerate(dims) if d != 1]
+    gaps = zip((-1, *kept), (*kept, len(_dims(source))), (-1, *places), (*places, len(dims)), strict=True)
+    dropped, inserted = list[int](), list[int]()
+    for before, behind, left, right in gaps:
+        more = (right - left) - (behind - before)
+        dropped += range(before + 1, before + 1 - min(more, 0))
+        inserted += range(right - max(more, 0), right)
+    new: list[Operation] = []
+    if dropped:
+        new.append(SqueezeOp(source, dropped))
+    if inserted:
+        new.append(ExpandOp(new[-1].results[0] if new else source, inserted))
     return new
 
 
@@ -107,7 +125,9 @@ def joined_views(op: Operation) -> Made | None:
         new = _rearranged(source, kept, _before_merge([_dims(source)[a] for a in kept], dims))
         new.append(ReshapeOp(new[-1].results[0] if new else source, dims))
         count += 1
-    if len(new) >= count:
+    # Of as many operations such that drop axes come first, and such that insert axes last.
+    turned = len(new) == count and isinstance(op, SqueezeOp) and isinstance(new[-1], PermuteOp)
+    if len(new) >= count and not turned:
         return give_up(new)
     return new, new[-1].results[0] if new else source
 
@@ -120,6 +140,8 @@ def split_batches(op: Operation) -> Made | None:
     softmax(reshape(s, (B*H, M, N))) @ v              -> reshape(softmax(s) @ reshape(v, (B, H, N, E)), ..)
     reshape(a @ b + c, (B, H, M, N))                  -> reshape(a, ..) @ reshape(b, ..) + reshape(c, ..)
     reshape(a, (B*H, G*M, K)) @ reshape(b, (B*H, K, N)) -> reshape(a @ b[:, :, None], (B*H, G*M, N))
+    reshape(a @ b, (B, H, G, M, N))                   -> reshape(a, ..) @ reshape(b, ..)[:, :, None]
+    squeeze(a @ b)                                    -> squeeze(a) @ squeeze(b)
     ```
     """
     match op:
@@ -138,11 +160,15 @@ def split_batches(op: Operation) -> Made | None:
                 return None
             split = _Split(lead, _dims(op.results[0])[0])
             return split.merged(op.results[0])
+        case SqueezeOp() if isinstance(product := op.operand.owner, MatmulOp) and _is_only_use(op.operand):
+            return _without_axes(op, product)
         case ReshapeOp() if _holds_product(op.operand, alone=True):
             dims, given = _dims(op.result), _dims(op.operand)
             lead = dims[: len(dims) - len(given) + 1]
-            if len(lead) < 2 or len(given) < 3 or dims[len(lead) :] != given[1:]:
+            if len(lead) < 2 or len(given) < 3:
                 return None
+            if dims[len(lead) :] != given[1:]:
+                return _split_result(op)
             split = _Split(lead, given[0])
             value = split.of(op.operand)
             return give_up(split.new) if value is None else (split.new, value)
@@ -178,6 +204,45 @@ def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
     return _made(*new, ReshapeOp(value, _dims(op.result)))
 
 
+def _split_result(op: ReshapeOp) -> Made | None:
+    """Split batches and rows of a product that is reshaped: queries that share keys."""
+    if not isinstance(product := op.operand.owner, MatmulOp) or product.scales or product.mixed is not None:
+        return None
+    given, dims, left = _dims(op.operand), _dims(op.result), _dims(product.lhs)
+    if len(given) != 3 or len(left) != 3 or len(_dims(product.rhs)) != 3 or dims[-1] != given[-1]:
+        return None
+    counts = [n for n in range(2, len(dims) - 2) if multiply(dims[:n]) == given[0]]
+    count = next((n for n in counts if multiply(dims[n:-1]) == given[1]), None)
+    if count is None or len(rows := _long(dims[count:-1])) < 2:
+        return None
+    split = _Split(dims[:count], given[0])
+    if (right := split.of(product.rhs)) is None:
+        return give_up(split.new)
+    shared = ExpandOp(right, range(count, count + len(rows) - 1))
+    queries = ReshapeOp(product.lhs, (*dims[:count], *rows, left[-1]))
+    new = [*split.new, shared, queries]
+    new.append(made := MatmulOp(queries.result, shared.result, product.compute, product.acc))
+    if ones := [n for n, d in enumerate(dims) if count <= n < len(dims) - 1 and d == 1]:
+        new.append(ExpandOp(made.result, ones))
+    return new, new[-1].results[0]
+
+
+def _without_axes(op: SqueezeOp, product: MatmulOp) -> Made | None:
+    """Drop axes of batches, of extent 1, of operands in place of those of a product."""
+    axes, rank = list(op.axes.get_values()), len(_dims(product.result))
+    operands = (product.lhs, product.rhs)
+    if max(axes) >= rank - 2 or any(len(_dims(v)) != rank for v in operands):
+        return None
+    if product.scales or product.mixed is not None:
+        return None
+    left, right = (SqueezeOp(v, axes) for v in operands)
+    return _made(left, right, MatmulOp(left.result, right.result, product.compute, product.acc))
+
+
+def _is_only_use(value: SSAValue) -> bool:
+    return len(list(value.uses)) == 1
+
+
 def _merged(value: SSAValue) -> Dims | None:
     """Return the axes that are merged to the first one of an operand, whose others stay as they are."""
     pending, seen = [value], {value}
@@ -211,7 +276,7 @@ def _holds_product(value: SSAValue, *, alone: bool = False) -> bool:
     while pending:
         value = pending.pop()
         op = value.owner
-        if alone and len(list(value.uses)) != 1:
+        if alone and not _is_only_use(value):
             continue
         if isinstance(op, ReshapeOp):
             value = op.operand

@@ -5,6 +5,7 @@ Batched products have one axis of batches there, and softmax is an exponential, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -58,16 +59,67 @@ def _axes(op: Operation) -> Made | None:
 
 
 def _softmax(op: Operation) -> Made | None:
-    """`exp(x - max(x)) / sum(exp(x - max(x)))` along the last axis -> `softmax(x)`."""
+    """`exp(x - max(x)) / sum(exp(x - max(x)))` along the last axis -> `softmax(x)`.
+
+    Where x is scaled, z * f, Inductor writes `where(.., (z - max(z)) * f, x - max(x))` in the exponential.
+    """
     if not isinstance(op, e.DivOp) or not isinstance(exponential := op.lhs.owner, e.ExpOp):
         return None
     total, difference = _reduced(op.rhs, "sum"), exponential.operands[0].owner
+    stable = None
+    if isinstance(difference, e.SelectOp):
+        stable, difference = difference.operands[1], difference.operands[2].owner
     if total is not op.lhs or not isinstance(difference, e.SubOp):
         return None
     if _reduced(difference.rhs, "max") is not difference.lhs:
         return None
+    if stable is not None and not _same_factors(stable, difference.lhs):
+        return None
     softmax = SoftmaxOp(difference.lhs, len(_dims(op.result)) - 1)
     return [softmax], softmax.results[0]
+
+
+def _same_factors(one: SSAValue, other: SSAValue) -> bool:
+    a, b = _factors(one), _factors(other)
+    return math.isclose(a.pop(None), b.pop(None), rel_tol=1e-6) and a == b
+
+
+Factors = dict[tuple[SSAValue, tuple[int, ...]] | None, float]
+"""Factors, with the axes that are inserted to them, and their powers; the constant one is at None."""
+
+
+def _factors(value: SSAValue) -> Factors:
+    """Return the factors of a value, but for what is subtracted from all of a row and squares of signs."""
+    found: Factors = {None: 1.0}
+    pending = [(value, (), 1)]
+    while pending:
+        value, axes, power = pending.pop()
+        match op := value.owner:
+            case e.CastOp() | BroadcastOp():
+                pending.append((op.operands[0], axes, power))
+            case ExpandOp() if not axes:
+                pending.append((op.operand, tuple(op.axes.get_values()), power))
+            case e.MulOp():
+                pending += [(v, axes, power) for v in op.operands]
+            case e.DivOp():
+                pending += [(op.lhs, axes, power), (op.rhs, axes, -power)]
+            case e.NegOp():
+                found[None] *= -1.0
+                pending.append((op.operands[0], axes, power))
+            case e.SubOp() if _reduced(op.rhs, "max") is op.lhs:
+                pending.append((op.lhs, axes, power))
+            case e.ConstantOp() if op.value.value.data:
+                found[None] *= op.value.value.data**power
+            case _:
+                found[value, axes] = found.get((value, axes), 0) + power
+    return {key: n for key, n in found.items() if key is None or not (_is_sign(key[0]) and n % 2 == 0)}
+
+
+def _is_sign(value: SSAValue) -> bool:
+    """Whether a value is 1 or -1."""
+    if not isinstance(op := value.owner, e.SelectOp):
+        return False
+    return {_factors(v)[None] for v in op.operands[1:] if set(_factors(v)) == {None}} == {1.0, -1.0}
 
 
 def _reduced(value: SSAValue, kind: str) -> SSAValue | None:

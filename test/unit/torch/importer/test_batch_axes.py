@@ -61,7 +61,12 @@ def lone_query(q: Any, k: Any, v: Any, mask: Any) -> Any:
     return torch.einsum("bhqk,bhkd->bhqd", scores.softmax(-1), v)
 
 
-FORMS = (clip, bloom, einsum, grouped, windows, lone_query)
+def temperature(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """Inductor writes a softmax of scaled values with a test of whether they are finite."""
+    return (q @ k.transpose(-2, -1) * mask[:1, :, :1, :1]).softmax(-1) @ v
+
+
+FORMS = (clip, bloom, einsum, grouped, windows, lone_query, temperature)
 
 
 def _inputs() -> tuple[Any, ...]:
