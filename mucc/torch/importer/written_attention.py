@@ -11,21 +11,25 @@ from collections.abc import Callable
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
+from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.rewriting import erase_unused
-from mucc.torch.importer.batch_axes import Made, give_up, joined_views, split_batches
+from mucc.torch.importer.batch_axes import joined_views, split_batches
+from mucc.torch.importer.shared_heads import order_heads, share_heads
+from mucc.torch.importer.split_axis import Made, give_up
 
 ROUNDS = 8
 """How often a block is gone through at most: views in views take two or three rounds."""
 
 
 def restore_attention(block: Block) -> None:
-    """Restore softmax and the axes of batches of products, in a block with two products or more."""
-    if sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
+    """Restore softmax and the axes of batches of products, in a block with two products or attention."""
+    is_attention = any(isinstance(op, AttentionOp) for op in block.ops)
+    if not is_attention and sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
         return
     # Softmax is restored first: what splits batches sees one operation then.
     for restore in (_softmax, _axes):
@@ -55,7 +59,7 @@ def _restored(block: Block, restore: Callable[[Operation], Made | None]) -> bool
 
 
 def _axes(op: Operation) -> Made | None:
-    return joined_views(op) or split_batches(op)
+    return joined_views(op) or split_batches(op) or share_heads(op) or order_heads(op)
 
 
 def _softmax(op: Operation) -> Made | None:
