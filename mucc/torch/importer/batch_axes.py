@@ -28,7 +28,7 @@ class _Moved(NamedTuple):
     source: SSAValue
     axes: tuple[int | None, ...]
     """For each axis of the result that of the source; None for one of extent 1."""
-    count: int
+    steps: int
     """How many operations do it."""
 
 
@@ -37,15 +37,15 @@ def _moved(value: SSAValue) -> _Moved:
     dims = dims_of(value)
     match op := value.owner:
         case TransposeOp():
-            source, axes, count = _moved(op.operand)
-            return _Moved(source, (*axes[:-2], axes[-1], axes[-2]), count + 1)
+            source, axes, steps = _moved(op.operand)
+            return _Moved(source, (*axes[:-2], axes[-1], axes[-2]), steps + 1)
         case PermuteOp():
-            source, axes, count = _moved(op.operand)
-            return _Moved(source, tuple(axes[a] for a in op.order.get_values()), count + 1)
+            source, axes, steps = _moved(op.operand)
+            return _Moved(source, tuple(axes[a] for a in op.order.get_values()), steps + 1)
         case ExpandOp() | SqueezeOp() | ReshapeOp() if _long(dims_of(op.operand)) == _long(dims):
-            source, axes, count = _moved(op.operand)
+            source, axes, steps = _moved(op.operand)
             kept = iter([a for a, d in zip(axes, dims_of(op.operand), strict=True) if d != 1])
-            return _Moved(source, tuple(None if d == 1 else next(kept) for d in dims), count + 1)
+            return _Moved(source, tuple(None if d == 1 else next(kept) for d in dims), steps + 1)
         case _:
             return _Moved(value, tuple(None if d == 1 else a for a, d in enumerate(dims)), 0)
 
@@ -112,8 +112,8 @@ def joined_views(op: Operation) -> Made | None:
     if not isinstance(op, ReshapeOp | TransposeOp | PermuteOp | ExpandOp | SqueezeOp):
         return None
     merges = isinstance(op, ReshapeOp) and _long(dims_of(op.operand)) != _long(dims_of(op.result))
-    source, axes, count = _moved(op.operand if merges else op.result)
-    if count == 0:
+    source, axes, steps = _moved(op.operand if merges else op.result)
+    if steps == 0:
         return None
     kept = [a for a in axes if a is not None]
     dims = dims_of(op.result)
@@ -122,10 +122,10 @@ def joined_views(op: Operation) -> Made | None:
     else:
         new = _rearranged(source, kept, _before_merge([dims_of(source)[a] for a in kept], dims))
         new.append(ReshapeOp(new[-1].results[0] if new else source, dims))
-        count += 1
+        steps += 1
     # Of as many operations such that drop axes come first, and such that insert axes last.
-    turned = len(new) == count and isinstance(op, SqueezeOp) and isinstance(new[-1], PermuteOp)
-    if len(new) >= count and not turned:
+    turned = len(new) == steps and isinstance(op, SqueezeOp) and isinstance(new[-1], PermuteOp)
+    if len(new) >= steps and not turned:
         return give_up(new)
     return new, new[-1].results[0] if new else source
 
@@ -251,8 +251,7 @@ def _merged(value: SSAValue) -> Dims | None:
         if isinstance(op, ReshapeOp):
             dims, given = dims_of(value), dims_of(op.operand)
             lead = given[: len(given) - len(dims) + 1]
-            is_merged = len(lead) > 1 and len(dims) > 2 and given[len(lead) :] == dims[1:]
-            if is_merged and multiply(lead) == dims[0]:
+            if len(lead) > 1 and len(dims) > 2 and given == (*lead, *dims[1:]) and dims[0] == multiply(lead):
                 return lead
         elif isinstance(op, e.ElementwiseOp | TransposeOp | SoftmaxOp):
             more = [v for v in op.operands if v not in seen and len(dims_of(v)) == len(dims_of(value))]

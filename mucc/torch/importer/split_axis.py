@@ -12,7 +12,7 @@ from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import ConcatOp, FullOp, ReshapeOp, SliceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
-from mucc.dialects.mu.types import Dims, Shaped, TensorType
+from mucc.dialects.mu.types import DTYPES, Dims, Shaped, TensorType, dtype_name
 
 Made = tuple[Sequence[Operation], SSAValue]
 """New operations, and the value that replaces the result of an old one."""
@@ -52,7 +52,8 @@ class Split:
             case ReshapeOp() if dims_of(op.operand) == wide:
                 return op.operand
             case FullOp():
-                return self._add(FullOp(wide, op.value.value.data, Shaped.of(value.type).element_type))
+                dtype = DTYPES[dtype_name(Shaped.of(value.type).element_type)]
+                return self._add(FullOp(wide, op.value.value.data, dtype))
             case BroadcastOp() if (inner := self.beside(op.operand, len(dims))) is not None:
                 return self._add(BroadcastOp(inner, wide))
             case SoftmaxOp() if op.axis.value.data == len(dims) - 1:

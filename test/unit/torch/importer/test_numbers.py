@@ -83,7 +83,7 @@ def test_repeated_heads_are_read_where_they_are(shape: tuple[int, ...] | None):
     inputs = [torch.randn(n, dtype=torch.float16) for n in ((1, 6, 5, 8), (1, 2, 7, 8), (1, 2, 7, 16))]
     inputs += [] if shape is None else [torch.randn(shape, dtype=torch.float16)]
     made = from_torch(Applied(attend), tuple(inputs), whole=True)
-    assert ("broadcast(" in made.text) == (shape == (1, 6, 5, 7))
+    assert "broadcast(" not in made.text
     agrees(made, *inputs)
 
 
