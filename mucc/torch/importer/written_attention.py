@@ -95,7 +95,7 @@ Factors = dict[tuple[SSAValue, tuple[int, ...]] | None, float]
 def _factors(value: SSAValue) -> Factors:
     """Return the factors of a value, but for what is subtracted from all of a row and squares of signs."""
     found: Factors = {None: 1.0}
-    pending = [(value, (), 1)]
+    pending: list[tuple[SSAValue, tuple[int, ...], int]] = [(value, (), 1)]
     while pending:
         value, axes, power = pending.pop()
         match op := value.owner:
