@@ -102,7 +102,7 @@ def attention(
     return result
 
 
-def _shared_heads(query: TensorType, key: TensorType) -> tuple[str, ...]:
+def _shared_heads(query: Shaped, key: Shaped) -> tuple[str, ...]:
     """Return advice where there are several times as many heads of queries as of keys."""
     heads, fewer = (t.dims[-3] if len(t.dims) > 2 else 0 for t in (query, key))
     if not isinstance(heads, int) or not isinstance(fewer, int) or not fewer or heads in (fewer, 0):
