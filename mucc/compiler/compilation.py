@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mucc.diagnostics import DiagnosticSink, Source
 from mucc.library.dims import Size
+from mucc.library.errors import MuccRuntimeError
 from mucc.library.manifest_json import ManifestJson
 from mucc.target import DEFAULT_TARGET
 
@@ -151,11 +152,13 @@ class Compilation:
 
         `inputs` are arrays of NumPy or torch, one per parameter; scalars may be numbers. Inputs for sparse
         parameters may be packed or dense. With `exact` operands of products are not rounded to their dtype.
+        Raises MuccError, with the codes of calls, for arguments that do not fit.
         """
-        from mucc.dialects.mu.interpreter import MuFunctions, interpret_kernel
+        from mucc.dialects.mu.interpreter import MuFunctions, check_count, interpret_kernel
         from mucc.dialects.mu.roundings import ExactFunctions
 
-        op = next(k for k in self._kernels(self.mu) if k.sym_name.data == kernel)
+        op = _named(self._kernels(self.mu), kernel)
+        check_count(op, inputs)
         return interpret_kernel(op, _dense(op, inputs), ExactFunctions if exact else MuFunctions)
 
     def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, bounded: bool = False) -> list[Any]:
@@ -167,10 +170,11 @@ class Compilation:
         """
         from functools import partial
 
-        from mucc.dialects.mu.interpreter import interpret_kernel
+        from mucc.dialects.mu.interpreter import check_count, interpret_kernel
         from mucc.dialects.mu.roundings import BoundedFunctions, ExactFunctions
 
-        op = next(k for k in self._kernels(self.stages) if k.sym_name.data == kernel)
+        op = _named(self._kernels(self.stages), kernel)
+        check_count(op, inputs)
         if not bounded:
             return interpret_kernel(op, _dense(op, inputs), ExactFunctions)
         program = self.entry(kernel, [getattr(x, "shape", ()) for x in inputs])
@@ -179,8 +183,10 @@ class Compilation:
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """Interpret the fully lowered program, device kernel by device kernel."""
+        from mucc.dialects.mu.interpreter import check_count
         from mucc.kernels.interpreter import interpret_program
 
+        check_count(_named(self._kernels(self.mu), kernel), inputs)
         program = self.entry(kernel, [getattr(x, "shape", ()) for x in inputs])
         return interpret_program(program, _dense(program, inputs))
 
@@ -206,6 +212,14 @@ class Compilation:
         from mucc.dialects.cutlass.ops import ProgramOp
 
         return [op for op in self.cutlass.body.block.ops if isinstance(op, ProgramOp)]
+
+
+def _named(kernels: Sequence[KernelOp], name: str) -> KernelOp:
+    """Return the kernel of a name. Raises MuccRuntimeError MU6037."""
+    found = {kernel.sym_name.data: kernel for kernel in kernels}
+    if name not in found:
+        raise MuccRuntimeError("MU6037", f"the program has no kernel '{name}', it has {', '.join(found)}")
+    return found[name]
 
 
 def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
 from xdsl.traits import Pure
 
@@ -132,6 +132,17 @@ def _infer_layouts(value: SSAValue, rewriter: PatternRewriter) -> None:
 def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> None:
     """Apply patterns to a fixed point, keeping source locations."""
     PatternRewriteWalker(_LocationKeepingPattern(patterns)).rewrite_module(module)
+
+
+def erase_unused(op: Operation) -> None:
+    """Erase a pure op if its results are unused, then those that only it has read."""
+    pending = [op]
+    while pending:
+        op = pending.pop()
+        if op.parent is not None and _is_dead(op):
+            pending += [value.op for value in op.operands if isinstance(value, OpResult)]
+            op.detach()
+            op.erase()
 
 
 def erase_dead(region: Region) -> None:

@@ -25,6 +25,7 @@ _GATED = "silu(x @ g.T) * (x @ u.T)"
 _ROOT = "sqrt(sum(x * x, axis=1))"
 _NORM = "x * rsqrt(sum(x * x, axis=1, keepdims=on))"
 _EQUAL = "(a - b) * (a - b)"
+_ATTENTION = "attention(q, k, v)"
 
 _EXPRESSIONS: dict[str, str] = {
     # products
@@ -34,7 +35,10 @@ _EXPRESSIONS: dict[str, str] = {
     **dict.fromkeys(("outer", "ger"), "x[:, None] * y[None, :]"),
     **dict.fromkeys(("einsum", "tensordot"), _SUMS),
     **dict.fromkeys(("vdot", "vecdot"), "sum(x * y, axis=1)"),
-    **dict.fromkeys(("scaled_dot_product_attention", "sdpa"), "attention(q, k, v)"),
+    **dict.fromkeys(("scaled_dot_product_attention", "sdpa", "flex_attention"), "attention(q, k, v)"),
+    **dict.fromkeys(
+        ("flash_attention", "flash_attn_func", "memory_efficient_attention"), "attention(q, k, v)"
+    ),
     **dict.fromkeys(("grouped_mm", "ragged_dot", "_grouped_mm"), "grouped_matmul(a, b, offsets)"),
     # arithmetic
     "add": "a + b",
@@ -241,7 +245,8 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {  # parameters by their names in othe
     "num_groups": ("groups",),
     "epsilon": ("eps",),
     "is_causal": ("causal",),
-    "attn_mask": ("mask",),
+    **dict.fromkeys(("attn_mask", "attn_bias", "attention_mask"), ("mask",)),
+    **dict.fromkeys(("sm_scale", "softmax_scale"), ("scale",)),
     **dict.fromkeys(("fill_value", "constant_values"), ("value",)),
     "shifts": ("shift",),
     "k": ("diagonal",),
@@ -254,10 +259,19 @@ _ARITHMETIC_WEIGHTS = (
     "weight and bias are arithmetic, and eps is a keyword: `layer_norm(x, eps=1e-6) * w + b`"
 )
 
+_CAPPED = "write the scores out: `softmax(tanh(q @ k.T / 50) * 50) @ v`"
+_WINDOW = "a window is a mask: `mask=i - j < 1024`, i and j made by `iota`, and `causal=on`"
+_DOCUMENTS = "sequences in one tensor are a mask: `mask=segment[:, None] == segment[None, :]`"
+
 _ABSENT_PARAMETERS: dict[str, str] = {
     **dict.fromkeys(("weight", "bias", "gamma", "beta", "normalized_shape"), _ARITHMETIC_WEIGHTS),
     "dtype": "results are f32 or have the dtype of the operand; another one is `cast(x, bf16)`",
     "unbiased": "write `correction=0` or `correction=1`",
+    **dict.fromkeys(("softcap", "soft_cap", "logits_soft_cap"), _CAPPED),
+    **dict.fromkeys(("window", "window_size", "sliding_window"), _WINDOW),
+    **dict.fromkeys(("cu_seqlens", "segment_ids", "seqlens"), _DOCUMENTS),
+    **dict.fromkeys(("dropout_p", "dropout"), "weights are not dropped: leave that to PyTorch"),
+    "enable_gqa": "heads share keys along an axis of extent 1 of these: `k[:, :, None]`",
 }
 """Advice by parameters of other frameworks that no parameter of the language is equivalent to."""
 

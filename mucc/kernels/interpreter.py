@@ -315,7 +315,7 @@ def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
     count = program.num_inputs.value.data
     types = [a.type for a in args[:count]]
     values = argument_values(arrays, types, inputs)
-    sizes = sizes_of(types, values)
+    sizes = sizes_of(program, types, values)
     outputs = [Buffer() for _ in args[count:]]
     module = program.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))

@@ -386,7 +386,8 @@ def bind(shapes: Sequence[Sequence[Dim]], arrays: Sequence[Sequence[int]]) -> di
     for dims, extents in zip(shapes, arrays, strict=True):
         for dim, extent in zip(dims, extents, strict=True):
             if (wanted := value(dim, sizes)) != extent:
-                raise ExtentError(f"dim {dim} is {wanted}, but an array has extent {extent}")
+                what = f"an extent must be {dim}" if isinstance(dim, int) else f"dim {dim} is {wanted}"
+                raise ExtentError(f"{what}, but an array has extent {extent}")
     return sizes
 
 

@@ -23,6 +23,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.mu import rules, scale_rules
 from mucc.dialects.mu.arrays import Arrays, arrays_for, unpacked, wrapped
+from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.elementwise import RULES
 from mucc.dialects.mu.ops import elementwise as e
@@ -36,7 +37,7 @@ from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 from mucc.library import extents
-from mucc.library.errors import MuccValueError
+from mucc.library.errors import MuccTypeError, MuccValueError
 
 
 def _run_elementwise(
@@ -344,15 +345,34 @@ def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any])
     return values
 
 
-def sizes_of(types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
-    """Infer the value of every dim from the arguments' shapes. Raises ValueError where shapes disagree."""
+def sizes_of(entry: EntryOp, types: Sequence[Any], values: Sequence[Any]) -> dict[str, int]:
+    """Infer the value of every dim from the shapes of an entry's arguments, or of its first ones.
+
+    Raises MuccValueError MU6004, MU6006 and MU6007, as calls of built kernels do.
+    """
+    kernel = entry.sym_name.data
     shapes: list[tuple[int, ...]] = []
-    for type, value in zip(types, values, strict=True):
+    for name, type, value in zip(entry.arg_names, types, values, strict=False):
         shape = tuple(int(n) for n in value.shape) if isinstance(type, TensorType) else ()
+        about = f"argument '{name.data}' of {kernel}"
         if isinstance(type, TensorType) and len(shape) != type.rank:
-            raise ValueError(f"expected {type}, got an array of shape {shape}")
+            raise MuccValueError("MU6004", f"{about}: expected {type}, got an array of shape {shape}")
+        if 0 in shape:
+            dim = Shaped.of(type).dims[shape.index(0)]
+            raise MuccValueError("MU6007", f"{about}: extent {dim} is 0 in an array of shape {shape}")
         shapes.append(shape)
-    return extents.bind([Shaped.of(type).dims for type in types], shapes)
+    try:
+        return extents.bind([Shaped.of(type).dims for type in types], shapes)
+    except extents.ExtentError as error:
+        raise MuccValueError("MU6006", f"arguments of {kernel}: {error}") from error
+
+
+def check_count(entry: EntryOp, inputs: Sequence[Any]) -> None:
+    """Raise MuccTypeError MU6040 for too few or too many arguments."""
+    names = [name.data for name in entry.arg_names]
+    if len(inputs) != len(names):
+        message = f"{entry.sym_name.data} has {len(names)} parameters ({', '.join(names)}), got {len(inputs)}"
+        raise MuccTypeError("MU6040", message)
 
 
 def interpret_kernel(
@@ -364,12 +384,12 @@ def interpret_kernel(
 
     Parameters of packed 4-bit elements take bytes, as a compiled kernel does, or one number per element.
     `meaning` implements the operations. Returns one float64 array per result, or what else `meaning` computes
-    with, of the full shape that the kernel declares. Raises ValueError where shapes do not fit parameters.
+    with, of the full shape that the kernel declares. Raises MuccValueError where shapes do not fit.
     """
     arrays = arrays_for(*inputs)
     types = [a.type for a in kernel.body.block.args]
     values = argument_values(arrays, types, inputs)
-    sizes = sizes_of(types, values)
+    sizes = sizes_of(kernel, types, values)
     module = kernel.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))
     functions = meaning(arrays, sizes)

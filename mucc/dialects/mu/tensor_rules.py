@@ -93,12 +93,25 @@ def attention(
                 "attention takes queries [.., M, D], keys [.., N, D] and values [.., N, E]; leading axes are "
                 "equal, or 1",
             ),
+            helps=_shared_heads(q, k),
         ) from e
     if mask is not None:
         _mask(mask, products)
     if sinks is not None:
         _sinks(sinks, products)
     return result
+
+
+def _shared_heads(query: Shaped, key: Shaped) -> tuple[str, ...]:
+    """Return advice where there are several times as many heads of queries as of keys."""
+    heads, fewer = (t.dims[-3] if len(t.dims) > 2 else 0 for t in (query, key))
+    if not isinstance(heads, int) or not isinstance(fewer, int) or not fewer or heads in (fewer, 0):
+        return ()
+    if heads % fewer:
+        return ()
+    wide = shape_text((*query.dims[:-3], fewer, heads // fewer, *query.dims[-2:]))
+    at = ":, " * (len(key.dims) - 2)
+    return (f"heads share keys along an axis of extent 1: give queries {wide}, and `k[{at}None]`",)
 
 
 def attention_sums(query: Attribute, key: Attribute, mask: Attribute | None = None) -> TensorType:
@@ -139,6 +152,19 @@ def attention_gradient(of: str, operands: Sequence[Attribute], mask: Attribute |
 
 def _mask(mask: Attribute, scores: TensorType) -> None:
     given = Shaped.of(mask)
+    if not isinstance(mask, TensorType):
+        raise TypeRuleError(
+            "MU1103",
+            f"a mask is a tensor, not {given}",
+            notes=("the same number for all scores of a row changes nothing",),
+        )
+    if given.element_type == DTYPES["u8"]:  # bools of other frameworks are bytes
+        raise TypeRuleError(
+            "MU1103",
+            f"mask {given} would be added to the scores",
+            notes=("a mask of bools says which scores stay, one of numbers is added to them",),
+            helps=("compare it: `mask=m != 0`; to add it, write `cast(m, f32)`",),
+        )
     try:
         fits = rules.broadcast([given.dims, scores.dims]) == scores.dims
     except TypeRuleError:
@@ -153,17 +179,22 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
 
 def _sinks(sinks: Attribute, scores: TensorType) -> None:
     given, lead = Shaped.of(sinks), scores.dims[:-2]
+    note = "sinks are a number of bf16, f16 or f32 for each head: those of [B, H, M, D] are [H]"
+    if given.element_type not in WIDE:
+        raise TypeRuleError("MU1103", f"sinks cannot be {dtype_name(given.element_type)}", notes=(note,))
     try:
         fits = rules.broadcast([given.dims[:-2], lead]) == lead and given.dims[-2:] == (1, 1)
-        fits = fits and given.element_type in WIDE
     except TypeRuleError:
         fits = False
     if not fits:
-        name, dims = dtype_name(given.element_type), shape_text(given.dims[:-2])
+        dims = list(given.dims[:-2])
+        while len(dims) > 1 and dims[0] == 1:
+            dims.pop(0)
+        name = f"{dtype_name(given.element_type)}{shape_text(tuple(dims))}"
         raise TypeRuleError(
             "MU1103",
-            f"sinks {name}{dims} do not broadcast to the leading axes {shape_text(lead)}",
-            notes=("sinks are a number of bf16, f16 or f32 for each head: those of [B, H, M, D] are [H]",),
+            f"sinks {name} do not broadcast to the leading axes {shape_text(lead)}",
+            notes=(note,),
         )
 
 

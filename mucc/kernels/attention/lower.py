@@ -42,7 +42,8 @@ class ScoresBody(Body):
     ):
         super().__init__(program, stage)
         self.op = op
-        query, key = (contiguous_rows(program, stage, v) for v in (op.query, op.key))
+        parts = not isinstance(op, AttentionBackwardOp)
+        query, key = (contiguous_rows(program, stage, v, parts=parts) for v in (op.query, op.key))
         pages, page = self._pages() or (None, 0)
         self.product = ScoreOp(query, key, self._scale(), pages, page)
         self.add(self.product, op)
@@ -115,7 +116,7 @@ class AttentionBody(ScoresBody):
 
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
-        value = contiguous_rows(program, stage, op.value)
+        value = contiguous_rows(program, stage, op.value, parts=True)
         sink = None if op.sinks is None else self.scalar(op.sinks, root_axes(op.sinks, stage))
         nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax and sink is None
         limits = (self.causal, self.first, self.last)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from math import gcd
 from typing import NamedTuple
 
-from xdsl.ir import Operation
-
-from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import ContractionOp, GroupedMatmulOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import IndexMapOp, RegroupOp
-from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
-from mucc.dialects.promises import promised_multiple
-from mucc.kernels.lowering.access import Access, Axes, accesses, in_memory, through_views
-from mucc.target.facts import WIDEST_ACCESS
+from mucc.dialects.mu.types import Dims, Shaped
+from mucc.kernels.lowering.access import Access, Axes, accesses, through_views
+from mucc.kernels.lowering.reach import is_in_reach
 
 
 class Pattern(Enum):
@@ -54,12 +48,6 @@ def classify(access: Access, space: Dims, folded: int = 0) -> Pattern | None:
             return Pattern.SCALAR
 
 
-def multiple_of(type: TensorType, granule: int) -> int:
-    """Return the number by which the contiguous extent must be divisible for rows of whole granules."""
-    stored = 8 * granule // gcd(8 * granule, dtype_bits(type.element_type))
-    return 2 * stored if type.is_sparse else stored
-
-
 def is_turned(access: Access, rank: int) -> bool:
     """Whether a tensor's axes lie in another order than the space's, but for its last two: no kernel of a
     contraction reads that."""
@@ -77,42 +65,6 @@ def _packed(access: Access) -> bool:
 def _folds(access: Access) -> bool:
     """Whether the batch axes, which the access walks in order, count through memory as one axis would."""
     return access.type is not None and access.type.layout.kind.data != "strides"
-
-
-def _is_multiple(op: Operation, extent: Dim, number: int) -> bool:
-    """Whether an extent is known to be a multiple of a number, by what the program promises."""
-    if isinstance(extent, int):
-        return extent % number == 0
-    entry = op.parent_op()
-    while entry is not None and not isinstance(entry, EntryOp):
-        entry = entry.parent_op()
-    if entry is None:
-        return False
-    promises = entry.promises.data if entry.promises else None
-    return promised_multiple(promises, entry.dim_names, extent) % number == 0
-
-
-def is_in_reach(access: Access) -> bool:
-    """Whether a kernel that copies 16 bytes at a time can read a tensor where it lies, if it can read all of
-    the tensor that it is a part of.
-
-    A part begins at a multiple of 16 bytes of its rows, which are such multiples themselves.
-    """
-    value = access.base
-    while isinstance(op := value.owner, IndexMapOp):
-        type = op.operand.type
-        assert isinstance(type, TensorType)
-        granule = multiple_of(type, WIDEST_ACCESS)
-        for move in op.moves:
-            if move.bounds is not None or move.step < 1:
-                return False
-            if move.axis != in_memory(op.operand).unit_axis:
-                continue
-            extents = [type.dims[move.axis], *(extent for _, extent in move.start)]
-            if move.step != 1 or not all(_is_multiple(op, extent, granule) for extent in extents):
-                return False
-        value = op.operand
-    return value is access.base or not isinstance(value.owner, RegroupOp)
 
 
 class MatmulDims(NamedTuple):

@@ -12,8 +12,8 @@ from mucc.dialects.mu.entry import EntryOp
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import may_be_multiple, promised_multiple
-from mucc.kernels.gemm.axes import multiple_of
 from mucc.kernels.gemm.op import GemmOp
+from mucc.kernels.lowering.reach import multiple_of
 from mucc.target.facts import WIDEST_ACCESS
 
 

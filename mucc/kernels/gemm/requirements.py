@@ -13,12 +13,12 @@ from mucc.dialects.mu.schedule_attributes import Mainloop
 from mucc.dialects.mu.types import TensorType, dtype_bits
 from mucc.dialects.promises import promised_multiple
 from mucc.dialects.rewriting import Finding
-from mucc.kernels.gemm.axes import multiple_of
 from mucc.kernels.gemm.description import config_of, problem_of
 from mucc.kernels.gemm.granules import fixed_step, held, may_be_wide, unit_axis
 from mucc.kernels.gemm.op import GemmOp
 from mucc.kernels.gemm.scheduling import gemm_target, multistage
 from mucc.kernels.gemm.settings import settings_in
+from mucc.kernels.lowering.reach import multiple_of
 
 
 def _name(program: c.ProgramOp, value: SSAValue) -> str:

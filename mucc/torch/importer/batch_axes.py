@@ -15,13 +15,11 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
-from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
-from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped, TensorType, dtype_name
+from mucc.dialects.mu.ops.shape import ReshapeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.types import Dim, Dims
 from mucc.library.extents import multiply
-
-Made = tuple[Sequence[Operation], SSAValue]
-"""New operations, and the value that replaces the result of an old one."""
+from mucc.torch.importer.split_axis import Made, Split, dims_of, give_up, holds_product, is_only_use, made
 
 
 class _Moved(NamedTuple):
@@ -36,7 +34,7 @@ class _Moved(NamedTuple):
 
 def _moved(value: SSAValue) -> _Moved:
     """Follow a value through operations that only reorder axes, and drop and insert such of extent 1."""
-    dims = _dims(value)
+    dims = dims_of(value)
     match op := value.owner:
         case TransposeOp():
             source, axes, steps = _moved(op.operand)
@@ -44,9 +42,9 @@ def _moved(value: SSAValue) -> _Moved:
         case PermuteOp():
             source, axes, steps = _moved(op.operand)
             return _Moved(source, tuple(axes[a] for a in op.order.get_values()), steps + 1)
-        case ExpandOp() | SqueezeOp() | ReshapeOp() if _long(_dims(op.operand)) == _long(dims):
+        case ExpandOp() | SqueezeOp() | ReshapeOp() if _long(dims_of(op.operand)) == _long(dims):
             source, axes, steps = _moved(op.operand)
-            kept = iter([a for a, d in zip(axes, _dims(op.operand), strict=True) if d != 1])
+            kept = iter([a for a, d in zip(axes, dims_of(op.operand), strict=True) if d != 1])
             return _Moved(source, tuple(None if d == 1 else next(kept) for d in dims), steps + 1)
         case _:
             return _Moved(value, tuple(None if d == 1 else a for a, d in enumerate(dims)), 0)
@@ -59,19 +57,37 @@ def _long(dims: Dims) -> list[Dim]:
 
 def _rearranged(source: SSAValue, kept: Sequence[int], dims: Dims) -> list[Operation]:
     """Return operations that make `dims` of a source: these of its axes in this order, others of extent 1."""
-    is_ordered = list(kept) == sorted(kept)
-    if is_ordered and _dims(source) == dims:
-        return []
+    ones = [a for a in range(len(dims_of(source))) if a not in kept]
+    if list(kept) == sorted(kept):
+        return _with_ones(source, kept, dims)
+    if len(ones) == dims.count(1):
+        given, others = iter(kept), iter(ones)
+        return [PermuteOp(source, [next(others if d == 1 else given) for d in dims])]
     new: list[Operation] = []
     value = source
-    if dropped := [a for a in range(len(_dims(source))) if a not in kept]:
-        new.append(squeeze := SqueezeOp(value, dropped))
+    if ones:
+        new.append(squeeze := SqueezeOp(value, ones))
         value = squeeze.result
-    if not is_ordered:
-        new.append(permute := PermuteOp(value, [sorted(kept).index(a) for a in kept]))
-        value = permute.results[0]
+    new.append(permute := PermuteOp(value, [sorted(kept).index(a) for a in kept]))
     if inserted := [n for n, d in enumerate(dims) if d == 1]:
-        new.append(ExpandOp(value, inserted))
+        new.append(ExpandOp(permute.results[0], inserted))
+    return new
+
+
+def _with_ones(source: SSAValue, kept: Sequence[int], dims: Dims) -> list[Operation]:
+    """Return operations that drop and insert axes of extent 1, no more than have to be between two others."""
+    places = [a for a, d in enumerate(dims) if d != 1]
+    gaps = zip((-1, *kept), (*kept, len(dims_of(source))), (-1, *places), (*places, len(dims)), strict=True)
+    dropped, inserted = list[int](), list[int]()
+    for before, behind, left, right in gaps:
+        more = (right - left) - (behind - before)
+        dropped += range(before + 1, before + 1 - min(more, 0))
+        inserted += range(right - max(more, 0), right)
+    new: list[Operation] = []
+    if dropped:
+        new.append(SqueezeOp(source, dropped))
+    if inserted:
+        new.append(ExpandOp(new[-1].results[0] if new else source, inserted))
     return new
 
 
@@ -91,23 +107,25 @@ def joined_views(op: Operation) -> Made | None:
     Axes of extent 1 that are inserted, moved and dropped again are left out.
     """
     if isinstance(op, ReshapeOp | SqueezeOp) and isinstance(inner := op.operand.owner, ReshapeOp):
-        source, dims = inner.operand, _dims(op.result)
-        return ((), source) if _dims(source) == dims else _made(ReshapeOp(source, dims))
+        source, dims = inner.operand, dims_of(op.result)
+        return ((), source) if dims_of(source) == dims else made(ReshapeOp(source, dims))
     if not isinstance(op, ReshapeOp | TransposeOp | PermuteOp | ExpandOp | SqueezeOp):
         return None
-    merges = isinstance(op, ReshapeOp) and _long(_dims(op.operand)) != _long(_dims(op.result))
+    merges = isinstance(op, ReshapeOp) and _long(dims_of(op.operand)) != _long(dims_of(op.result))
     source, axes, steps = _moved(op.operand if merges else op.result)
     if steps == 0:
         return None
     kept = [a for a in axes if a is not None]
-    dims = _dims(op.result)
+    dims = dims_of(op.result)
     if not merges:
         new = _rearranged(source, kept, dims)
     else:
-        new = _rearranged(source, kept, _before_merge([_dims(source)[a] for a in kept], dims))
+        new = _rearranged(source, kept, _before_merge([dims_of(source)[a] for a in kept], dims))
         new.append(ReshapeOp(new[-1].results[0] if new else source, dims))
         steps += 1
-    if len(new) >= steps:
+    # Of as many operations such that drop axes come first, and such that insert axes last.
+    turned = len(new) == steps and isinstance(op, SqueezeOp) and isinstance(new[-1], PermuteOp)
+    if len(new) >= steps and not turned:
         return give_up(new)
     return new, new[-1].results[0] if new else source
 
@@ -120,34 +138,46 @@ def split_batches(op: Operation) -> Made | None:
     softmax(reshape(s, (B*H, M, N))) @ v              -> reshape(softmax(s) @ reshape(v, (B, H, N, E)), ..)
     reshape(a @ b + c, (B, H, M, N))                  -> reshape(a, ..) @ reshape(b, ..) + reshape(c, ..)
     reshape(a, (B*H, G*M, K)) @ reshape(b, (B*H, K, N)) -> reshape(a @ b[:, :, None], (B*H, G*M, N))
+    reshape(a @ b, (B, H, G, M, N))                   -> reshape(a, ..) @ reshape(b, ..)[:, :, None]
+    squeeze(a @ b)                                    -> squeeze(a) @ squeeze(b)
     ```
     """
     match op:
-        case MatmulOp() if not op.scales and op.mixed is None and len(_dims(op.lhs)) == len(_dims(op.rhs)):
+        case MatmulOp() if (
+            not op.scales and op.mixed is None and len(dims_of(op.lhs)) == len(dims_of(op.rhs))
+        ):
             left, right = _merged(op.lhs), _merged(op.rhs)
             if right is not None and left != right:
                 return _split_rows(op, right)
             if left is None or (right is None and not _is_softmax(op.lhs)):
                 return None
-            split = _Split(left, _dims(op.result)[0])
+            split = Split(left, dims_of(op.result))
             return split.merged(op.result)
-        case e.ElementwiseOp() | SoftmaxOp() if _holds_product(op.results[0]):
+        case e.ElementwiseOp() | SoftmaxOp() if holds_product(op.results[0]):
             merged = (_merged(v) for v in op.operands if isinstance(v.owner, ReshapeOp))
             lead = next((lead for lead in merged if lead is not None), None)
             if lead is None:
                 return None
-            split = _Split(lead, _dims(op.results[0])[0])
+            split = Split(lead, dims_of(op.results[0]))
             return split.merged(op.results[0])
-        case ReshapeOp() if _holds_product(op.operand, alone=True):
-            dims, given = _dims(op.result), _dims(op.operand)
+        case SqueezeOp() if isinstance(product := op.operand.owner, MatmulOp) and is_only_use(op.operand):
+            return _without_axes(op, product)
+        case ReshapeOp() if holds_product(op.operand, alone=True):
+            dims, given = dims_of(op.result), dims_of(op.operand)
             lead = dims[: len(dims) - len(given) + 1]
-            if len(lead) < 2 or len(given) < 3 or dims[len(lead) :] != given[1:]:
+            if len(lead) < 2 or len(given) < 3:
                 return None
-            split = _Split(lead, given[0])
+            if dims[len(lead) :] != given[1:]:
+                return _split_result(op)
+            split = Split(lead, given)
             value = split.of(op.operand)
             return give_up(split.new) if value is None else (split.new, value)
         case _:
             return None
+
+
+def _is_plain(product: MatmulOp) -> bool:
+    return not product.scales and product.mixed is None
 
 
 def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
@@ -157,11 +187,11 @@ def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
     """
     if not isinstance(merge := op.lhs.owner, ReshapeOp):
         return None
-    given, left = _dims(merge.operand), _dims(op.lhs)
+    given, left = dims_of(merge.operand), dims_of(op.lhs)
     rows = given[len(lead) : -1]
     if given[: len(lead)] != lead or len(rows) < 2 or given[-1] != left[-1] or multiply(rows) != left[-2]:
         return None
-    split = _Split(lead, left[0])
+    split = Split(lead, left)
     if (right := split.of(op.rhs)) is None:
         return give_up(split.new)
     shared = ExpandOp(right, range(len(lead), len(lead) + len(rows) - 1))
@@ -175,7 +205,42 @@ def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
     if weights is not merge.operand:
         new.append(back := PermuteOp(value, order))
         value = back.result
-    return _made(*new, ReshapeOp(value, _dims(op.result)))
+    return made(*new, ReshapeOp(value, dims_of(op.result)))
+
+
+def _split_result(op: ReshapeOp) -> Made | None:
+    """Split batches and rows of a product that is reshaped: queries that share keys."""
+    if not isinstance(product := op.operand.owner, MatmulOp) or not _is_plain(product):
+        return None
+    given, dims, left = dims_of(op.operand), dims_of(op.result), dims_of(product.lhs)
+    if len(given) != 3 or len(left) != 3 or len(dims_of(product.rhs)) != 3 or dims[-1] != given[-1]:
+        return None
+    counts = [n for n in range(2, len(dims) - 2) if multiply(dims[:n]) == given[0]]
+    count = next((n for n in counts if multiply(dims[n:-1]) == given[1]), None)
+    if count is None or len(rows := _long(dims[count:-1])) < 2:
+        return None
+    split = Split(dims[:count], given)
+    if (right := split.of(product.rhs)) is None:
+        return give_up(split.new)
+    shared = ExpandOp(right, range(count, count + len(rows) - 1))
+    queries = ReshapeOp(product.lhs, (*dims[:count], *rows, left[-1]))
+    new = [*split.new, shared, queries]
+    new.append(batched := MatmulOp(queries.result, shared.result, product.compute, product.acc))
+    if ones := [n for n, d in enumerate(dims) if count <= n < len(dims) - 1 and d == 1]:
+        new.append(ExpandOp(batched.result, ones))
+    return new, new[-1].results[0]
+
+
+def _without_axes(op: SqueezeOp, product: MatmulOp) -> Made | None:
+    """Drop axes of batches, of extent 1, of operands in place of those of a product."""
+    axes, rank = list(op.axes.get_values()), len(dims_of(product.result))
+    operands = (product.lhs, product.rhs)
+    if max(axes) >= rank - 2 or any(len(dims_of(v)) != rank for v in operands):
+        return None
+    if not _is_plain(product):
+        return None
+    left, right = (SqueezeOp(v, axes) for v in operands)
+    return made(left, right, MatmulOp(left.result, right.result, product.compute, product.acc))
 
 
 def _merged(value: SSAValue) -> Dims | None:
@@ -184,12 +249,12 @@ def _merged(value: SSAValue) -> Dims | None:
     while pending:
         op = (value := pending.pop()).owner
         if isinstance(op, ReshapeOp):
-            dims, given = _dims(value), _dims(op.operand)
+            dims, given = dims_of(value), dims_of(op.operand)
             lead = given[: len(given) - len(dims) + 1]
             if len(lead) > 1 and len(dims) > 2 and given == (*lead, *dims[1:]) and dims[0] == multiply(lead):
                 return lead
         elif isinstance(op, e.ElementwiseOp | TransposeOp | SoftmaxOp):
-            more = [v for v in op.operands if v not in seen and len(_dims(v)) == len(_dims(value))]
+            more = [v for v in op.operands if v not in seen and len(dims_of(v)) == len(dims_of(value))]
             seen.update(more)
             pending += more
     return None
@@ -199,108 +264,3 @@ def _is_softmax(value: SSAValue) -> bool:
     while isinstance(op := value.owner, e.CastOp | ReshapeOp):
         value = op.operand
     return isinstance(op, SoftmaxOp)
-
-
-def _holds_product(value: SSAValue, *, alone: bool = False) -> bool:
-    """Whether a value is computed of a batched product by pointwise operations and softmax.
-
-    If it is `alone`, nothing else reads what is computed on the way.
-    """
-    pending, seen = [value], {value}
-    while pending:
-        value = pending.pop()
-        op = value.owner
-        if alone and len(list(value.uses)) != 1:
-            continue
-        if isinstance(op, ReshapeOp):
-            value = op.operand
-            op = value.owner
-        if isinstance(op, MatmulOp) and len(_dims(value)) > 2:
-            return True
-        if isinstance(op, e.ElementwiseOp | SoftmaxOp):
-            more = [v for v in op.operands if v not in seen and len(_dims(v)) == len(_dims(value))]
-            seen.update(more)
-            pending += more
-    return False
-
-
-class _Split:
-    """Computes values with their first axis, of `extent`, split to the axes `lead`."""
-
-    def __init__(self, lead: Dims, extent: Dim):
-        self.lead, self.extent = lead, extent
-        self.new: list[Operation] = []
-        self._known: dict[SSAValue, SSAValue | None] = {}
-
-    def of(self, value: SSAValue) -> SSAValue | None:
-        """Return the value with more axes; None where it cannot be computed so."""
-        if value not in self._known:
-            self._known[value] = self._of(value)
-        return self._known[value]
-
-    def merged(self, value: SSAValue) -> Made | None:
-        """Return the value of several axes, merged again."""
-        if (split := self.of(value)) is None:
-            return give_up(self.new)
-        return _made(*self.new, ReshapeOp(split, _dims(value)))
-
-    def _add(self, op: Operation) -> SSAValue:
-        self.new.append(op)
-        return op.results[0]
-
-    def _of(self, value: SSAValue) -> SSAValue | None:
-        dims = _dims(value)
-        wide = (*self.lead, *dims[1:])
-        match op := value.owner:
-            case ReshapeOp() if _dims(op.operand) == wide:
-                return op.operand
-            case FullOp():
-                return self._add(
-                    FullOp(wide, op.value.value.data, DTYPES[dtype_name(Shaped.of(value.type).element_type)])
-                )
-            case BroadcastOp() if (inner := self.beside(op.operand, len(dims))) is not None:
-                return self._add(BroadcastOp(inner, wide))
-            case SoftmaxOp() if op.axis.value.data == len(dims) - 1:
-                inner = self.of(op.operand)
-                return None if inner is None else self._add(SoftmaxOp(inner, len(wide) - 1))
-            case TransposeOp() if len(dims) > 2:
-                inner = self.of(op.operand)
-                return None if inner is None else self._add(TransposeOp(inner))
-            case MatmulOp() if not op.scales and op.mixed is None and len(dims) > 2:
-                left, right = (self.beside(v, len(dims)) for v in (op.lhs, op.rhs))
-                if left is None or right is None:
-                    return None
-                return self._add(MatmulOp(left, right, op.compute, op.acc))
-            case e.ElementwiseOp():
-                operands = [self.beside(v, len(dims)) for v in op.operands]
-                known = [v for v in operands if v is not None]
-                if len(known) < len(operands):
-                    return None
-                types = [TensorType.of(wide, Shaped.of(r.type).element_type) for r in op.results]
-                made = type(op).create(operands=known, result_types=types, properties=dict(op.properties))
-                return self._add(made)
-            case _:
-                return self._add(ReshapeOp(value, wide))
-
-    def beside(self, value: SSAValue, rank: int) -> SSAValue | None:
-        """Return an operand of an operation of this rank; it may have no first axis, or one of extent 1."""
-        dims = _dims(value)
-        if len(dims) < rank:
-            return value
-        if dims[0] == 1 and self.extent != 1:
-            return self._add(ExpandOp(value, range(len(self.lead) - 1)))
-        return self.of(value) if dims[0] == self.extent else None
-
-
-def give_up(new: Sequence[Operation]) -> None:
-    """Erase operations that are not used, whose operands would count them among their uses."""
-    for op in reversed(new):
-        op.erase()
-
-
-def _made(*new: Operation) -> Made:
-    return new, new[-1].results[0]
-
-
-def _dims(value: SSAValue) -> Dims:
-    return Shaped.of(value.type).dims

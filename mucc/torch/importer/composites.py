@@ -22,12 +22,11 @@ ERF: Polynomial = {1: math.sqrt(0.5)}
 """The arguments of `gelu`, by its approximation by tanh, and without."""
 
 
-def restore_activations(block: Block) -> dict[SSAValue, SSAValue]:
+def restore_activations(block: Block) -> None:
     """Replace `x * 0.5 * (1 + tanh(...))` and the form with `erf` by `gelu`, `x / (1 + exp(-x))` by `silu`.
 
-    And `1 / (1 + exp(-x))` by `sigmoid`. Returns the new values of old ones; unused operations are left.
+    And `1 / (1 + exp(-x))` by `sigmoid`. Unused operations are left.
     """
-    found: dict[SSAValue, SSAValue] = {}
     for op in list(block.ops):
         if not isinstance(op, e.MulOp | e.DivOp) or (made := _restored(op)) is None:
             continue
@@ -36,8 +35,6 @@ def restore_activations(block: Block) -> dict[SSAValue, SSAValue]:
             made.location = op.location
             made.results[0].name_hint = op.result.name_hint
             op.result.replace_all_uses_with(made.results[0])
-            found[op.result] = made.results[0]
-    return found
 
 
 def _restored(op: e.MulOp | e.DivOp) -> Operation | None:

@@ -98,15 +98,16 @@ def emit_piece(
             if constant not in values:
                 _build(graph, constant, block, values, plain)
         _build(graph, node, block, values, plain)
-    for restore in (restore_activations, restore_attention):
-        restored = restore(block)
-        values |= {n: restored[v] for n, v in values.items() if v in restored}
     stored = [_stored(block, values[r], graph.meta(r)) for r in results]
     stored = [
         _add(block, PermuteOp(v, orders[r])) if r in orders else v
         for r, v in zip(results, stored, strict=True)
     ]
     block.add_op(ReturnOp(stored))
+    body = Region(block)
+    restore_activations(block)
+    erase_dead(body)  # of operations with several values some may be unused
+    restore_attention(block)
     called = ["out"]
     if len(results) > 1:
         called = [names.new("out" if plain else r.name) for r in results]
@@ -115,8 +116,8 @@ def emit_piece(
         for n, r in zip(called, results, strict=True)
     ]
     dims = _dims([t for _, t in given])
-    op = KernelOp(name, given, outputs, dims, body=Region(block))
-    erase_dead(op.body)  # of operations with several values some may be unused
+    op = KernelOp(name, given, outputs, dims, body=body)
+    erase_dead(body)
     read = [n for n, v in enumerate(block.args) if any(v.uses) or types[n].dims]
     if len(read) < len(given):
         # Numbers that nothing reads, such as those of random generators, may lie on the host.

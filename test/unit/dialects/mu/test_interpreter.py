@@ -264,7 +264,7 @@ def test_torch_inputs_give_torch_results() -> None:
     [
         (((2, 3), (4, 5)), "dim K is 3, but an array has extent 4"),
         (((2, 3, 1), (3, 5)), r"expected f32\[M, K\], got an array of shape \(2, 3, 1\)"),
-        (((2, 3), (3, 6)), "dim 5 is 5, but an array has extent 6"),
+        (((2, 3), (3, 6)), "an extent must be 5, but an array has extent 6"),
     ],
 )
 def test_shapes_that_do_not_fit(shapes: tuple[tuple[int, ...], ...], message: str) -> None:

@@ -14,6 +14,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 from importerlib import Applied, agrees  # noqa: E402
 
+import mucc  # noqa: E402
 from mucc.compiler.driver import compile_text  # noqa: E402
 from mucc.diagnostics.core import Source  # noqa: E402
 from mucc.torch.importer import from_torch  # noqa: E402
@@ -60,7 +61,12 @@ def lone_query(q: Any, k: Any, v: Any, mask: Any) -> Any:
     return torch.einsum("bhqk,bhkd->bhqd", scores.softmax(-1), v)
 
 
-FORMS = (clip, bloom, einsum, grouped, windows, lone_query)
+def temperature(q: Any, k: Any, v: Any, mask: Any) -> Any:
+    """Inductor writes a softmax of scaled values with a test of whether they are finite."""
+    return (q @ k.transpose(-2, -1) * mask[:1, :, :1, :1]).softmax(-1) @ v
+
+
+FORMS = (clip, bloom, einsum, grouped, windows, lone_query, temperature)
 
 
 def _inputs() -> tuple[Any, ...]:
@@ -75,6 +81,19 @@ def test_attention_is_found(form: Callable[..., Any]) -> None:
     lowered = str(compile_text(Source("k.mcu", made.program.text())).cutlass)
     assert lowered.count("cutlass.attention ") == 1 and "cutlass.gemm" not in lowered
     agrees(made, *inputs)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
+def test_attention_is_found_in_graphs_of_dynamo(form: Callable[..., Any]) -> None:
+    """There every product is a `bmm`, with reshapes around it, and softmax is taken apart."""
+    inputs = _inputs()
+    backend = mucc.torch_backend(interpret=True, fallback="error", regions="all", rest="eager")
+    with torch.no_grad():
+        got = torch.compile(form, backend=backend)(*inputs)
+    (program,) = backend.programs
+    lowered = str(compile_text(Source("k.mcu", program.text())).cutlass)
+    assert lowered.count("cutlass.attention ") == 1 and "cutlass.gemm" not in lowered
+    torch.testing.assert_close(got, form(*inputs), rtol=0, atol=4e-3)
 
 
 def test_weights_that_are_results_are_computed_once() -> None:

@@ -1,0 +1,53 @@
+"""Operands of attention that are parts of tensors: kernels read them where they lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics.core import Source
+
+SHARED = """
+kernel f[B, H, T](q: bf16[B, H, 1, 192], c: bf16[B, 1, T, 192]) -> bf16[B, H, 1, 128] {
+    return attention(q, c, c[..., :128], scale=0.1)
+}
+"""
+PACKED = """
+kernel f[B, S, H=4](x: bf16[B, S, 3*H*64]) -> bf16[B, H, S, 64] {
+    y = reshape(x, (B, S, 3, H, 64))
+    q = permute(y[:, :, 0], (0, 2, 1, 3))
+    k = permute(y[:, :, 1], (0, 2, 1, 3))
+    return attention(q, k, permute(y[:, :, 2], (0, 2, 1, 3)), causal=on)
+}
+"""
+HALVES = """
+kernel f[S, T](q: bf16[S, 128], k: bf16[T, 64], v: bf16[T, 64]) -> bf16[S, 64] {
+    return attention(q[:, 64:], k[3:], v[3:])
+}
+"""
+UNALIGNED = HALVES.replace("128", "70").replace("64:]", "3:67]")
+FLIPPED = HALVES.replace("128", "64").replace("q[:, 64:], k[3:]", "q, flip(k[3:], 0)")
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    if text is SHARED:
+        return [(2, 4, 1, 192), (2, 1, 90, 192)]
+    if text is PACKED:
+        return [(2, 20, 768)]
+    return [(20, 70 if text is UNALIGNED else 64 if text is FLIPPED else 128), (40, 64), (40, 64)]
+
+
+@pytest.mark.parametrize(
+    ("text", "copies"), [(SHARED, 0), (PACKED, 0), (HALVES, 0), (UNALIGNED, 1), (FLIPPED, 1)]
+)
+def test_parts_are_read_where_they_lie(text: str, copies: int) -> None:
+    compilation = compile_text(Source("k.mcu", text))
+    lowered = str(compilation.cutlass)
+    assert lowered.count("cutlass.attention ") == 1
+    assert lowered.count("cutlass.map ") == copies
+    rng = np.random.default_rng(1)
+    inputs = [rng.normal(size=shape).astype(np.float32) for shape in _shapes(text)]
+    (got,) = compilation.interpret_lowered("f", inputs)
+    (want,) = compilation.interpret("f", inputs)
+    np.testing.assert_allclose(got, want, atol=0.02)
