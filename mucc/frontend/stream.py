@@ -125,7 +125,7 @@ class Stream:
     def name(self, what: str) -> Ident:
         """Consume a name; a reserved word is reported (MU0005) and taken as a name."""
         token = self.token
-        if token.kind in KEYWORDS:
+        if token.kind in KEYWORDS and token.text == token.kind:  # not another language's spelling, as '!'
             self.error(
                 "MU0005",
                 f"'{token.text}' is a reserved word and cannot be {what}",

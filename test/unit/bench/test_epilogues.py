@@ -121,7 +121,7 @@ def test_programs_of_a_family_share_a_skeleton_and_families_do_not():
 
 
 def test_what_calls_the_library_is_read_off_the_header():
-    assert {"exp", "log", "pow", "tanh", "erf", "expm1", "log1p", "softplus"} == library_functions()
+    assert {"exp", "log", "pow", "tanh", "erf", "expm1", "log1p"} == library_functions()
 
 
 def test_sums_are_taken_of_whole_numbers():
