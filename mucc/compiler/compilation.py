@@ -69,7 +69,7 @@ class Entries:
 
 @dataclass
 class Compilation:
-    """A compiled source: the IR at several levels, and methods that emit or interpret it."""
+    """A compiled program: its IR at each level of lowering, and methods that emit or interpret it."""
 
     source: Source
     options: Options
@@ -154,11 +154,10 @@ class Compilation:
         parameters may be packed or dense. With `exact` operands of products are not rounded to their dtype.
         Raises MuccError, with the codes of calls, for arguments that do not fit.
         """
-        from mucc.dialects.mu.interpreter import MuFunctions, check_count, interpret_kernel
+        from mucc.dialects.mu.interpreter import MuFunctions, interpret_kernel
         from mucc.dialects.mu.roundings import ExactFunctions
 
-        op = _named(self._kernels(self.mu), kernel)
-        check_count(op, inputs)
+        op = self._called(self.mu, kernel, inputs)
         return interpret_kernel(op, _dense(op, inputs), ExactFunctions if exact else MuFunctions)
 
     def interpret_stages(self, kernel: str, inputs: Sequence[Any], *, bounded: bool = False) -> list[Any]:
@@ -170,11 +169,10 @@ class Compilation:
         """
         from functools import partial
 
-        from mucc.dialects.mu.interpreter import check_count, interpret_kernel
+        from mucc.dialects.mu.interpreter import interpret_kernel
         from mucc.dialects.mu.roundings import BoundedFunctions, ExactFunctions
 
-        op = _named(self._kernels(self.stages), kernel)
-        check_count(op, inputs)
+        op = self._called(self.stages, kernel, inputs)
         if not bounded:
             return interpret_kernel(op, _dense(op, inputs), ExactFunctions)
         program = self.entry(kernel, [getattr(x, "shape", ()) for x in inputs])
@@ -183,15 +181,14 @@ class Compilation:
 
     def interpret_lowered(self, kernel: str, inputs: Sequence[Any]) -> list[Any]:
         """Interpret the fully lowered program, device kernel by device kernel."""
-        from mucc.dialects.mu.interpreter import check_count
         from mucc.kernels.interpreter import interpret_program
 
-        check_count(_named(self._kernels(self.mu), kernel), inputs)
+        self._called(self.mu, kernel, inputs)
         program = self.entry(kernel, [getattr(x, "shape", ()) for x in inputs])
         return interpret_program(program, _dense(program, inputs))
 
     def entry(self, kernel: str, shapes: Sequence[Sequence[int]]) -> ProgramOp:
-        """Return the program that computes a call of a kernel with inputs of these shapes."""
+        """Return the lowered program that a call of a kernel runs for inputs of these shapes."""
         programs = [p for p in self.programs if p.kernel_name == kernel]
         if len(programs) == 1:
             return programs[0]
@@ -201,10 +198,18 @@ class Compilation:
         return programs[info.entry(info.bind(shapes))]
 
     @staticmethod
-    def _kernels(module: ModuleOp) -> list[KernelOp]:
+    def _called(module: ModuleOp, kernel: str, inputs: Sequence[Any]) -> KernelOp:
+        """Return the kernel of a name. Raises MU6037 where there is none, MU6040 for other inputs."""
+        from mucc.dialects.mu.interpreter import check_count
         from mucc.dialects.mu.ops.kernel import KernelOp
 
-        return [op for op in module.body.block.ops if isinstance(op, KernelOp)]
+        found = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, KernelOp)}
+        if kernel not in found:
+            raise MuccRuntimeError(
+                "MU6037", f"the program has no kernel '{kernel}', it has {', '.join(found)}"
+            )
+        check_count(found[kernel], inputs)
+        return found[kernel]
 
     @property
     def programs(self) -> list[ProgramOp]:
@@ -212,14 +217,6 @@ class Compilation:
         from mucc.dialects.cutlass.ops import ProgramOp
 
         return [op for op in self.cutlass.body.block.ops if isinstance(op, ProgramOp)]
-
-
-def _named(kernels: Sequence[KernelOp], name: str) -> KernelOp:
-    """Return the kernel of a name. Raises MuccRuntimeError MU6037."""
-    found = {kernel.sym_name.data: kernel for kernel in kernels}
-    if name not in found:
-        raise MuccRuntimeError("MU6037", f"the program has no kernel '{name}', it has {', '.join(found)}")
-    return found[name]
 
 
 def _dense(entry: EntryOp, inputs: Sequence[Any]) -> list[Any]:

@@ -389,7 +389,7 @@ class ThroughProduct(RewritePattern):
             return
         if is_stored_by_ranges(op.operand, self.target):
             return
-        if product.scales or product.mixed is not None or not _is_divided(product):
+        if not product.has_plain_operands or not _is_divided(product):
             return
         right = product.rhs
         part = s.SliceOp(right, len(dims_of(right)) - 1, *op.range)

@@ -240,7 +240,7 @@ class Partition(Values):
         self._decide(op, chosen, candidates)
 
     def _score(self, op: ElementwiseOp) -> None:
-        """Leave pointwise work on scores to the kernel of attention: no other has them."""
+        """Keep pointwise work on scores out of other stages: only the kernel of attention has scores."""
         self.scores.add(op.result)
         alone = Candidate(Place.RECOMPUTED, None, Joins())
         self._decide(op, alone, [alone])

@@ -21,7 +21,7 @@ ROWS = 16
 
 def is_plain(product: MatmulOp) -> bool:
     """Whether a product is of floats, dense, and has no scales."""
-    if product.scales or product.mixed is not None or Shaped.of(product.result.type).element_type not in WIDE:
+    if not product.has_plain_operands or Shaped.of(product.result.type).element_type not in WIDE:
         return False
     return not any(is_sparse(v.type) for v in (product.lhs, product.rhs))
 

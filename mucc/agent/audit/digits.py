@@ -21,10 +21,10 @@ SMALLEST_STEP = 2.0**-22
 """Relative changes of results (rms) that are smaller say nothing of how operands were rounded."""
 
 DEVIATIONS = 4.0
-"""Standard deviations by which the share of such a change in a candidate's results may be off by chance."""
+"""How many standard deviations a share may be off by chance: of a change, or of the error of rounding."""
 
 MANY = 64
-"""Elements from which on it is known how far that share may be off."""
+"""The fewest elements whose scatter tells by how much chance may have changed a share."""
 
 
 class Answered(Protocol):

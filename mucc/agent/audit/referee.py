@@ -385,9 +385,11 @@ class Referee:
         return [sampled(v.reshape(-1), case.sample, case.most) for v in tensors]
 
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
-        """Return how much of the error of rounding is in the results of two calls (`digits.rounded`): the
-        timed ones with the largest errors, as a solution may round its operands in some calls only, or where
-        there are none the first two."""
+        """Return how much of the error of rounded operands is in results of the candidate (`digits.rounded`).
+
+        These are of the two timed calls with the largest errors, as a solution may round in some calls only;
+        of the first two calls where none is timed.
+        """
         if self.exact is False or self.seconds > BRIEF or self._changes():
             return {}
         timed = [j for j in self.judged if j.case.is_timed and j.case.is_stated and j.got]

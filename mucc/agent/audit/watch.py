@@ -261,7 +261,7 @@ class Tracer:
 
 
 def by_number(line: str) -> tuple[str, int]:
-    """Return a key that sorts lines by file, then by number."""
+    """Return a key that sorts places in source, such as `solution.py:12`, by file, then by line number."""
     name, _, number = line.rpartition(":")
     return name, int(number)
 

@@ -149,7 +149,7 @@ def _items(text: str) -> Iterator[tuple[str, str, str]]:
     while (match := _ITEM.match(text, at)) and match[1].strip():
         function = _FUNCTION.search(match[1])
         if function and text.startswith("{", match.end()):
-            end = _closing(text, match.end())
+            end = closing(text, match.end())
         else:
             end = text.find(";", match.end()) + 1
         if not end:
@@ -166,8 +166,8 @@ def _items(text: str) -> Iterator[tuple[str, str, str]]:
         at = end
 
 
-def _closing(text: str, opening: int) -> int:
-    """Return the offset past the brace that closes the one at `opening`; 0 without one."""
+def closing(text: str, opening: int) -> int:
+    """Return the offset past the brace that closes the first one from `opening` on; 0 without one."""
     depth = 0
     for brace in _BRACE.finditer(text, opening):
         depth += 1 if brace[0] == "{" else -1

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mucc.build.toolchain.body_ptx import SpliceError
+from mucc.build.toolchain.body_ptx import SpliceError, closing
 
 _ENTRY = re.compile(r"^[ \t]*(?:\.(?:visible|weak)[ \t]+)?\.entry\s+([\w$]+)", re.MULTILINE)
-_BRACE = re.compile(r"[{}]")
 
 
 def divide(ptx: str, kernels: Sequence[str]) -> dict[str, str]:
@@ -31,9 +30,6 @@ def _without(ptx: str, spans: Sequence[tuple[int, int]]) -> str:
 
 def _end(ptx: str, at: int) -> int:
     """Return the offset past the kernel whose name ends at `at`."""
-    depth = 0
-    for brace in _BRACE.finditer(ptx, at):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return brace.end()
+    if end := closing(ptx, at):
+        return end
     raise SpliceError("the PTX has a kernel without an end")

@@ -9,7 +9,7 @@ MANIFEST = "mucc_manifest_text"
 
 
 def reservation(room: Mapping[str, int]) -> str:
-    """Emit assembly that reserves bytes for each name.
+    """Emit assembly that defines each symbol, with so many bytes reserved for what is filled in later.
 
     Manifest and images are in ELF sections of their own, so that tools can read them without loading the
     library.
@@ -29,7 +29,10 @@ def _tag(name: str) -> bytes:
 
 
 def filled(library: bytes, room: Mapping[str, int], contents: Mapping[str, bytes]) -> bytes:
-    """Fill the reservations of a library. Raises ValueError for a missing reservation."""
+    """Return a shared library with contents written into the bytes reserved for them, by symbol.
+
+    Raises ValueError for a missing reservation.
+    """
     data = bytearray(library)
     for name, content in contents.items():
         start = library.index(_tag(name))

@@ -29,7 +29,7 @@ RUN = 4
 """Outputs of a thread along the second spatial axis."""
 
 MOST_SPANNED = 128
-"""The most elements along an axis that a thread's outputs span: loops over them are unrolled."""
+"""The most elements of x along an axis that one thread reads for its outputs: these loops are unrolled."""
 
 
 def spanned(window: Window, outputs: int) -> int:

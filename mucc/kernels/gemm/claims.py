@@ -78,7 +78,7 @@ def stores_ranges(anchor: AnchorOp, types: Sequence[TensorType], target: str) ->
     from mucc.kernels.gemm.granules import may_be_wide
     from mucc.kernels.gemm.scheduling import gemm_target
 
-    if not isinstance(anchor, MatmulOp) or anchor.scales or anchor.mixed is not None:
+    if not isinstance(anchor, MatmulOp) or not anchor.has_plain_operands:
         return False
     lhs, rhs, kernel = anchor.lhs.type, anchor.rhs.type, anchor.parent_op()
     if not isinstance(lhs, TensorType) or not isinstance(rhs, TensorType) or not isinstance(kernel, KernelOp):

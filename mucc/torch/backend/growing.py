@@ -47,7 +47,7 @@ class Grower:
         )
 
     def around(self, seed: Node) -> Iterator[list[Node]]:
-        """Yield regions around a call, the smallest first, each once."""
+        """Yield candidate regions that contain a call to a library, the smallest first, each once."""
         found = [self._sorted(self._with_views({seed}))]
         if weighted := self._with_scores(seed):
             found.append(self._sorted(weighted))

@@ -36,7 +36,7 @@ USED: Names = {
     "torch._subclasses.functional_tensor": ("FunctionalTensor", "FunctionalTensorMode"),
     "torch.fx.passes.fake_tensor_prop": ("FakeTensorProp.propagate_dont_convert_inputs",),
 }
-"""What the backend cannot do without."""
+"""Undocumented names of PyTorch that the backend cannot do without, by module."""
 
 LOWERING: Names = {
     "torch._inductor.codegen.wrapper": (
@@ -51,7 +51,7 @@ LOWERING: Names = {
     "torch._inductor.lowering": ("empty_strided", "fallback_handler", "register_lowering"),
     "torch._inductor.virtualized": ("V",),
 }
-"""What calls of kernels in Inductor's code need beside that."""
+"""Undocumented names of Inductor that direct calls of kernels in its code need beside those."""
 
 KNOWN = ((2, 11), (2, 14))
 """The first and the last version of torch with which the lowering (`lowering.py`) is known to work: 2.11 on

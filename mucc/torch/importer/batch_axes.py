@@ -19,7 +19,8 @@ from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.library.extents import multiply
-from mucc.torch.importer.split_axis import Made, Split, dims_of, give_up, holds_product, is_only_use, made
+from mucc.torch.importer.lowering import dims_of
+from mucc.torch.importer.split_axis import Made, Split, give_up, holds_product, is_only_use, made
 
 
 class _Moved(NamedTuple):
@@ -143,9 +144,7 @@ def split_batches(op: Operation) -> Made | None:
     ```
     """
     match op:
-        case MatmulOp() if (
-            not op.scales and op.mixed is None and len(dims_of(op.lhs)) == len(dims_of(op.rhs))
-        ):
+        case MatmulOp() if op.has_plain_operands and len(dims_of(op.lhs)) == len(dims_of(op.rhs)):
             left, right = _merged(op.lhs), _merged(op.rhs)
             if right is not None and left != right:
                 return _split_rows(op, right)
@@ -174,10 +173,6 @@ def split_batches(op: Operation) -> Made | None:
             return give_up(split.new) if value is None else (split.new, value)
         case _:
             return None
-
-
-def _is_plain(product: MatmulOp) -> bool:
-    return not product.scales and product.mixed is None
 
 
 def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
@@ -210,7 +205,7 @@ def _split_rows(op: MatmulOp, lead: Dims) -> Made | None:
 
 def _split_result(op: ReshapeOp) -> Made | None:
     """Split batches and rows of a product that is reshaped: queries that share keys."""
-    if not isinstance(product := op.operand.owner, MatmulOp) or not _is_plain(product):
+    if not isinstance(product := op.operand.owner, MatmulOp) or not product.has_plain_operands:
         return None
     given, dims, left = dims_of(op.operand), dims_of(op.result), dims_of(product.lhs)
     if len(given) != 3 or len(left) != 3 or len(dims_of(product.rhs)) != 3 or dims[-1] != given[-1]:
@@ -237,7 +232,7 @@ def _without_axes(op: SqueezeOp, product: MatmulOp) -> Made | None:
     operands = (product.lhs, product.rhs)
     if max(axes) >= rank - 2 or any(len(dims_of(v)) != rank for v in operands):
         return None
-    if not _is_plain(product):
+    if not product.has_plain_operands:
         return None
     left, right = (SqueezeOp(v, axes) for v in operands)
     return made(left, right, MatmulOp(left.result, right.result, product.compute, product.acc))

@@ -14,7 +14,8 @@ from mucc.dialects.mu.ops.shape import ReshapeOp, SliceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, PermuteOp
 from mucc.dialects.mu.types import Dim, Dims
 from mucc.library.extents import multiply
-from mucc.torch.importer.split_axis import Made, Split, dims_of, is_only_use, made
+from mucc.torch.importer.lowering import dims_of
+from mucc.torch.importer.split_axis import Made, Split, is_only_use, made
 
 HEADS = -3
 """The axis of heads of a product."""
@@ -28,7 +29,7 @@ def share_heads(op: Operation) -> Made | None:
         -> reshape(softmax(reshape(q, (B, H, G, S, D)) @ k.T) @ v, (B, H*G, S, D))
     ```
     """
-    if not isinstance(op, MatmulOp) or op.scales or op.mixed is not None:
+    if not isinstance(op, MatmulOp) or not op.has_plain_operands:
         return None
     dims = dims_of(op.result)
     if len(dims) < 3 or len(dims_of(op.lhs)) != len(dims) or not _is_alone(op.lhs):

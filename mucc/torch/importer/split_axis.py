@@ -13,6 +13,7 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import ConcatOp, FullOp, ReshapeOp, SliceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, TransposeOp
 from mucc.dialects.mu.types import DTYPES, Dims, Shaped, TensorType, dtype_name
+from mucc.torch.importer.lowering import dims_of
 
 Made = tuple[Sequence[Operation], SSAValue]
 """New operations, and the value that replaces the result of an old one."""
@@ -71,7 +72,7 @@ class Split:
                     return None
                 reduced = self._add(ReduceOp(reduce.kind, inner, [len(wide) - 1]))
                 return self._add(ExpandOp(reduced, [len(wide) - 1]))
-            case MatmulOp() if not op.scales and op.mixed is None and at < len(dims) - 2:
+            case MatmulOp() if op.has_plain_operands and at < len(dims) - 2:
                 left, right = (self.beside(v, len(dims)) for v in (op.lhs, op.rhs))
                 if left is None or right is None:
                     return None
@@ -162,8 +163,3 @@ def give_up(new: Sequence[Operation]) -> None:
 
 def made(*new: Operation) -> Made:
     return new, new[-1].results[0]
-
-
-def dims_of(value: SSAValue) -> Dims:
-    """Return the extents of a value."""
-    return Shaped.of(value.type).dims

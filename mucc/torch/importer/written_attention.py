@@ -16,9 +16,9 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
-from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.rewriting import erase_unused
 from mucc.torch.importer.batch_axes import joined_views, split_batches
+from mucc.torch.importer.lowering import dims_of
 from mucc.torch.importer.shared_heads import order_heads, share_heads
 from mucc.torch.importer.split_axis import Made, give_up
 
@@ -79,7 +79,7 @@ def _softmax(op: Operation) -> Made | None:
         return None
     if stable is not None and not _same_factors(stable, difference.lhs):
         return None
-    softmax = SoftmaxOp(difference.lhs, len(_dims(op.result)) - 1)
+    softmax = SoftmaxOp(difference.lhs, len(dims_of(op.result)) - 1)
     return [softmax], softmax.results[0]
 
 
@@ -131,14 +131,10 @@ def _reduced(value: SSAValue, kind: str) -> SSAValue | None:
     if isinstance(repeated := value.owner, BroadcastOp):
         value = repeated.operand
     view = value.owner
-    if not isinstance(view, ExpandOp) or tuple(view.axes.get_values()) != (len(_dims(value)) - 1,):
+    if not isinstance(view, ExpandOp) or tuple(view.axes.get_values()) != (len(dims_of(value)) - 1,):
         return None
     value = view.operand
     if not isinstance(op := value.owner, ReduceOp) or op.kind.data.value != kind:
         return None
-    last = len(_dims(op.operand)) - 1
+    last = len(dims_of(op.operand)) - 1
     return op.operand if tuple(op.axes.get_values()) == (last,) else None
-
-
-def _dims(value: SSAValue) -> Dims:
-    return Shaped.of(value.type).dims

@@ -23,5 +23,5 @@ def is_convolution(op: Operation | None) -> TypeGuard[ConvolutionOp]:
 
 
 def is_slice(op: Operation | None) -> TypeGuard[SliceOp]:
-    """Whether an operation is a `mu.slice`."""
+    """Whether an operation is a `mu.slice`, for modules that cannot import its class."""
     return op is not None and op.name == "mu.slice"

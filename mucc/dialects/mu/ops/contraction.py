@@ -156,6 +156,11 @@ class MatmulOp(ContractionOp):
             },
         )
 
+    @property
+    def has_plain_operands(self) -> bool:
+        """Whether there are neither scales nor a narrow operand that the kernel converts."""
+        return not self.scales and self.mixed is None
+
     def verify_(self) -> None:
         check_result(self, rules.matmul(self.lhs.type, self.rhs.type))
         dtype = Shaped.of(self.lhs.type).element_type
