@@ -46,10 +46,24 @@ SATURATING = ("e4m3", "e5m2")
 
 
 class Bounded(NamedTuple):
-    """Float64 values, and by how much each may be off."""
+    """Float64 values, and by how much each may be off.
+
+    A value that is no number with an infinite error is unknown: anything may come, such as of infinity times
+    what is 0 but for roundings. One with another error must be no number.
+    """
 
     value: Tensor
     error: Tensor
+
+
+def unknown(x: Bounded) -> Tensor:
+    """Where anything may come."""
+    return torch.isnan(x.value) & (x.error == math.inf)
+
+
+def _with_unknown(value: Tensor, error: Tensor, where: Tensor) -> Bounded:
+    """Values with bounds, of which some are unknown."""
+    return Bounded(torch.where(where, math.nan, value), torch.where(where, math.inf, error))
 
 
 def exact(value: Tensor) -> Bounded:
@@ -83,14 +97,14 @@ def rounded(x: Bounded, dtype: str) -> Bounded:
         value = single.to(kinds[dtype]).to(torch.float64)
     # A value that may be off may also round to the other side.
     step = 2 * half_step(dtype, x.value.abs() + x.error)
-    return Bounded(value, torch.where(x.error > 0, x.error + step, x.error))
+    return _with_unknown(value, torch.where(x.error > 0, x.error + step, x.error), unknown(x))
 
 
 def maybe_rounded(x: Bounded, dtype: str) -> Bounded:
     """A value that may be stored at its dtype on the way, or may not."""
     if dtype in INTEGERS or dtype == "bool":
         return x
-    return Bounded(x.value, x.error + half_step(dtype, x.value.abs() + x.error))
+    return _with_unknown(x.value, x.error + half_step(dtype, x.value.abs() + x.error), unknown(x))
 
 
 # Products
@@ -128,7 +142,8 @@ def product(a: Bounded, b: Bounded, way: str) -> Bounded:
     sums = how.base + how.by_length * length + how.by_root * math.sqrt(length)
     error = error + spread * (APART * sums + APART * how.operand)
     error = error + value.abs() * (2 * how.operand + (0.0 if way == "exact" else F32))
-    return Bounded(value, error)
+    lost = (unknown(a).any(-1)[..., :, None]) | (unknown(b).any(-2)[..., None, :])
+    return _with_unknown(value, error, lost & torch.isnan(value))
 
 
 def _quadrature(a: Tensor, b: Tensor) -> Tensor:
@@ -144,15 +159,21 @@ def _quadrature(a: Tensor, b: Tensor) -> Tensor:
 def apply(
     function: Callable[..., Tensor], *xs: Bounded, absolute: float = 0.0, relative: float = 4 * F32
 ) -> Bounded:
-    """A function of one or more values. Its error is what it makes of the ends of its arguments' bounds."""
+    """A function of one or more values. Its error is what it makes of the ends of its arguments' bounds.
+
+    Where these ends decide whether it is a number, or which infinity, it is unknown.
+    """
     value = function(*(x.value for x in xs))
-    error = torch.zeros_like(value)
+    error, lost = torch.zeros_like(value), torch.zeros_like(value, dtype=torch.bool)
     for i, x in enumerate(xs):
+        lost = lost | (unknown(x) & torch.isnan(value))
         if bool((x.error != 0).any()):
             for sign in (-1.0, 1.0):
                 moved = [y.value if j != i else y.value + sign * y.error for j, y in enumerate(xs)]
-                error = error + 0.75 * (function(*moved) - value).abs().nan_to_num(0.0, math.inf)
-    return Bounded(value, error + relative * value.abs() + absolute)
+                end = function(*moved)
+                error = error + 0.75 * (end - value).abs().nan_to_num(0.0, math.inf)
+                lost = lost | (torch.isnan(value) & ~torch.isnan(end)) | (torch.isinf(end) & (end == -value))
+    return _with_unknown(value, error + relative * value.abs() + absolute, lost)
 
 
 def select(condition: Tensor, a: Bounded, b: Bounded) -> Bounded:
@@ -179,7 +200,7 @@ def reduce(
             if not integer:
                 bound = bound + F32 * (2 + math.sqrt(count) / 8) * value.abs().sum(axes, keepdim=keepdims)
             scale = 1.0 / count if kind == "mean" else 1.0
-            return Bounded(total * scale, bound * scale)
+            return _with_unknown(total * scale, bound * scale, _any_unknown(x, axes, keepdims))
         case "max":
             found = value.amax(axes, keepdim=keepdims)
         case "min":
@@ -188,7 +209,15 @@ def reduce(
             found = value.abs().amax(axes, keepdim=keepdims)
         case _:
             raise KeyError(kind)
-    return Bounded(found, error.amax(axes, keepdim=keepdims))
+    return _with_unknown(found, error.amax(axes, keepdim=keepdims), _any_unknown(x, axes, keepdims))
+
+
+def _any_unknown(x: Bounded, axes: Sequence[int], keepdims: bool) -> Tensor:
+    """Where a reduction is unknown: some elements are, and no other one makes it no number."""
+    if not axes:
+        return unknown(x)
+    certain = torch.isnan(x.value) & ~unknown(x)
+    return unknown(x).any(axes, keepdim=keepdims) & ~certain.any(axes, keepdim=keepdims)
 
 
 def pool(

@@ -86,7 +86,8 @@ class BoundedArrays:
         """Return a value in f32 that has errors of its operands (or None), and one `relative` to its size.
 
         What is beyond f32 is infinite, without an error. Any value may come where an error is no number,
-        where one of `anything` holds, and where only the error decides whether a value is beyond f32.
+        where one of `anything` holds, and where only the error decides whether a value is beyond f32;
+        it is finite there, so that functions see both ends of its interval.
         """
         xp, infinite = self.plain.xp, self.number(math.inf)
         size = xp.abs(value)
@@ -101,6 +102,7 @@ class BoundedArrays:
         total = xp.where(xp.isfinite(value), total, self.number(0.0))
         for holds in (*anything, undecided):
             total = xp.where(holds, infinite, total)
+            value = xp.where(holds & ~xp.isfinite(value), self.number(0.0), value)
         return Bounded(self, value, total)
 
     def rounded_once(self, value: Any, errors: Sequence[Any], anything: Sequence[Any] = ()) -> Bounded:
@@ -110,11 +112,12 @@ class BoundedArrays:
         """
         xp, nearest = self.plain.xp, self.plain.round_to(value, "f32")
         given = [e for e in errors if e is not None]
-        if not given:
-            return self.with_error(value, [self.distance(nearest, value)])
-        total: Any = sum(given[1:], given[0])
         rounding = ROUNDING * xp.abs(value) + SMALLEST
-        own = xp.where(total == 0, self.distance(nearest, value), rounding)
+        exact = xp.where(xp.isfinite(nearest), self.distance(nearest, value), rounding)
+        if not given:
+            return self.with_error(value, [exact])
+        total: Any = sum(given[1:], given[0])
+        own = xp.where(total == 0, exact, rounding)
         return self.with_error(value, [total, own], anything=anything)
 
     def unknown(self, *xs: Bounded) -> list[Any]:

@@ -22,7 +22,8 @@ from bench.gpu_fuzz.judge import judge  # noqa: E402
 from bench.gpu_fuzz.pointwise import FUNCTIONS, unary  # noqa: E402
 from bench.gpu_fuzz.programs import generate  # noqa: E402
 from bench.gpu_fuzz.reducing import reduce  # noqa: E402
-from bench.gpu_fuzz.reference import Bounded, exact, product, rounded  # noqa: E402
+from bench.gpu_fuzz.reference import Bounded, apply, exact, product, rounded, unknown  # noqa: E402
+from bench.gpu_fuzz.reference import reduce as reduce_bounded  # noqa: E402
 from bench.gpu_fuzz.trying import Outcome, attempt  # noqa: E402
 from bench.gpu_fuzz.workers import Task, Worker  # noqa: E402
 from mucc.compiler.driver import compile_text  # noqa: E402
@@ -133,6 +134,25 @@ def test_an_argument_that_is_computed_may_be_beyond_a_jump() -> None:
     assert judge("y", "f32", torch.tensor([13702.0]), found) is None
     assert judge("y", "f32", torch.tensor([13703.0]), found) is None
     assert judge("y", "f32", torch.tensor([13700.0]), found) is not None
+
+
+def test_infinity_times_what_may_be_0_can_be_anything() -> None:
+    deviation = Bounded(torch.zeros(4, dtype=torch.float64), torch.tensor([1e-8, 0.0, 1e-8, 0.0]).double())
+    scale = exact(torch.tensor([torch.inf, torch.inf, torch.nan, 1.0]))
+    scaled = apply(torch.abs, apply(torch.add, apply(torch.mul, deviation, scale), exact(torch.ones(4))))
+    nan = torch.nan
+    for got, good in (
+        ([torch.inf, nan, nan, 1.0], True),
+        ([3.0, nan, nan, 1.0], True),
+        ([nan, torch.inf, nan, 1.0], False),
+        ([nan, nan, torch.inf, 1.0], False),
+        ([nan, nan, nan, 2.0], False),
+    ):
+        for found in (scaled, rounded(scaled, "f16")):
+            assert (judge("y", "f16", torch.tensor(got), found) is None) is good
+    for total in (reduce_bounded("sum", scaled, (0,)), reduce_bounded("max", scaled, (0,))):
+        assert not unknown(total)
+    assert unknown(reduce_bounded("sum", Bounded(*(part[[0, 3]] for part in scaled)), (0,)))
 
 
 def test_the_judge_lets_ties_of_integers_go_either_way() -> None:
