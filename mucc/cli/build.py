@@ -246,6 +246,7 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
 
     found: list[Explanation | Fusion] = []
     more: list[Choice] = []
+    without: list[str] = []
     for path in args.files:
         try:
             source = files.read_source(path)
@@ -261,14 +262,17 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
         else:
             from mucc.compiler import explain_schedule
 
-            found += explain_schedule.explain(compilation)
-            more += explain_schedule.choices(compilation)
+            explained, chosen = explain_schedule.explain(compilation), explain_schedule.choices(compilation)
+            found += explained
+            more += chosen
+            if not explained and not chosen:
+                without.append(f"{path}: no kernel has settings, so there is no schedule to explain\n")
     if args.json:
         from mucc.files.json_text import json_text
 
         sys.stdout.write(json_text([e.as_json() for e in found]))
     else:
-        sys.stdout.write("\n".join(e.as_text() for e in (*found, *more)))
+        sys.stdout.write("\n".join((*(e.as_text() for e in (*found, *more)), *without)))
 
 
 def _check_passes(names: list[str]) -> None:
