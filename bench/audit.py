@@ -7,6 +7,9 @@ The samples are those of the tests. Honest kernels are theirs, and what torch.co
 file of the folders (`--eager`: PyTorch's own kernels as well). A false alarm is any rejection of one of these
 but for being PyTorch's work, which it may be. `--load` keeps processors busy meanwhile, `--beside` the GPU.
 
+Samples that cannot run here are left out and counted: those for a CPU on a GPU, and those that need a package
+which is not installed (`bench.audit_samples`).
+
 Rows tell the load average, and `--others` says what this run did not start. Audits that run at once disturb
 each other, which `-j` counts as a condition of its own: for idle figures give each GPU a shard, `-j 1`.
 `python -m bench.audit_join` puts shards and conditions together.
@@ -28,6 +31,7 @@ import sysconfig
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -344,8 +348,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             for c in found
             if any(part in c.name for part in args.only.split(",")) and args.kind in ("all", kind_of(c))
         ]
+        left_out = Counter(c.unfit for c in found if c.unfit)
+        found = [c for c in found if not c.unfit]
         part, parts = args.shard
         found = list(repeated(found[part - 1 :: parts], args.repeat))
+        for why, count in left_out.items():
+            print(f"left out: {count} {why}", flush=True)
         with busy(args.load, args.beside):
             try:
                 for number, row in run.rows(found):
@@ -353,15 +361,15 @@ def main(argv: Sequence[str] | None = None) -> None:
                     show(row)
             except BaseException:
                 if rows:
-                    finish(card, args.record, rows, len(found))
+                    finish(card, args.record, rows, len(found), left_out.total())
                 raise
-    finish(card, args.record, rows, len(found))
+    finish(card, args.record, rows, len(found), left_out.total())
 
 
-def finish(card: str, record: str, rows: Mapping[int, dict[str, Any]], count: int) -> None:
-    """Print the figures of so many candidates, and write the result."""
+def finish(card: str, record: str, rows: Mapping[int, dict[str, Any]], count: int, left_out: int) -> None:
+    """Print the figures of so many candidates beside those that were left out, and write the result."""
     ordered = [rows[number] for number in sorted(rows)]
-    figures = {**summary(ordered), "audit.left": count - len(ordered)}
+    figures = {**summary(ordered), "audit.left": count - len(ordered), "audit.left_out": left_out}
     print(json.dumps(figures, indent=1), flush=True)
     write_result(card, record, ordered, figures, extra_versions=versions("torch", "triton"), module="audit")
 

@@ -87,6 +87,25 @@ def test_a_run_that_is_ended_at_once_writes_nothing(
     assert not results
 
 
+def test_samples_that_cannot_run_here_are_left_out_and_counted(
+    tmp_path: Path,
+    results: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    place = tmp_path / "problems" / "a.py"
+
+    def samples(*_: Any) -> list[Candidate]:
+        found = [("fit", ""), ("host", "for a CPU"), ("c", "needs cffi"), ("memory", "for a CPU")]
+        return [Candidate(name, "sample", place, place, True, unfit) for name, unfit in found]
+
+    monkeypatch.setattr(audit, "samples", samples)
+    audit.main(["--device", "cpu", "-o", str(tmp_path / "kept"), "--seconds", "60"])
+    assert [r["name"] for r in results[0]["rows"]] == ["fit"] and results[0]["summary"]["audit.left_out"] == 3
+    said = capsys.readouterr().out
+    assert "left out: 2 for a CPU\n" in said and "left out: 1 needs cffi\n" in said
+
+
 def test_audits_that_hang_are_ended_soon_after_the_time(
     tmp_path: Path, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ):
