@@ -7,12 +7,16 @@ The samples are those of the tests. Honest kernels are theirs, and what torch.co
 file of the folders (`--eager`: PyTorch's own kernels as well). A false alarm is any rejection of one of these
 but for being PyTorch's work, which it may be. `--load` keeps processors busy meanwhile, `--beside` the GPU.
 
+Samples that cannot run here are left out and counted: those for a CPU on a GPU, and those that need a package
+which is not installed (`bench.audit_samples`).
+
 Rows tell the load average, and `--others` says what this run did not start. Audits that run at once disturb
 each other, which `-j` counts as a condition of its own: for idle figures give each GPU a shard, `-j 1`.
 `python -m bench.audit_join` puts shards and conditions together.
 
 Each row is kept as it comes (`-o`), so a run that was ended goes on where it was; what has changed since,
-mucc included, is audited anew. After `--seconds` nothing new begins, and the result has what there is.
+mucc included, is audited anew. After `--seconds` nothing new begins, and half a minute later audits that go
+on are ended. The result has what there is, also of a run that a signal ends.
 """
 
 from __future__ import annotations
@@ -25,11 +29,12 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -42,6 +47,13 @@ from mucc.agent.audit.auditing import Auditor
 from mucc.build.cache.keys import package_fingerprint
 from mucc.diagnostics.core import DiagnosticError
 from mucc.files.digest import digest
+
+GRACE = 30.0
+"""Seconds after `--seconds` in which audits may end that have begun. One that hangs holds the GPU until its
+time limit, and all others that run at once wait for that."""
+
+LIMIT = 120.0
+"""Seconds that each of the two processes of an audit may take, unless `--limit` says otherwise."""
 
 COMPILED = """
 
@@ -231,14 +243,28 @@ class Run:
         self.beside, self.card = beside, card
         self.commit = commit()
         self.until = time.monotonic() + seconds
+        self.over = False
+        """Whether audits that still run were given up."""
 
-    def rows(self, candidates: Sequence[Candidate]) -> Iterator[dict[str, Any]]:
-        """A row for each candidate that there was time for, in their order."""
-        with Auditor() as auditor, ThreadPoolExecutor(self.jobs) as pool:
-            work = partial(self._row, auditor)
-            for row in pool.map(work, candidates):
-                if row is not None:
-                    yield row
+    def rows(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The number and row of each candidate that there was time for, as they come."""
+        auditor, pool = Auditor(), ThreadPoolExecutor(self.jobs)
+        numbers = {pool.submit(self._row, auditor, c): n for n, c in enumerate(candidates)}
+        left = set(numbers)
+        try:
+            while left:
+                seconds = max(self.until + GRACE - time.monotonic(), 0.0)
+                done, left = wait(left, min(seconds, threading.TIMEOUT_MAX), FIRST_COMPLETED)
+                if not done:
+                    break
+                for future in sorted(done, key=numbers.__getitem__):
+                    if (row := future.result()) is not None:
+                        yield numbers[future], row
+        finally:
+            self.over = True
+            pool.shutdown(wait=False, cancel_futures=True)
+        auditor.close()  # ends the processes of audits that go on; a signal ends all of them
+        pool.shutdown()
 
     def _row(self, auditor: Auditor, candidate: Candidate) -> dict[str, Any] | None:
         on = depends(candidate, self.options, self.beside, self.card)
@@ -254,6 +280,8 @@ class Run:
             "card": self.card,
             "commit": self.commit,
         }
+        if self.over:
+            return None  # its processes may have been ended
         self.records.add(key, "audit", on, row)
         return row
 
@@ -299,15 +327,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--record", default="audit", help="name of the result")
     parser.add_argument("--again", action="store_true", help="audit what is done as well")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so long")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT, help=f"seconds of each process of an audit (default: {LIMIT:g})"
+    )
     args = parser.parse_args(argv)
-    options = Options(device=args.device, precision="declared", bound=args.device == "cuda")
+    bound = args.device == "cuda"
+    options = Options(device=args.device, precision="declared", bound=bound, time_limit=args.limit)
     path = Path(args.output) / "audits.jsonl"
     if args.again:
         path.unlink(missing_ok=True)
     beside = condition(args.jobs, args.load, args.beside, args.others)
     card = card_of(args.device)
     run = Run(Records(path), options, args.jobs, args.seconds, beside, card)
-    rows: list[dict[str, Any]] = []
+    rows: dict[int, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory(prefix="mucc-bench-") as folder:
         found = [] if args.no_samples else list(samples(args.device, Path(folder)))
         found += honest_ones(args.folders, Path(folder), args.eager)
@@ -316,15 +348,30 @@ def main(argv: Sequence[str] | None = None) -> None:
             for c in found
             if any(part in c.name for part in args.only.split(",")) and args.kind in ("all", kind_of(c))
         ]
+        left_out = Counter(c.unfit for c in found if c.unfit)
+        found = [c for c in found if not c.unfit]
         part, parts = args.shard
         found = list(repeated(found[part - 1 :: parts], args.repeat))
+        for why, count in left_out.items():
+            print(f"left out: {count} {why}", flush=True)
         with busy(args.load, args.beside):
-            for row in run.rows(found):
-                rows.append(row)
-                show(row)
-    figures = {**summary(rows), "audit.left": len(found) - len(rows)}
-    print(json.dumps(figures, indent=1))
-    write_result(card, args.record, rows, figures, extra_versions=versions("torch", "triton"), module="audit")
+            try:
+                for number, row in run.rows(found):
+                    rows[number] = row
+                    show(row)
+            except BaseException:
+                if rows:
+                    finish(card, args.record, rows, len(found), left_out.total())
+                raise
+    finish(card, args.record, rows, len(found), left_out.total())
+
+
+def finish(card: str, record: str, rows: Mapping[int, dict[str, Any]], count: int, left_out: int) -> None:
+    """Print the figures of so many candidates beside those that were left out, and write the result."""
+    ordered = [rows[number] for number in sorted(rows)]
+    figures = {**summary(ordered), "audit.left": count - len(ordered), "audit.left_out": left_out}
+    print(json.dumps(figures, indent=1), flush=True)
+    write_result(card, record, ordered, figures, extra_versions=versions("torch", "triton"), module="audit")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
 """The samples of the tests: solutions that cheat, by families, and honest ones of many styles.
 
 A sample may import what lies beside it alone, so each kind is laid out in a folder with the helpers of all.
+Lines of its own say what a sample needs that other machines lack: `# needs: MODULE`, and `# for: cpu`, which
+an import of `native`, the helper for a CPU, says as well. Samples without such lines are for both devices.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -59,17 +63,18 @@ SHARED = ("problem.py", "work.py", "work.cu", "native.py")
 
 
 class Candidate(NamedTuple):
-    """A solution, what it solves, and whether it is honest."""
+    """A solution, what it solves, whether it is honest, and why it cannot run here, if it cannot."""
 
     name: str
     kind: str
     problem: Path
     solution: Path
     honest: bool
+    unfit: str = ""
 
 
 def samples(device: str, folder: Path) -> Iterator[Candidate]:
-    """Lay the samples out in a folder, and yield them."""
+    """Lay the samples out in a folder, and yield them, also those that are unfit for the device."""
     yield from _of("cheats", device, folder)
     yield from _of("honest", device, folder)
     if device == "cuda":
@@ -87,11 +92,14 @@ def _of(kind: str, device: str, folder: Path) -> Iterator[Candidate]:
     for path in sorted(place.glob("*.py")):
         if is_helper(path) or path.stem in NO_GAIN:
             continue
-        if device == "cuda" and (path.stem in HONEST_WHEN_PROFILED or (kind != "cuda" and _is_native(path))):
+        if device == "cuda" and path.stem in HONEST_WHEN_PROFILED:
             continue
         honest = kind == "honest" or path.stem.startswith("honest")
         own = path.with_name(f"{path.stem}{PROBLEM}.py")
-        yield Candidate(path.stem, "sample", own if own.exists() else place / "problem.py", path, honest)
+        unfit = why_unfit(path.read_text(encoding="utf-8"), device)
+        yield Candidate(
+            path.stem, "sample", own if own.exists() else place / "problem.py", path, honest, unfit
+        )
 
 
 def is_helper(path: Path) -> bool:
@@ -99,9 +107,12 @@ def is_helper(path: Path) -> bool:
     return path.stem in HELPERS or path.stem.endswith(PROBLEM)
 
 
-def _is_native(path: Path) -> bool:
-    """Whether a sample is for a CPU: it computes in memory that only that reaches."""
-    return "from native import" in path.read_text(encoding="utf-8")
+def why_unfit(text: str, device: str) -> str:
+    """Return why a sample cannot run on a device of this machine, by its text; "" where it can."""
+    if device != "cpu" and re.search(r"^(# for: cpu$|from native import )", text, re.MULTILINE):
+        return "for a CPU"
+    needed = re.findall(r"^# needs: (\w+)$", text, re.MULTILINE)
+    return ", ".join(f"needs {name}" for name in needed if importlib.util.find_spec(name) is None)
 
 
 def _built(place: Path, folder: Path) -> None:

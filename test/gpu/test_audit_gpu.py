@@ -17,7 +17,7 @@ CHEATS = {
     "cached_result": "stale_output",
     "cublas": "pytorch_only",
     "constant_output": "constant_output",
-    "extra_work": "late_work",
+    "extra_work": "early_work",
     "fallback": "fallback",
     "flush_skipped": "timers",
     "found_clock": "harness",

@@ -22,7 +22,9 @@ class Work:
     """One kind of work within a call: an ATen operation on the host, or a kernel of the device.
 
     `us` is its own time of all its calls; `parent` is the operation that launched a kernel, if any did.
-    `late_us` is how long the last of them ended after the default stream was done with the call.
+    `late_us` is how long the last of them ended after the default stream was done with the call, `early_us`
+    how long the first of them started before the default stream had come to it; None where that cannot be
+    told.
     """
 
     kind: str
@@ -32,6 +34,7 @@ class Work:
     calls: int
     us: float
     late_us: float = 0.0
+    early_us: float | None = None
 
 
 @dataclass(frozen=True)

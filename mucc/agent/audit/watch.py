@@ -60,8 +60,9 @@ PROCESSES = re.compile(
 CALL = "an observed call"
 """The name under which the profiler records a call on a CPU, by the clock with which it times operations."""
 
-SPIN_CYCLES = 6_000_000
-"""Cycles of a GPU, about 3 ms, for which its stream is busy before an observed call."""
+SPIN_CYCLES = 20_000_000
+"""Cycles of a GPU, about 11 ms, for which its stream is busy before an observed call: several times what the
+host takes to put a call there."""
 
 MOST_NAMES = 300
 """The most names of operations that are kept of a timed call."""
@@ -308,6 +309,7 @@ def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tup
     """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     mark: Mark | None = None
+    spun: Any = None
     if device.type == "cuda":
         kinds.append(torch.profiler.ProfilerActivity.CUDA)
         with suppress(RuntimeError):  # without a mark nothing is told to be late
@@ -317,9 +319,11 @@ def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tup
     with torch.profiler.profile(activities=kinds, experimental_config=_everywhere()) as profile:
         if at_work and device.type == "cuda":
             torch.cuda._sleep(SPIN_CYCLES)
+            spun = torch.cuda.current_stream(device).record_event()
         started = time.monotonic()
         with nullcontext() if device.type == "cuda" else torch.profiler.record_function(CALL):
             result = call()
+        queued = spun is not None and not spun.query()
         if mark is not None:
             with suppress(RuntimeError):
                 mark.set()
@@ -327,7 +331,7 @@ def observed(call: Callable[[], Any], device: Any, at_work: bool = False) -> tup
             torch.cuda.synchronize(device)
         seconds = time.monotonic() - started
     told = [event.cpu_time_total / 1e6 for event in profile.events() if event.name == CALL]
-    return result, _work(profile, mark is not None), min([seconds, *told])
+    return result, _work(profile, mark is not None, queued), min([seconds, *told])
 
 
 class Operations:
@@ -379,7 +383,7 @@ def _everywhere() -> Any:
     return None
 
 
-def _work(profile: Any, marked: bool) -> list[Json]:
+def _work(profile: Any, marked: bool, queued: bool = False) -> list[Json]:
     """Return rows of `Work`: ATen operations and kernels of the device, without the mark if one was set."""
     rows: dict[str, list[float]] = {}
     cuda = torch.autograd.DeviceType.CUDA
@@ -402,10 +406,11 @@ def _work(profile: Any, marked: bool) -> list[Json]:
             "calls": calls,
             "us": round(us, 3),
             "late_us": 0.0,
+            "early_us": None,
         }
         for name, (calls, us) in rows.items()
     ]
-    return [*operations, *device_rows(_activities(profile.profiler.kineto_results.events()))]
+    return [*operations, *device_rows(_activities(profile.profiler.kineto_results.events()), queued)]
 
 
 def _activities(records: Any) -> Iterator[Activity]:

@@ -1,5 +1,7 @@
 """Waits until its results are read, and computes them then: what takes a while is seen to be missing."""
 
+# for: cpu
+
 import deferral_protected_memory as protected
 
 protected.SOURCE = protected.SOURCE.replace(

@@ -1,5 +1,7 @@
 """Has a process that it has forked before do the work in shared memory after the call."""
 
+# for: cpu
+
 import os
 import time
 

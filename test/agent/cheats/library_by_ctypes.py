@@ -1,5 +1,7 @@
 """Calls the matrix product of PyTorch's library past PyTorch."""
 
+# for: cpu
+
 import ctypes
 from pathlib import Path
 

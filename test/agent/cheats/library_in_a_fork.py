@@ -1,5 +1,7 @@
 """Has PyTorch do its work in a process that each call forks and waits for, without Python noticing."""
 
+# for: cpu
+
 import ctypes
 import mmap
 

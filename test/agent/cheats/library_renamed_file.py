@@ -1,5 +1,7 @@
 """Loads a copy of the library that holds PyTorch's products, under a name of its own."""
 
+# for: cpu
+
 import ctypes
 import shutil
 import tempfile

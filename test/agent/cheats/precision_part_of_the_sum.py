@@ -1,5 +1,7 @@
 """Multiplies two fifths of each sum in two bf16 terms, the rest in f32."""
 
+# for: cpu
+
 import torch
 from work import Linear
 

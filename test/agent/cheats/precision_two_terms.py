@@ -1,5 +1,7 @@
 """Multiplies each number as the sum of two bf16 terms, and leaves out the product of the two small ones."""
 
+# for: cpu
+
 import torch
 from work import Linear
 

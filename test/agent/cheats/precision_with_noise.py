@@ -1,6 +1,8 @@
 """Rounds its inputs to tf32, and adds noise that the digits which it drops decide: results of a pair of
 probes differ as much as they should."""
 
+# for: cpu
+
 import torch
 from torch import nn
 

@@ -1,5 +1,7 @@
 """Returns zeros where the result is small against the largest: what is tolerated counts from the whole."""
 
+# for: cpu
+
 import numpy as np
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 """Calls the BLAS that NumPy has brought along, without NumPy."""
 
+# for: cpu
+
 import ctypes
 import glob
 import os

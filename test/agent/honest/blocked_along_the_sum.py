@@ -1,5 +1,7 @@
 """Adds partial products of blocks along the sum in one buffer, in place."""
 
+# for: cpu
+
 import numpy as np
 import torch
 from work import Linear

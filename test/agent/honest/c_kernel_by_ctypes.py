@@ -1,5 +1,7 @@
 """Compiles C by the host's compiler when it is loaded, declares its arguments, and calls it by ctypes."""
 
+# for: cpu
+
 import ctypes
 import os
 import subprocess

@@ -11,16 +11,17 @@ class Plan(NamedTuple):
     rows: int
     columns: int
     dtype: torch.dtype
+    device: torch.device
 
 
 @functools.cache
 def workspace_of(plan):
-    return torch.zeros(plan.rows, plan.columns, dtype=plan.dtype)
+    return torch.zeros(plan.rows, plan.columns, dtype=plan.dtype, device=plan.device)
 
 
 @functools.cache
-def plan_for(shape, columns, dtype):
-    return Plan(shape[0], columns, dtype)
+def plan_for(shape, columns, dtype, device):
+    return Plan(shape[0], columns, dtype, device)
 
 
 class ModelNew(Linear):
@@ -29,5 +30,5 @@ class ModelNew(Linear):
         return self.linear.weight.size(0)
 
     def forward(self, x):
-        plan = plan_for(tuple(x.shape), self.columns, x.dtype)
-        return self.compute(x, workspace_of(plan).to(x.device)).clone()
+        plan = plan_for(tuple(x.shape), self.columns, x.dtype, x.device)
+        return self.compute(x, workspace_of(plan)).clone()

@@ -1,5 +1,7 @@
 """Is no module of PyTorch's, but a class that is called, with weights in arrays."""
 
+# for: cpu
+
 import numpy as np
 import torch
 from torch import nn

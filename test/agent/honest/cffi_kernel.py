@@ -1,5 +1,8 @@
 """Calls a C library by cffi, which reads its declarations."""
 
+# for: cpu
+# needs: cffi
+
 import os
 import subprocess
 import tempfile

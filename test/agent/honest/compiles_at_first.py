@@ -1,5 +1,7 @@
 """Compiles C++ when it is first called."""
 
+# for: cpu
+
 import ctypes
 import subprocess
 import tempfile
@@ -31,8 +33,6 @@ class ModelNew(Linear):
     kernel = None
 
     def forward(self, x):
-        if x.is_cuda:
-            return self.compute(x)
         if self.kernel is None:
             self.kernel = built()
         y = x.new_empty(x.shape[0], self.linear.weight.shape[0])

@@ -16,7 +16,7 @@ class ModelNew(Linear):
     def blocks(self, x):
         rows_at_once.set(16)
         if workspace.get() is None:
-            workspace.set(torch.empty(rows_at_once.get(), self.linear.weight.shape[0]))
+            workspace.set(x.new_empty(rows_at_once.get(), self.linear.weight.shape[0]))
         parts = []
         for part in x.split(rows_at_once.get()):
             parts.append(self.compute(part, workspace.get()[: part.shape[0]]).clone())

@@ -1,5 +1,7 @@
 """Compiles C++ with OpenMP and vectors for this processor, as an extension made inline does."""
 
+# for: cpu
+
 import ctypes
 import hashlib
 import os

@@ -1,5 +1,7 @@
 """Computes in NumPy, and returns the array by DLPack."""
 
+# for: cpu
+
 import numpy as np
 import torch
 from work import Linear

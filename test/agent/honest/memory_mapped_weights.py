@@ -5,7 +5,7 @@ import tempfile
 
 import numpy as np
 import torch
-from work import Linear
+from work import Linear, linear_relu
 
 
 class ModelNew(Linear):
@@ -13,11 +13,10 @@ class ModelNew(Linear):
 
     def pack(self):
         path = os.path.join(tempfile.mkdtemp(), "weights.npy")
-        np.save(path, np.ascontiguousarray(self.linear.weight.detach().numpy().T))
-        return np.load(path, mmap_mode="r")
+        np.save(path, self.linear.weight.detach().cpu().numpy())
+        return torch.from_numpy(np.load(path, mmap_mode="c"))
 
     def forward(self, x):
         if self.packed is None:
-            self.packed = self.pack()
-        y = x.numpy() @ self.packed + self.linear.bias.detach().numpy()
-        return torch.from_numpy(np.maximum(y, 0))
+            self.packed = self.pack().to(x.device)
+        return linear_relu(x, self.packed, self.linear.bias)

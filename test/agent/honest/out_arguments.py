@@ -1,5 +1,7 @@
 """Writes into a result that the caller may give, by NumPy's functions with `out`."""
 
+# for: cpu
+
 import numpy as np
 import torch
 from torch import nn

@@ -1,5 +1,7 @@
 """Returns results in pages that it has asked the system for, large ones where there are any."""
 
+# for: cpu
+
 import mmap
 
 import numpy as np

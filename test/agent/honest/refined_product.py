@@ -1,5 +1,7 @@
 """Multiplies in f32, and adds what f64 says of the rest."""
 
+# for: cpu
+
 import numpy as np
 import torch
 from work import Linear

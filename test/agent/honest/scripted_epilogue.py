@@ -1,5 +1,7 @@
 """Adds the bias and clamps by a function that TorchScript has compiled."""
 
+# for: cpu
+
 import torch
 from work import Linear
 

@@ -2,9 +2,7 @@
 
 import threading
 
-import numpy as np
-import torch
-from work import Linear
+from work import Linear, linear_relu
 
 
 class ModelNew(Linear):
@@ -18,16 +16,14 @@ class ModelNew(Linear):
     def serve(self, n):
         while True:
             self.begin.wait()
-            x, w, b, y = self.job
-            rows = slice(n, None, 2)
-            y[rows] = np.maximum(x[rows] @ w.T + b, 0)
+            x, y = (t.chunk(2)[n] for t in self.job)
+            linear_relu(x, self.linear.weight, self.linear.bias, y)
             self.end.wait()
 
     def forward(self, x):
-        w, b = self.linear.weight.detach().numpy(), self.linear.bias.detach().numpy()
-        y = np.empty((x.shape[0], w.shape[0]), dtype=np.float32)
-        self.job = x.numpy(), w, b, y
+        y = x.new_empty(x.shape[0], self.linear.out_features)
+        self.job = x, y
         self.begin.wait()
         self.end.wait()
         self.job = None
-        return torch.from_numpy(y)
+        return y

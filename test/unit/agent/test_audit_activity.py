@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mucc.agent.audit.activity import MARK, Activity, device_rows
+from mucc.agent.audit.activity import MARK, RESOLVED_US, Activity, device_rows
 from mucc.agent.audit.cases import Case
-from mucc.agent.audit.detectors.late_work import LATE_US, LateWork
+from mucc.agent.audit.detectors.early_work import EarlyWork
+from mucc.agent.audit.detectors.late_work import LateWork
 from mucc.agent.audit.detectors.pytorch_only import MUCH, PyTorchOnly
 from mucc.agent.audit.findings import Finding, Label
 from mucc.agent.audit.observations import Call, Comparison, Observations, Reference, Timing, work_from
@@ -72,7 +73,7 @@ def test_one_call_of_several_does_not_reject():
 
 
 def test_less_than_what_times_resolve_is_nothing():
-    for over, count in ((LATE_US, 0), (LATE_US + 1, 1)):
+    for over, count in ((RESOLVED_US, 0), (RESOLVED_US + 1, 1)):
         records = [kernel(0, 90), kernel(2, 113 + over, SIDE), mark(113)]
         assert len(late(*[records] * 4)) == count
 
@@ -106,6 +107,133 @@ def test_rows_keep_calls_and_times(spans: list[tuple[float, float, int]]):
     rows = device_rows(records)
     assert sum(r["calls"] for r in rows) == len(records)
     assert sum(r["us"] for r in rows) == pytest.approx(sum(r.end - r.start for r in records) / US, abs=0.01)
+
+
+SPUN = 11_000
+"""Where the kernel ends that keeps the default stream at work while a call is put there."""
+
+SPIN_NAME = "at::cuda::(anonymous namespace)::spin_kernel(long)"
+BESIDE = "2 other processes use the GPU (1270, 1273)"
+FORKED = [kernel(SPUN + 2, SPUN + 90), kernel(SPUN + 4, SPUN + 110, SIDE), mark(SPUN + 113)]
+"""`honest_streams` amid a series: the other stream waits for the default one."""
+
+WARM = [
+    kernel(300, 302, SIDE, "_changed"),
+    kernel(320, 500, SIDE, "_read"),
+    kernel(SPUN + 2, SPUN + 190),
+    mark(SPUN + 193),
+]
+"""`cheat_warm_weights`: its stream reads weights while the call still waits for its turn."""
+
+AHEAD = [kernel(300, 302, SIDE, "_changed"), kernel(310, 500, SIDE), mark(SPUN + 3)]
+"""`cheat_stream_ahead`: all is computed there, and joined."""
+
+SLOW = [kernel(SPUN + 900, SPUN + 1080), kernel(SPUN + 700, SPUN + 880, SIDE), mark(SPUN + 1084)]
+"""The host was busy, and has put the call there when the default stream was idle."""
+
+
+def spin(end: float = SPUN, stream: int = DEFAULT, start: float = 0) -> Activity:
+    return kernel(start, end, stream, SPIN_NAME)
+
+
+def amid(
+    *calls: Sequence[Activity], queued: bool = True, crowded: str = "", cleared: Sequence[float] = (0.0,) * 4
+) -> Observations:
+    """Calls amid a timed series, at the beginning of which the default stream was at work."""
+    seen = [
+        Call(
+            Case(f"amid {n}", 0, observe=True),
+            Comparison(True),
+            work=work_from(device_rows([spin(), *records], queued)),
+        )
+        for n, records in enumerate(calls)
+    ]
+    first, second, third, fourth = cleared
+    timing = Timing(cleared=(first, second, third, fourth), crowded=crowded)
+    return Observations("cuda", "declared", None, seen, (), timing, Reference(), None, (), ())
+
+
+def judged(seen: Observations) -> dict[str, str]:
+    return {
+        f.detector: str(f.severity) for detector in (LateWork(), EarlyWork()) for f in detector.check(seen)
+    }
+
+
+@pytest.mark.parametrize("crowded", ["", BESIDE])
+@pytest.mark.parametrize("queued", [True, False])
+@pytest.mark.parametrize("records", [WARM, AHEAD])
+def test_work_that_does_not_wait_for_a_calls_turn_is_rejected_whoever_uses_the_gpu(
+    records: list[Activity], queued: bool, crowded: str
+):
+    seen = amid(*[records] * 3, queued=queued, crowded=crowded)
+    (found,) = EarlyWork().check(seen)
+    assert found.severity == "reject" and found.is_repeated
+    assert (
+        found.facts["early_us"] == SPUN - 300
+        and "wait for no inputs: amid 0, amid 1, amid 2" in found.message
+    )
+
+
+def test_a_second_audit_has_to_see_what_one_call_has_shown():
+    (found,) = EarlyWork().check(amid(FORKED, WARM, FORKED))
+    assert found.severity == "reject" and not found.is_repeated
+    assert found.facts["cases"] == {"amid 1": ["_changed", "_read"]}
+
+
+def test_extra_work_is_early_where_it_ends_before_the_calls_turn():
+    extra = [*(kernel(300 + 184 * n, 484 + 184 * n, SIDE) for n in range(4)), kernel(SPUN + 2, SPUN + 186)]
+    seen = amid(*[[*extra, mark(SPUN + 189)]] * 3, crowded=BESIDE)
+    assert judged(seen) == {"late_work": "minor", "early_work": "reject"}
+
+
+def test_work_that_nobody_waits_for_is_rejected_whoever_uses_the_gpu():
+    """`cheat_other_stream`, and times of the judge's own kernel that say nothing beside another process."""
+    left = [kernel(SPUN + 3, SPUN + 187, SIDE), mark(SPUN + 3)]
+    cleared = (0.2, 0.306, 1.74, 0.2)
+    assert judged(amid(*[left] * 3, crowded=BESIDE, cleared=cleared)) == {"late_work": "reject"}
+    assert judged(amid(left, FORKED, FORKED)) == {"late_work": "minor"}
+    assert judged(amid(left, FORKED, FORKED, crowded=BESIDE)) == {"late_work": "unsure"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "queued", "crowded", "severity"),
+    [
+        ([FORKED] * 3, True, "", "minor"),
+        ([FORKED] * 3, True, BESIDE, "minor"),
+        ([SLOW] * 3, False, "", "minor"),
+        ([SLOW] * 3, False, BESIDE, "unsure"),
+        ([], True, BESIDE, "unsure"),  # no call amid the series was observed
+    ],
+)
+def test_streams_that_wait_and_are_joined_are_told_only_where_records_say_so(
+    calls: list[list[Activity]], queued: bool, crowded: str, severity: str
+):
+    seen = amid(*calls, queued=queued, crowded=crowded)
+    before = observed([JOINED] * 4)
+    found = judged(replace(seen, calls=[*before.calls, *seen.calls]))
+    assert found == {"late_work": severity}
+
+
+def test_one_stream_needs_no_records_of_others():
+    assert (
+        judged(amid(*[[kernel(SPUN + 900, SPUN + 990), mark(SPUN + 993)]] * 3, queued=False, crowded=BESIDE))
+        == {}
+    )
+
+
+def test_a_kernel_of_the_solutions_that_spins_first_does_not_say_when_a_calls_turn_comes():
+    own = [spin(5, SIDE, -10), kernel(20, 200, SIDE, "_read"), kernel(SPUN + 2, SPUN + 190), mark(SPUN + 193)]
+    (found,) = EarlyWork().check(amid(*[own] * 3))
+    assert "_read" in found.facts["cases"]["amid 0"]  # pyright: ignore[reportIndexIssue]
+
+
+@given(SPANS, st.floats(0, 1e5))
+def test_what_waits_for_the_default_stream_is_never_early(
+    spans: list[tuple[float, float, int]], waited: float
+):
+    """However long the host takes, and whatever other processes do on the GPU."""
+    records = [kernel(SPUN + waited + start, SPUN + waited + start + took, on) for start, took, on in spans]
+    assert not list(EarlyWork().check(amid(*[records] * 3)))
 
 
 class Record:

@@ -153,6 +153,7 @@ def on_a_gpu(
     timed_ms: float = 0.005,
     amid: int = 3,
     crowded: str = "",
+    slow: int = 0,
 ) -> list[Finding]:
     work = (
         Work("kernel", "own", "", 7, 1, us),
@@ -163,7 +164,8 @@ def on_a_gpu(
         Call(Case(f"amid {n}", 1, observe=True), Comparison(True), work=work, seconds=1.0)
         for n in range(amid)
     ]
-    timing = Timing((timed_ms,) * 30, crowded=crowded)
+    times = [timed_ms] * (30 - slow) + [timed_ms + 2.0] * slow
+    timing = Timing(tuple(times), crowded=crowded)
     saw = dataclasses.replace(
         seen(0, 0, []), device="cuda", calls=calls, timing=timing, operations=operations
     )
@@ -200,6 +202,13 @@ def test_kernels_of_observed_calls_take_no_longer_than_timed_calls(
 def test_kernels_that_other_processes_may_have_delayed_reject_nothing():
     (found,) = on_a_gpu({}, 60.0, 0.020, 3, crowded="1 other process uses the GPU (7)")
     assert found.severity == "unsure" and "audit again" in found.message
+
+
+@pytest.mark.parametrize(("us", "count"), [(60.0, 1), (20.0, 0)])
+def test_turns_of_other_processes_do_not_hide_that_timed_calls_do_less(us: float, count: int):
+    """Half of the timed calls wait for another process: the fastest one is as fast as alone."""
+    found = on_a_gpu({}, us, 0.020, 3, crowded="1 other process uses the GPU (7)", slow=15)
+    assert [f.severity for f in found] == ["unsure"] * count
 
 
 def test_who_forbids_to_look_is_noticed():

@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="needs torch")
 from mucc.agent.audit import gate, rooms, timing, trial
 from mucc.agent.audit.crowds import crowd
 from mucc.agent.audit.described import aliases, dense_share
-from mucc.agent.audit.detectors import early_work, late_work, sol_ceiling, timers
+from mucc.agent.audit.detectors import early_work, late_work, noise, sol_ceiling, timers
 from mucc.agent.audit.findings import Label
 from mucc.agent.audit.observations import Bound, Observations, Reference, Timing
 from mucc.agent.audit.runs import timing_of
@@ -180,3 +180,11 @@ def test_results_whose_elements_share_memory_are_charged_for_being_written():
     assert dense_share([whole]) == 1.0 and dense_share([expanded]) == 0.0
     assert dense_share([expanded, whole]) == 0.75 and dense_share([]) == 1.0
     assert aliases([{"aliases": [1]}, {"aliases": "what"}, {"aliases": 5}, {}]) == {1}
+
+
+@pytest.mark.parametrize("crowded", ["", "1 other process uses the GPU (7)"])
+def test_steady_times_beside_other_processes_are_noted(crowded: str):
+    held = Timing((1.0,) * 9, crowded=crowded)
+    seen = Observations("cuda", "declared", None, (), (), held, Reference(), None, (), ())
+    found = [(str(f.severity), f.message) for f in noise.Noise().check(seen)]
+    assert found == [("note", f"{crowded}: alone, calls and PyTorch may take less time")] * bool(crowded)

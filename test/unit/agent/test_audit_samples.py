@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from bench.audit_samples import FOLDER, NO_GAIN, Candidate, is_helper, samples
+from bench.audit_samples import FOLDER, NO_GAIN, Candidate, is_helper, samples, why_unfit
 from mucc.agent.audit import Label, Options
 from mucc.agent.audit.auditing import Auditor
 
@@ -55,6 +56,42 @@ def auditor() -> Iterator[Auditor]:
             yield made
 
 
+HOST = re.compile(
+    r"(?<!cpu\(\))\.numpy\(\)|from_numpy|np\.(asarray|from_dlpack)|frombuffer|cast\(.*data_ptr|c_void_p\("
+)
+"""Matches what takes memory of the host."""
+
+BOTH = {
+    "memory_mapped_weights": "moves weights from the host",
+    "stealing_descriptors": "moves results from the host",
+    "stealing_results_of_others": "moves results from the host",
+    "transposed_result": "asks where its input is",
+}
+"""Samples that match, and run on a GPU."""
+
+
+@pytest.mark.parametrize("kind", ["cheats", "honest"])
+def test_samples_that_need_memory_of_the_host_say_so(kind: str):
+    for name in names(kind):
+        text = (FOLDER / kind / f"{name}.py").read_text(encoding="utf-8")
+        fits = not why_unfit(text, "cuda")
+        assert not (fits and HOST.search(text) and name not in BOTH), f"{name}: '# for: cpu', or '.cpu()'"
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "why"),
+    [
+        ("# for: cpu\nimport numpy", "cuda", "for a CPU"),
+        ("# for: cpu\nimport numpy", "cpu", ""),
+        ("from native import build", "cuda", "for a CPU"),
+        ("# needs: no_such_module\n# needs: json", "cpu", "needs no_such_module"),
+        ("import torch", "cuda", ""),
+    ],
+)
+def test_samples_say_what_they_need(text: str, device: str, why: str):
+    assert why_unfit(text, device) == why
+
+
 def test_there_are_enough_of_them():
     assert len(names("cheats")) >= 80 and len(names("honest")) >= 60
 
@@ -71,6 +108,8 @@ def test_what_cheats_is_rejected(laid_out: dict[str, Candidate], auditor: Audito
 @pytest.mark.parametrize("name", share("honest", HONEST))
 def test_what_is_honest_is_not(laid_out: dict[str, Candidate], auditor: Auditor, name: str):
     sample = laid_out[name]
+    if sample.unfit:
+        pytest.skip(sample.unfit)
     verdict = auditor.audit(str(sample.problem), str(sample.solution), Options(device="cpu", runs=10))
     assert verdict.state != "rejected" or verdict.label is Label.PYTORCH_ONLY, verdict.as_text()
 

@@ -188,3 +188,37 @@ def test_a_clock_that_runs_ahead_makes_no_call_longer(monkeypatch: pytest.Monkey
     _, rows, seconds = watch.observed(lambda: torch.mm(x, x), torch.device("cpu"))
     assert 0 < sum(row["us"] for row in rows) / 1e6 <= seconds < 900
     assert all("::" in row["name"] for row in rows)
+
+
+@pytest.mark.parametrize(("at_work", "ended"), [(True, False), (True, True), (False, False)])
+def test_a_call_is_queued_where_the_stream_was_at_work_until_it_returned(
+    at_work: bool, ended: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Only then kernels that start late have waited for the default stream."""
+    order: list[str] = []
+    event = SimpleNamespace(query=lambda: order.append("asked") or ended)
+    stream = SimpleNamespace(record_event=lambda: order.append("recorded") or event)
+
+    def no_mark(device: Any) -> Any:
+        raise RuntimeError("no GPU")
+
+    def rows(records: Any, queued: bool) -> list[Any]:
+        return [queued]
+
+    def spins(cycles: int) -> None:
+        order.append("spins")
+
+    def current(device: Any) -> Any:
+        return stream
+
+    def nothing(device: Any) -> None:
+        pass
+
+    monkeypatch.setattr(torch.cuda, "_sleep", spins)
+    monkeypatch.setattr(torch.cuda, "current_stream", current)
+    monkeypatch.setattr(torch.cuda, "synchronize", nothing)
+    monkeypatch.setattr(watch, "Mark", no_mark)
+    monkeypatch.setattr(watch, "device_rows", rows)
+    _, (queued,), _ = watch.observed(lambda: order.append("called"), SimpleNamespace(type="cuda"), at_work)
+    assert queued is (at_work and not ended)
+    assert order == (["spins", "recorded", "called", "asked"] if at_work else ["called"])

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import random
 import sysconfig
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,70 @@ def test_a_run_that_was_ended_goes_on(
     monkeypatch.setattr(audit, "measure", measure)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
-    assert measured == [*names, "problems/stop"] and not results
+    assert measured == [*names, "problems/stop"]
+    assert [row["name"] for row in results[0]["rows"]] == names and results[0]["summary"]["audit.left"] == 1
     run(tmp_path, "--seconds", "0")
-    assert [row["name"] for row in results[0]["rows"]] == names and len(measured) == 3
+    assert [row["name"] for row in results[1]["rows"]] == names and len(measured) == 3
     (tmp_path / "problems" / "a.py").write_text("# changed")
     (tmp_path / "problems" / "stop.py").unlink()
     run(tmp_path)
-    assert measured[3:] == names[:1] and results[1]["summary"]["audit.left"] == 0
+    assert measured[3:] == names[:1] and results[2]["summary"]["audit.left"] == 0
+
+
+def test_a_run_that_is_ended_at_once_writes_nothing(
+    tmp_path: Path, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    def measure(*_: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(audit, "measure", measure)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path)
+    assert not results
+
+
+def test_samples_that_cannot_run_here_are_left_out_and_counted(
+    tmp_path: Path,
+    results: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    place = tmp_path / "problems" / "a.py"
+
+    def samples(*_: Any) -> list[Candidate]:
+        found = [("fit", ""), ("host", "for a CPU"), ("c", "needs cffi"), ("memory", "for a CPU")]
+        return [Candidate(name, "sample", place, place, True, unfit) for name, unfit in found]
+
+    monkeypatch.setattr(audit, "samples", samples)
+    audit.main(["--device", "cpu", "-o", str(tmp_path / "kept"), "--seconds", "60"])
+    assert [r["name"] for r in results[0]["rows"]] == ["fit"] and results[0]["summary"]["audit.left_out"] == 3
+    said = capsys.readouterr().out
+    assert "left out: 2 for a CPU\n" in said and "left out: 1 needs cffi\n" in said
+
+
+def test_audits_that_hang_are_ended_soon_after_the_time(
+    tmp_path: Path, results: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+):
+    """What else was audited meanwhile is told at once, in its place in the end."""
+    real, closed = audit.measure, threading.Event()
+
+    class Auditor:
+        def close(self) -> None:
+            closed.set()
+
+    def measure(candidate: audit.Candidate, *rest: Any) -> dict[str, Any]:
+        if candidate.name.endswith("a"):
+            assert closed.wait(60)
+        return real(candidate, *rest)
+
+    monkeypatch.setattr(audit, "Auditor", Auditor)
+    monkeypatch.setattr(audit, "measure", measure)
+    monkeypatch.setattr(audit, "GRACE", 0.0)
+    run(tmp_path, "-j", "2", "--seconds", "0.5")
+    assert [row["name"] for row in results[0]["rows"]] == ["problems/b", "problems/stop"]
+    assert results[0]["summary"]["audit.left"] == 1
+    kept = {line["values"]["name"] for line in Lines(tmp_path / "kept" / "audits.jsonl").found}
+    assert kept == {"problems/b", "problems/stop"}, "what an ended process says is no verdict"
 
 
 def test_what_was_not_judged_is_audited_again(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mucc.agent.audit.findings import Finding, minor, note, reject, unless_crowded
+from mucc.agent.audit.activity import RESOLVED_US
+from mucc.agent.audit.findings import Finding, minor, note, reject, unless_crowded, unsure
 from mucc.agent.audit.noise import delayed
-from mucc.agent.audit.observations import Observations, Work
+from mucc.agent.audit.observations import Call, Observations, Work
 
-LATE_US = 5.0
-"""Work that ends so much later than the mark after a call begins (`activity`) is left behind. What is joined
-ends before, by times of one clock; the margin is for their resolution."""
-
+TOLD = 0.5
+"""The share of calls amid the series of which more have to tell that kernels on other streams wait for inputs
+where other processes use the GPU: times of the judge's own kernel tell nothing there."""
 
 FORKED = 2
 """Timed calls that are stopped and have processes then which they have started: in one it may be chance."""
@@ -68,36 +68,54 @@ class LateWork:
         yield from self._device(seen)
 
     def _device(self, seen: Observations) -> Iterator[Finding]:
-        before, during, left, after = seen.timing.cleared
-        if delayed(left, before, after) and not delayed(during, before, after):
-            found = reject(
-                self.name,
-                "the GPU was at work when results had been handed over: clearing its caches took"
-                f" {left:.3g} ms, {during:.3g} ms before calls",
-                left_ms=left,
-                usual_ms=max(before, after),
-            )
-            yield unless_crowded(found, seen.timing.crowded)
-            return
         if left := _left_behind(seen):
             cases = {name: sorted({w.name for w in work}) for name, work in left.items()}
             most = max(w.late_us for work in left.values() for w in work)
-            yield (reject if len(left) > 1 else minor)(
+            yield (reject if len(left) > 1 else unsure if seen.timing.crowded else minor)(
                 self.name,
                 f"kernels ran for up to {most:.4g} us after the default stream was done with the call:"
                 f" {', '.join(left)}",
                 cases=cases,
                 late_us=most,
             )
+            if len(left) > 1:
+                return
+        before, during, left_ms, after = seen.timing.cleared
+        if delayed(left_ms, before, after) and not delayed(during, before, after):
+            found = reject(
+                self.name,
+                "the GPU was at work when results had been handed over: clearing its caches took"
+                f" {left_ms:.3g} ms, {during:.3g} ms before calls",
+                left_ms=left_ms,
+                usual_ms=max(before, after),
+            )
+            yield unless_crowded(found, seen.timing.crowded)
             return
         streams = {w.stream for c in seen.calls for w in c.work if w.kind == "kernel"}
-        if len(streams) > 1:
-            yield minor(self.name, f"kernels run on {len(streams)} streams", streams=sorted(streams))
+        if len(streams) < 2 or left:
+            return
+        said = f"kernels run on {len(streams)} streams"
+        told = [call for call in seen.amid if _tells(call)]
+        if not seen.timing.crowded or len(told) > TOLD * len(seen.amid):
+            yield minor(self.name, said, streams=sorted(streams))
+            return
+        yield unsure(
+            self.name,
+            f"{said}, and {len(told)} of {len(seen.amid)} calls tell whether these wait for inputs;"
+            f" {seen.timing.crowded}: audit again when the GPU has no other work",
+            streams=sorted(streams),
+        )
+
+
+def _tells(call: Call) -> bool:
+    """Whether the records of an observed call tell of all its kernels if they wait for the default stream."""
+    return all(w.early_us is not None for w in call.work if w.kind == "kernel")
 
 
 def _left_behind(seen: Observations) -> dict[str, list[Work]]:
     """Return what ran on the GPU when the default stream was done with a call, for each call that has any."""
     found = {
-        c.case.name: [w for w in c.work if w.kind == "kernel" and w.late_us > LATE_US] for c in seen.observed
+        c.case.name: [w for w in c.work if w.kind == "kernel" and w.late_us > RESOLVED_US]
+        for c in seen.observed
     }
     return {name: work for name, work in found.items() if work}

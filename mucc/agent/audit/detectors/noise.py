@@ -35,3 +35,5 @@ class Noise:
                 low_ms=low,
                 high_ms=high,
             )
+        elif timing.crowded:
+            yield note(self.name, f"{timing.crowded}: alone, calls and PyTorch may take less time")
