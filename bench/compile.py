@@ -1,14 +1,14 @@
 """How long compiling takes: whole processes and in process, cold, warm and cached, and against others.
 
-    python -m bench.compile [--runs N] [--cold-runs N] [--only PART] [--rivals | --no-rivals]
+    python -m bench.compile [--runs N] [--cold-runs N] [--only PART] [--record NAME] [--rivals | --no-rivals]
 
 Every figure is a median of wall-clock seconds. What is compiled is a linear layer with bias and activation.
 Cold means an empty cache; a new body is another activation with a constant that was never there, on a
 skeleton that the cache holds; a new skeleton is another tile, where the cache holds all else; plain is
 `--plain-nvcc`, one nvcc for everything. Cold and plain builds take turns. Of light kernels, which have no
 skeleton, a layer norm with such activations is compiled, for known extents and for open ones; new in all
-respects is one of other extents. The same of attention, whose score functions are new. Where there is a GPU
-the linear layer is given to other compilers too.
+respects is one of other extents. The same of attention, whose score functions are new, and of a convolution,
+also from an empty cache for sm_80. Where there is a GPU the linear layer is given to other compilers too.
 """
 
 from __future__ import annotations
@@ -49,6 +49,12 @@ ATTENTION = """\
 kernel attend{dims}(q: {type}, k: {type}, v: {type}) -> {type} {{
     y = q @ permute(k, (0, 1, 3, 2)) * 0.088
     return cast(softmax({value}, axis=-1), bf16) @ v
+}}
+"""
+CONVOLUTION = """\
+kernel layer{dims}(x: {x}, w: bf16[128, 3, 3, 128], b: f32[128]) -> {x} {{
+    y = conv(permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2)), pad=1) + b[:, None, None]
+    return permute({value}, (0, 2, 3, 1))
 }}
 """
 FUNCTIONS = ("silu", "gelu", "relu", "tanh", "sigmoid", "mish", "softplus", "elu")
@@ -93,6 +99,14 @@ def new_score(index: int, rows: int | None = 4096) -> str:
     function = FUNCTIONS[index % len(FUNCTIONS)]
     value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
     return ATTENTION.format(dims=dims, type=f"bf16[{shape}]", value=value)
+
+
+def new_convolution(index: int, batch: int | None = 32) -> str:
+    """A 3x3 convolution of so many images, or any number, channels last, with an activation that is new."""
+    dims, images = ("[B]", "B") if batch is None else ("", str(batch))
+    function = FUNCTIONS[index % len(FUNCTIONS)]
+    value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
+    return CONVOLUTION.format(dims=dims, x=f"bf16[{images}, 28, 28, 128]", value=value)
 
 
 @dataclass(slots=True)
@@ -220,6 +234,21 @@ class Bench:
         self.in_process("compile.score_warm_s", new_score, runs, "light")
         self.in_process("compile.score_open_warm_s", lambda i: new_score(i, None), runs, "light")
 
+    def convolutions(self, runs: int, cold_runs: int) -> None:
+        """Convolutions from nothing, for two targets, and new bodies on known ones."""
+        for target in ("sm_90a", "sm_80"):
+            cold = [
+                self.build(new_convolution(0), f"conv{i}-{target}", "--target", target)
+                for i in range(cold_runs)
+            ]
+            shown = f"mucc convolution.mcu -o k.so --target {target}"
+            times, peaks = zip(*cold, strict=True)
+            self.results.add(f"compile.conv_{target}_cold_s", shown, times, max(peaks))
+        self.in_process("compile.conv_body_warm_s", new_convolution, runs, "conv0-sm_90a")
+        self.in_process(
+            "compile.conv_open_body_warm_s", lambda i: new_convolution(i, None), runs, "conv0-sm_90a"
+        )
+
     def in_process(self, name: str, program: Callable[[int], str], runs: int, cache: str) -> None:
         """New bodies one after the other in one process that has compiled before."""
         os.environ["MUCC_CACHE_DIR"] = str(self.folder / cache)
@@ -279,7 +308,10 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=16, help="processes for each short figure (default: 16)")
     parser.add_argument("--cold-runs", type=int, default=3, help="runs of what takes a minute (default: 3)")
-    parser.add_argument("--only", choices=("command-line", "builds", "light"), help="leave out the rest")
+    parser.add_argument(
+        "--only", choices=("command-line", "builds", "light", "convolutions"), help="leave out the rest"
+    )
+    parser.add_argument("--record", default="compile", metavar="NAME", help="name of the result (compile)")
     parser.add_argument(
         "--rivals", action=argparse.BooleanOptionalAction, help="other compilers (default: with a GPU)"
     )
@@ -291,6 +323,8 @@ def main() -> None:
             bench.builds(arguments.runs, arguments.cold_runs)
         if arguments.only in (None, "light"):
             bench.light(arguments.runs)
+        if arguments.only in (None, "convolutions"):
+            bench.convolutions(arguments.runs, arguments.cold_runs)
         if arguments.only in (None, "command-line"):
             bench.command_line(arguments.runs)
     found = gpu()
@@ -298,7 +332,11 @@ def main() -> None:
         rivals(results)
     label, extra = (found[0], found[1]()) if found else (cpu_label(), {})
     tools = versions("nvidia-cuda-nvcc", "nvidia-cutlass", "cuda-bindings")
-    print(write_result(label, "compile", results.rows, results.summary, extra_versions={**tools, **extra}))
+    print(
+        write_result(
+            label, arguments.record, results.rows, results.summary, extra_versions={**tools, **extra}
+        )
+    )
 
 
 if __name__ == "__main__":
