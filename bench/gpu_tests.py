@@ -6,11 +6,14 @@
 
 With `--build-only` the programs of these tests are built into the cache, so many jobs at a time (all cores by
 default); that needs no GPU. With `--merge` reports of pytest (`--junitxml`) become one result, with the last
-outcome of each test. Without arguments all of `test/gpu` runs.
+outcome of each test. Without arguments all of `test/gpu` runs. With several workers (`-n`) tests that need
+the GPU for themselves, marked `alone`, run after all others, in a process of their own, and have a report of
+their own beside that of `--junitxml`.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import subprocess
@@ -20,7 +23,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.common import ROOT, run_main, write_result
 from bench.timing import card
@@ -92,8 +95,41 @@ def merge(reports: Sequence[Path]) -> Path:
     return write_result(label, "gpu_tests", rows, counts, extra_versions=versions)
 
 
+class Run(NamedTuple):
+    """Arguments of a run of pytest, and its report."""
+
+    arguments: list[str]
+    report: Path
+
+
+def runs(arguments: Sequence[str], folder: Path) -> list[Run]:
+    """The runs of pytest, with reports in `folder` unless the arguments name one.
+
+    A worker has a CUDA context from its first test on the GPU to its end, so that no lock could give the GPU
+    to tests that need it alone: they run when workers have ended.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-n", "--numprocesses")
+    parser.add_argument("-m", dest="marks")
+    parser.add_argument("--junitxml", "--junit-xml", type=Path, default=folder / "report.xml")
+    found, others = parser.parse_known_args(arguments)
+    report: Path = found.junitxml
+    if found.numprocesses in (None, "0", "1"):
+        return [Run([*arguments, f"--junitxml={report}"], report)]
+    chosen = f"({found.marks}) and " if found.marks else ""
+    alone = report.with_stem(f"{report.stem}-alone")
+    return [
+        Run([*others, "-n", found.numprocesses, "-m", f"{chosen}not alone", f"--junitxml={report}"], report),
+        Run([*others, "-n", "0", "-m", f"{chosen}alone", f"--junitxml={alone}"], alone),
+    ]
+
+
+NONE_COLLECTED = 5
+"""The exit status of pytest that ran no test."""
+
+
 def main() -> int:
-    """Run, print pytest's own report, write the result; the exit status is pytest's."""
+    """Run, print pytest's own report, write the result; the exit status is that of the first bad run."""
     match sys.argv[1:]:
         case ["--build-only", *jobs]:
             return build(programs(), int(jobs[0]) if jobs else None)
@@ -104,11 +140,14 @@ def main() -> int:
             pass
     folders = [] if any(FOLDER in a for a in arguments) else [FOLDER]
     with tempfile.TemporaryDirectory() as directory:
-        report = Path(directory, "report.xml")
-        command = [sys.executable, "-m", "pytest", *folders, f"--junitxml={report}", *arguments]
-        status = subprocess.run(command, cwd=ROOT, check=False).returncode
-        print(merge([report]))
-    return status
+        made = runs([*folders, *arguments], Path(directory))
+        statuses = [
+            subprocess.run([sys.executable, "-m", "pytest", *run.arguments], cwd=ROOT, check=False).returncode
+            for run in made
+        ]
+        print(merge([run.report for run in made]))
+    ran = [status for status in statuses if status != NONE_COLLECTED]
+    return next(filter(None, ran), 0) if ran else NONE_COLLECTED
 
 
 if __name__ == "__main__":

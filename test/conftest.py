@@ -52,12 +52,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put the files first that took longest in the last run of all tests, as `lit` does with its own.
 
     Workers take one file after another (`--dist loadscope`), and one that begins a long file last would end
-    alone. Files without a time come before others: those with builds by nvcc, then those about PyTorch.
+    alone. Files without a time come before others: those with builds by nvcc, then those about PyTorch. Tests
+    that need a GPU alone come before all, for a process that has used it does so to its end.
     """
     seconds = getattr(config, "workerinput", {}).get(TIMES.name) or _recorded_seconds()
     builds = {item.path for item in items if item.get_closest_marker("nvcc")}
     items.sort(
         key=lambda item: (
+            item.get_closest_marker("alone") is None,
             -seconds.get(_file(item.nodeid), math.inf),
             item.path not in builds,
             "torch" not in item.path.parts,

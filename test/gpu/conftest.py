@@ -1,4 +1,7 @@
-"""Tests that run kernels. They are skipped, with the reason, where there is no GPU that mucc compiles for."""
+"""Tests that run kernels. They are skipped, with the reason, where there is no GPU that mucc compiles for.
+
+Audits see which processes use the GPU, and judge no times where others do: they are marked `alone`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from mucc.measure.run import gpu_problem
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
 TARGET = "sm_90a"
+SHARED = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1"
+"""Whether several workers run tests: each keeps a CUDA context until it ends."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.gpu)
         if problem:
             item.add_marker(pytest.mark.skip(reason=problem))
+        elif SHARED and item.get_closest_marker("alone"):
+            item.add_marker(pytest.mark.skip(reason="other workers use the GPU: pytest test/gpu -m alone"))
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import pytest
 from bench.audit_samples import HONEST_WHEN_PROFILED
 from mucc.agent.audit import Options, Verdict, audit
 
+pytestmark = pytest.mark.alone
+
 SAMPLES = Path(__file__).parents[1] / "agent" / "cuda"
 
 CHEATS = {

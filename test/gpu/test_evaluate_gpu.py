@@ -62,6 +62,7 @@ def test_a_bad_candidate_costs_one_attempt(evaluator: LocalEvaluator, body: str,
     assert good.status is Status.GOOD and good.ms, good
 
 
+@pytest.mark.alone
 def test_pytorch_is_told_by_the_audit(evaluator: LocalEvaluator):
     outcome = outcome_of(evaluator, task("pass"), None)
     assert outcome.status is Status.REJECTED and outcome.label == "PyTorch-only", outcome

@@ -26,6 +26,8 @@ PYTEST = [
     *("--dist", "loadscope", "--no-loadscope-reorder"),
 ]
 SHARE = ["-m", "not long"]
+ALONE = [sys.executable, "-m", "pytest", "test/gpu", "-m", "alone"]
+"""Tests that need a GPU that no worker uses."""
 
 BESIDE = {
     "install": INSTALL,
@@ -82,6 +84,8 @@ def main() -> int:
         ]
         results = [announced("lit", ["lit", "-sv", "test"], MUCC_TEST_FORKS=str(int(not whole)))]
         results.append(announced("pytest", [*PYTEST, *share]))
+        if os.path.exists("/dev/nvidiactl"):
+            results.append(announced("alone", ALONE))
     for other in others:
         found = other.result()
         print(f"== {found.name}: {' '.join(BESIDE[found.name])}\n{found.printed}", end="", flush=True)

@@ -120,7 +120,7 @@ def serve(request: Request) -> Answer:
         )
     answer.seconds |= {"total": time.monotonic() - mark, "cpu": time.process_time() - cpu}
     if request.verify:
-        _verify(request, tree, answer)
+        _verify(request, tree, program, answer)
     return answer
 
 
@@ -176,8 +176,8 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
     return program
 
 
-def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
-    """Compare with PyTorch on fresh inputs: at the problem's sizes where a CPU can, else at smaller ones."""
+def _verify(request: Request, tree: ast.Module, program: Any, answer: Answer) -> None:
+    """Compare the program with PyTorch on fresh inputs, or where it is too large for a CPU a smaller one."""
     from mucc.torch.importer.capture import failure
     from mucc.torch.importer.problem import guarded, load_problem, shapes_of
     from mucc.torch.importer.sizes import is_large, smaller
@@ -193,7 +193,7 @@ def _verify(request: Request, tree: ast.Module, answer: Answer) -> None:
                 "give the sizes names at the top level of the file: `batch_size = 64`",
             )
         tree = found
-    program = _program(request, load_problem(request, tree))
+        program = _program(request, load_problem(request, tree))
     real = load_problem(request, tree, fake=False, seed=request.seed)
 
     def call(module: Any, inputs: Sequence[Any], keywords: Mapping[str, Any]) -> Any:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from forks import Forks
 
 pytest.importorskip("torch", reason="needs torch")
 
@@ -219,48 +219,61 @@ def run():
 """
 
 
-def seen(tmp_path: Path, body: str) -> list[str]:
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks("mucc.agent.audit.watch") as made:
+        yield made
+
+
+Seen = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def seen(tmp_path: Path, forks: Forks) -> Seen:
     """Return what a hook says of a function; a hook stays for as long as its process, which is its own."""
-    path = tmp_path / "solution.py"
-    path.write_text(HEAD + body)
-    text = f"""
+
+    def found(body: str) -> list[str]:
+        path = tmp_path / "solution.py"
+        path.write_text(HEAD + body)
+        told = forks.run(f"""
 import runpy, sys
 sys.path.insert(0, {str(tmp_path)!r})
 from mucc.agent.audit import watch
 hook = watch.Hook({str(path)!r})
 runpy.run_path({str(path)!r})["run"]()
 print("\\n".join(hook.seen))
-"""
-    made = subprocess.run([sys.executable, "-c", text], text=True, capture_output=True, check=True)
-    return made.stdout.split("\n")[:-1] if made.stdout.strip() else []
+""")
+        return told.split("\n")[:-1] if told.strip() else []
+
+    return found
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_who_reads_where_it_is_is_not_noticed(tmp_path: Path, name: str):
-    assert seen(tmp_path, HONEST[name]) == []
+def test_who_reads_where_it_is_is_not_noticed(seen: Seen, name: str):
+    assert seen(HONEST[name]) == []
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_who_can_follow_frames_is_noticed(tmp_path: Path, name: str):
-    assert "looks at the stack of its callers" in seen(tmp_path, CHEATS[name])
+def test_who_can_follow_frames_is_noticed(seen: Seen, name: str):
+    assert "looks at the stack of its callers" in seen(CHEATS[name])
 
 
 @pytest.mark.parametrize("name", SHOWS)
-def test_text_of_the_stack_is_told_from_its_objects(tmp_path: Path, name: str):
-    assert seen(tmp_path, SHOWS[name]) == [SHOWN]
+def test_text_of_the_stack_is_told_from_its_objects(seen: Seen, name: str):
+    assert seen(SHOWS[name]) == [SHOWN]
 
 
-def test_names_in_helpers_count(tmp_path: Path):
+def test_names_in_helpers_count(tmp_path: Path, seen: Seen):
     (tmp_path / "beside").mkdir()
     (tmp_path / "beside" / "__init__.py").write_text("def follow(frame):\n    return frame.f_back\n")
     assert "looks at the stack of its callers" in seen(
-        tmp_path, "    from beside import follow\n    return follow(sys._getframe())\n"
+        "    from beside import follow\n    return follow(sys._getframe())\n"
     ), "a helper could follow it"
 
 
-def test_files_beside_that_are_not_loaded_do_not_count(tmp_path: Path):
+def test_files_beside_that_are_not_loaded_do_not_count(tmp_path: Path, seen: Seen):
     (tmp_path / "another_attempt.py").write_text("def follow(frame):\n    return eval('frame.f_back')\n")
-    assert seen(tmp_path, HONEST["all of a traceback"]) == []
+    assert seen(HONEST["all of a traceback"]) == []
 
 
 def test_source_without_frames_is_not_read(tmp_path: Path):

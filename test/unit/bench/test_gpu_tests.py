@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
-from bench.gpu_tests import programs, row
+import pytest
+
+from bench.gpu_tests import programs, row, runs
 
 
 def test_a_row_says_why_a_test_did_not_pass() -> None:
@@ -27,3 +30,29 @@ def test_a_row_says_why_a_test_did_not_pass() -> None:
 def test_examples_are_built_too() -> None:
     names = {path.stem for path in programs()}
     assert {"mlp", "reductions_only"} <= names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "marks"),
+    [
+        ("test/gpu -n 14", [("14", "not alone"), ("0", "alone")]),
+        ("-n14 -m nvcc -q", [("14", "(nvcc) and not alone"), ("0", "(nvcc) and alone")]),
+        ("test/gpu -n 0", [("0", None)]),
+        ("test/gpu", [(None, None)]),
+    ],
+)
+def test_workers_leave_the_gpu_to_tests_that_need_it_alone(
+    arguments: str, marks: list[tuple[str, str]]
+) -> None:
+    def told(words: list[str], option: str) -> str | None:
+        return words[words.index(option) + 1] if option in words else None
+
+    made = runs(arguments.split(), Path("reports"))
+    assert [(told(run.arguments, "-n"), told(run.arguments, "-m")) for run in made] == marks
+    assert len({run.report for run in made}) == len(made)
+
+
+def test_runs_have_reports_beside_the_one_that_is_named() -> None:
+    first, second = runs(["-n", "2", "--junitxml", "out/r.xml"], Path("reports"))
+    assert (first.report, second.report) == (Path("out/r.xml"), Path("out/r-alone.xml"))
+    assert "--junitxml=out/r-alone.xml" in second.arguments

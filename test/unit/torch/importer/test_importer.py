@@ -231,6 +231,26 @@ def test_a_module_that_pytorch_cannot_run_is_the_problems_fault(tmp_path: Path):
     assert found.code == "MU7012" and found.notes == ("trunc.py:6: return torch.trunc(x)",)
 
 
+def test_the_program_that_is_written_is_the_one_that_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A problem is captured once; a second time only where it is compared at smaller sizes."""
+    from mucc.torch.importer import capture, sizes
+    from mucc.torch.importer.child import serve
+
+    captures: list[Any] = []
+    real = capture.capture
+    monkeypatch.setattr(capture, "capture", lambda *given: captures.append(given) or real(*given))
+    path = tmp_path / "relu.py"
+    path.write_text("n = 64\n" + MODULE.format("torch.relu(x)", "torch.rand(n, n)"))
+    assert serve(asked(path, verify=True)).checked == serve(asked(path)).inputs
+    assert len(captures) == 2
+    monkeypatch.setattr(sizes, "is_large", lambda operations, _: operations > 1000)
+    answer = serve(asked(path, verify=True))
+    assert answer.agrees and answer.checked != answer.inputs
+    assert len(captures) == 4
+
+
 def test_empty_tensors_stay_with_pytorch(tmp_path: Path):
     from mucc.torch.importer.child import serve
 
