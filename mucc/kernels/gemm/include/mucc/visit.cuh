@@ -7,6 +7,8 @@
 #include <mucc/visit_loads.cuh>
 #include <mucc/visit_stores.cuh>
 
+#include <type_traits>
+
 namespace mucc::gemm {
 
 template <int I, class T>
@@ -14,18 +16,29 @@ struct Numbered {
   T value;
 };
 
+// The shared memory of a part, no byte for a part that needs none: stages of operands may leave none.
+template <int I, class T, bool = std::is_empty_v<T>>
+struct SharedPart {
+  T value;
+  CUTLASS_DEVICE T& get() { return value; }
+};
+template <int I, class T>
+struct SharedPart<I, T, true> {
+  CUTLASS_DEVICE T& get() { return reinterpret_cast<T&>(*this); }
+};
+
 template <class Numbers, class... Part>
 struct Parts;
 template <int... I, class... Part>
 struct Parts<cute::seq<I...>, Part...> {
   struct Arguments : Numbered<I, typename Part::Arguments>... {};
-  struct Storage : Numbered<I, typename Part::Storage>... {};
+  struct Storage : SharedPart<I, typename Part::Storage>... {};
   struct State : Numbered<I, Part>... {};
   static constexpr bool kShared = (Part::kShared || ...);
 
   static CUTLASS_DEVICE void begin(State& s, Arguments const& a, Storage& storage, Place const& p) {
     (s.Numbered<I, Part>::value.begin(a.Numbered<I, typename Part::Arguments>::value,
-                                      storage.Numbered<I, typename Part::Storage>::value, p),
+                                      storage.SharedPart<I, typename Part::Storage>::get(), p),
      ...);
   }
   static CUTLASS_DEVICE void fetch(State& s, Place const& p, int m, int n, int groups) {

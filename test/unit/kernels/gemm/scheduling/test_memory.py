@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 import pytest
 from rulelib import changed
 
+from mucc.build.toolchain.assembly import host_flags
+from mucc.build.toolchain.discover import find_toolchain
+from mucc.compiler.program import compile_source
+from mucc.compiler.source import decode
+from mucc.diagnostics.core import DiagnosticError
 from mucc.kernels.gemm.scheduling import gemm_target
 from mucc.kernels.gemm.scheduling.config import Epilogue, GemmConfig, Problem, Schedule
 from mucc.kernels.gemm.scheduling.operand import Operand, Sparse
@@ -237,3 +246,48 @@ def test_padding_between_nodes_is_counted_for_the_worst_order() -> None:
 def test_nothing_fits_beside_a_huge_epilogue() -> None:
     config = gemm("bf16", "kk", "128x256x64", "1x1", "cooperative", Epilogue(4, 2, (4,) * 8))
     assert SM90.max_stages(config) == 0
+
+
+FULL = """\
+kernel grouped[T, N, K, E=2](
+    x: s8[T, K], w: s8[E, N, K], ends: s32[E], q: f32[N], k: f32[N], m: f16[T, N],
+) -> f32[T, N] {
+    return max(where(k > 0, grouped_matmul(x, w.T, ends) * q, 0.0), m)
+}
+
+schedule grouped for sm_90a {
+    tile     = 128x256x128
+    mainloop = cooperative
+}
+
+kernel each listed[M, N, K](
+    x: bf16[M, K], w: bf16[N, K], a: f32[N], b: f32[N], r: f32[M], s: f32,
+) -> f32[M, N] {
+    return (x @ w.T * a + b) * r[:, None] * s
+}
+
+schedule listed for sm_90a {
+    tile     = 128x256x64
+    mainloop = cooperative
+}
+"""
+"""Kernels whose stages leave no byte for more than the vectors along N, beside operands that need none."""
+
+
+@pytest.mark.nvcc
+def test_operands_that_threads_read_themselves_take_no_shared_memory(tmp_path: Path) -> None:
+    try:
+        toolchain = find_toolchain()
+        paths = toolchain.tools()
+    except DiagnosticError as error:
+        pytest.skip(str(error))
+    skeletons = compile_source(decode(FULL.encode(), "f.mcu"), "sm_90a").parts().skeletons
+    assert len(skeletons) == 2
+    texts = [s.host.replace("mucc_skeleton", f"skeleton_{i}") for i, s in enumerate(skeletons)]
+    assert all(re.search(r"sizeof\(typename Kernel::SharedStorage\) <= 232448", text) for text in texts)
+    source = tmp_path / "full.cpp"
+    source.write_text("\n".join(texts))
+    words = ("{cxx}", *host_flags(toolchain), "-include", "mucc_shim.h", "-fsyntax-only", str(source))
+    command = [word.format(**paths) for word in words]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr[-3000:]
