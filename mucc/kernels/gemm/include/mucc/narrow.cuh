@@ -156,7 +156,8 @@ struct Widen<e5m2, bf16> {
 template <class To, class From>
 MUCC_DEVICE uint32_t both(From x) {
   if constexpr (sizeof(From) == 2) {
-    uint32_t const bits = __builtin_bit_cast(uint16_t, x);
+    // cudafe++ 13.0 ends with an internal error in __builtin_bit_cast of a 16-bit float here.
+    uint32_t const bits = reinterpret_cast<uint16_t const&>(x);
     return bits | bits << 16;
   } else {
     float const value = widen(x);
