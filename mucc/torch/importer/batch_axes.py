@@ -256,6 +256,6 @@ def _merged(value: SSAValue) -> Dims | None:
 
 
 def _is_softmax(value: SSAValue) -> bool:
-    while isinstance(op := value.owner, e.CastOp | ReshapeOp):
-        value = op.operand
+    while isinstance(op := value.owner, e.CastOp | ReshapeOp | e.SelectOp):
+        value = op.operands[-1]  # of a softmax that is 0 in rows that see nothing
     return isinstance(op, SoftmaxOp)
