@@ -73,7 +73,11 @@ def _replace(node: Any, given: dict[str, Any], rank: int, before: list[Method], 
         for operand in (given.get(name) for name in NAMES[: PLACE + 1]):
             if operand is not None and operand not in made and _tensor(operand).dim() >= rank:
                 made[operand] = _applied(graph, operand, before)
-        args, options = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: made.get(n, n))
+
+        def operand_of(given: Any) -> Any:
+            return made.get(given, given)
+
+        args, options = torch.fx.node.map_arg((node.args, node.kwargs), operand_of)
         result = _applied(graph, graph.call_function(ATTENTION, args, options), behind)
     result.meta.update(node.meta)
     node.replace_all_uses_with(result)

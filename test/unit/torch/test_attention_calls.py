@@ -116,7 +116,7 @@ def as_tf32() -> Iterator[None]:
     torch.set_float32_matmul_precision(before)
 
 
-FORMS = {
+FORMS: dict[str, tuple[Any, Any]] = {
     "plain": (lambda q, k, v: attention(q, k, v), None),
     "scale": (lambda q, k, v: attention(q, k, v, scale=0.3), None),
     "causal": (lambda q, k, v: attention(q, k, v, is_causal=True), None),
@@ -144,3 +144,19 @@ def test_products_of_f32_that_are_not_of_tf32_stay():
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         (found,) = programs(lambda q, k, v: attention(q, k, v), *tensors(B, H, dtype=torch.float32))
     assert "cutlass.attention " not in found and stores_scores(found)
+
+
+# nn.TransformerEncoderLayer
+
+
+@pytest.mark.parametrize("masked", ["", "keys", "all"])
+@pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}], ids=str)
+def test_encoder_layers_are_taken_apart(options: dict[str, Any], masked: str):
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dtype=torch.bfloat16, **options)
+    given: dict[str, Any] = {}
+    if masked:
+        given["src_key_padding_mask"] = torch.arange(S) > torch.tensor([[20], [23]])
+    if masked == "all":
+        given["src_mask"] = torch.ones(S, S, dtype=torch.bool).triu(1)
+    (found,) = programs(lambda x: layer.eval()(x, **given), torch.randn(B, S, 64).bfloat16())
+    assert found.count("cutlass.attention ") == 1
