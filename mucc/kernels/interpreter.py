@@ -314,7 +314,7 @@ def interpret_program(program: c.ProgramOp, inputs: Sequence[Any]) -> list[Any]:
     args = program.body.block.args
     count = program.num_inputs.value.data
     types = [a.type for a in args[:count]]
-    values = argument_values(arrays, types, inputs)
+    values = argument_values(arrays, program, types, inputs)
     sizes = sizes_of(program, types, values)
     outputs = [Buffer() for _ in args[count:]]
     module = program.parent_op()

@@ -333,14 +333,24 @@ def _check_rows(numbers: Sequence[int], count: int) -> None:
             raise MuccValueError("MU6024", f"rows[{i}] = {number} is none of the {count} rows")
 
 
-def argument_values(arrays: Arrays, types: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-    """Convert inputs to float64; bytes for a parameter of packed 4-bit elements are unpacked."""
+def argument_values(arrays: Arrays, entry: EntryOp, types: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Convert inputs to float64; bytes for a parameter of packed 4-bit elements are unpacked.
+
+    Raises MuccTypeError MU6002 for what is no number and no array of numbers.
+    """
     values: list[Any] = []
-    for type, given in zip(types, inputs, strict=True):
-        value = arrays.float64(given)
+    for index, (wanted, given) in enumerate(zip(types, inputs, strict=True)):
+        try:
+            if given is None or isinstance(given, str | bytes):
+                raise TypeError("text")
+            value = arrays.float64(given)
+        except (TypeError, ValueError) as error:
+            about = f"argument '{entry.arg_names.data[index].data}' of {entry.sym_name.data}"
+            got = type(given).__name__
+            raise MuccTypeError("MU6002", f"{about}: expected {wanted}, got a value of type {got}") from error
         is_bytes = str(getattr(given, "dtype", "")).endswith("int8")
-        if is_bytes and isinstance(type, TensorType) and is_packed(type.element_type):
-            value = unpacked(arrays.xp, value, type.dtype)
+        if is_bytes and isinstance(wanted, TensorType) and is_packed(wanted.element_type):
+            value = unpacked(arrays.xp, value, wanted.dtype)
         values.append(value)
     return values
 
@@ -388,7 +398,7 @@ def interpret_kernel(
     """
     arrays = arrays_for(*inputs)
     types = [a.type for a in kernel.body.block.args]
-    values = argument_values(arrays, types, inputs)
+    values = argument_values(arrays, kernel, types, inputs)
     sizes = sizes_of(kernel, types, values)
     module = kernel.parent_op()
     interpreter = Interpreter(module if isinstance(module, ModuleOp) else ModuleOp([]))

@@ -158,7 +158,7 @@ def _mask(mask: Attribute, scores: TensorType) -> None:
             f"a mask is a tensor, not {given}",
             notes=("the same number for all scores of a row changes nothing",),
         )
-    if given.element_type == DTYPES["u8"]:  # bools of other frameworks are bytes
+    if given.element_type not in (*WIDE, i1):  # bools of other frameworks are bytes, or integers
         raise TypeRuleError(
             "MU1103",
             f"mask {given} would be added to the scores",

@@ -16,6 +16,8 @@ from mucc.torch.backend.background import Background, WithoutKernels, compiled_a
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
 from mucc.torch.backend.copies import copied
+from mucc.torch.backend.encoder_layers import take_apart_layers
+from mucc.torch.backend.four_axes import give_four_axes
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -202,6 +204,8 @@ class Backend:
 
     def _lay_out(self, module: Any, options: Options, trains: bool) -> None:
         try:
+            take_apart_layers(module)
+            give_four_axes(module)
             lay_out_masks(module)
             if not trains:
                 lay_out_convolutions(module)

@@ -147,7 +147,9 @@ def split_batches(op: Operation) -> Made | None:
         case MatmulOp() if op.has_plain_operands and len(dims_of(op.lhs)) == len(dims_of(op.rhs)):
             left, right = _merged(op.lhs), _merged(op.rhs)
             if right is not None and left != right:
-                return _split_rows(op, right)
+                rows = _split_rows(op, right)
+                if rows is not None or left is None:
+                    return rows
             if left is None or (right is None and not _is_softmax(op.lhs)):
                 return None
             split = Split(left, dims_of(op.result))
@@ -256,6 +258,6 @@ def _merged(value: SSAValue) -> Dims | None:
 
 
 def _is_softmax(value: SSAValue) -> bool:
-    while isinstance(op := value.owner, e.CastOp | ReshapeOp):
-        value = op.operand
+    while isinstance(op := value.owner, e.CastOp | ReshapeOp | e.SelectOp):
+        value = op.operands[-1]  # of a softmax that is 0 in rows that see nothing
     return isinstance(op, SoftmaxOp)

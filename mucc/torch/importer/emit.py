@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, StringAttr, f32
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
@@ -204,5 +204,14 @@ def _stored(block: Block, value: SSAValue, meta: Meta) -> SSAValue:
 
 
 def module_of(kernels: Iterable[Kernel]) -> ModuleOp:
-    """Put all kernels into one module."""
-    return ModuleOp([k.op for k in kernels])
+    """Put kernels into one module: equal ones once, and others of a taken name by a name of their own."""
+    names, texts, ops = Names(), set[str](), list[KernelOp]()
+    for op in (kernel.op for kernel in kernels):
+        if (text := str(op)) in texts:
+            continue
+        texts.add(text)
+        if (name := names.new(op.sym_name.data)) != op.sym_name.data:
+            op = op.clone()
+            op.attributes["sym_name"] = StringAttr(name)
+        ops.append(op)
+    return ModuleOp(ops)

@@ -19,6 +19,7 @@ from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp
 from mucc.dialects.rewriting import erase_unused
 from mucc.torch.importer.batch_axes import joined_views, split_batches
 from mucc.torch.importer.lowering import dims_of
+from mucc.torch.importer.safe_attention import attend
 from mucc.torch.importer.shared_heads import order_heads, share_heads
 from mucc.torch.importer.split_axis import Made, give_up
 
@@ -31,8 +32,8 @@ def restore_attention(block: Block) -> None:
     is_attention = any(isinstance(op, AttentionOp) for op in block.ops)
     if not is_attention and sum(isinstance(op, MatmulOp) for op in block.ops) < 2:
         return
-    # Softmax is restored first: what splits batches sees one operation then.
-    for restore in (_softmax, _axes):
+    # Softmax is restored first: what splits batches sees one operation then, and attention their axes.
+    for restore in (_softmax, _axes, attend):
         for _ in range(ROUNDS):
             if not _restored(block, restore):
                 break

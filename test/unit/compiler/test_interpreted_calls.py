@@ -52,3 +52,13 @@ def test_calls_that_do_not_fit(
         getattr(compilation, level)(kernel, [np.zeros(shape) for shape in shapes])
     assert caught.value.code == code
     assert caught.value.message.startswith(message)
+
+
+@pytest.mark.parametrize("level", ["interpret", "interpret_stages", "interpret_lowered"])
+@pytest.mark.parametrize("given", ["3", "text", b"7", None, {}, ["a", "b"]])
+def test_arguments_that_are_no_numbers(level: str, given: object) -> None:
+    compilation = compile_text(Source("s.mcu", "kernel f[N](x: f32[N], a: f32) -> f32[N] { return x * a }"))
+    with pytest.raises(MuccError) as caught:
+        getattr(compilation, level)("f", [np.zeros(3), given])
+    assert caught.value.code == "MU6002"
+    assert caught.value.message.startswith("argument 'a' of f: expected f32")

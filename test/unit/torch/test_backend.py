@@ -100,6 +100,22 @@ def test_equal_layers_are_equal_kernels():
     assert len(program.kernels) == 3 and len({str(k.op) for k in program.kernels}) == 1
 
 
+def test_the_text_of_a_program_names_kernels_once():
+    from mucc.compiler.driver import compile_text
+    from mucc.diagnostics.core import Source
+    from mucc.dialects.mu.ops.kernel import KernelOp
+    from mucc.frontend.source import module_text
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 24), nn.Dropout(0.5))
+    made = agrees(nn.Sequential(model, nn.Linear(24, 8), model), torch.rand(4, 8))
+    (program,) = made.programs
+    parsed = compile_text(Source("k.mcu", program.text())).mu
+    names = [op.sym_name.data for op in parsed.body.block.ops if isinstance(op, KernelOp)]
+    assert 1 < len(set(names)) == len(names) < len(program.kernels)
+    assert len({k.name for k in program.kernels}) < len(names)
+    assert module_text(parsed) == program.text()
+
+
 def test_training_has_kernels_forward_and_backward():
     model, x = Block(), torch.rand(2, 3, 16)
     made = backend()

@@ -21,11 +21,13 @@ from xdsl.irdl import (
 from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import tensor_rules
+from mucc.dialects.mu.bounded_values import LARGEST
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
 from mucc.dialects.mu.ops.elementwise import CastOp, MulOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.views import ExpandOp, GeneratedOp
+from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.surface import GIVEN, NUMBER, VALUE, Function, Option, Parameter, is_on, switch
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
@@ -373,6 +375,8 @@ def _properties(
     size = Shaped.of(query.type).dims[-1]
     if scale is None and isinstance(size, int):
         scale = 1 / math.sqrt(size)
+    if isinstance(scale, float | int) and not abs(scale) <= LARGEST:
+        raise TypeRuleError("MU1103", f"scale {scale} of attention is no finite number of f32")
     return {
         "scale": None if scale is None else number(scale),
         "causal": UnitAttr() if causal else None,
