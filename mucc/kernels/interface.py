@@ -177,6 +177,13 @@ class Kind(ABC, Generic[Op]):
         """Whether a kernel around an anchor can store its result with other extents, as by `RegroupOp`."""
         return True
 
+    def stores_turned(self, anchor: AnchorOp, places: Axes) -> bool:
+        """Whether a kernel around an anchor can store its result with axes in another order.
+
+        `places` are those of the result's axes among the stored ones, None for axes of extent 1.
+        """
+        return False
+
     def space(self, anchor: AnchorOp) -> Dims:
         """Return the extents of the pointwise work that may join a kernel around an anchor."""
         return anchor.space

@@ -35,7 +35,7 @@ from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction, VarianceOp
 from mucc.dialects.mu.ops.shape import FullOp, IotaOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
-from mucc.dialects.mu.types import Dim, Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Shaped
 from mucc.dialects.mu.value_bounds import bounds_of
 from mucc.dialects.rewriting import Emit
 from mucc.library.extents import multiply
@@ -112,39 +112,6 @@ class Variance(RewritePattern):
             less = b(e.SubOp(n, b.number(correction)))
             share = b(e.DivOp(counted, b(e.MaxOp(less, b.number(0.0)))))
         rewriter.replace(op, b.ops, [b(e.MulOp(squares, share))])
-
-
-def _in_order(value: SSAValue) -> bool:
-    """Whether a value is in row-major order in memory, or will be when it is stored."""
-    match value.owner:
-        case ExpandOp() | SqueezeOp() | RegroupOp() as view:
-            return _in_order(view.operand)
-        case e.ElementwiseOp() | ReduceOp():
-            return True
-        case Operation() as op if op.name != "mu.matmul":
-            return False
-        case _:
-            return isinstance(value.type, TensorType) and value.type.layout.is_row_major
-
-
-class Reshape(RewritePattern):
-    """`reshape(x)` -> `regroup(x)` where x lies row-major, and of a copy of x where not."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, ReshapeOp):
-            return
-        value, dims = op.operand, Shaped.of(op.result.type).dims
-        if Shaped.of(value.type).dims == dims and isinstance(value.type, TensorType):
-            rewriter.replace(op, [], [value])
-            return
-        b = Emit()
-        if not Shaped.of(value.type).dims:
-            result = b(ExpandOp(value, range(len(dims))))
-        else:
-            if not _in_order(value):
-                value = b(e.RetypeOp(value, Shaped.of(value.type).element_type))
-            result = b(RegroupOp(value, dims))
-        rewriter.replace(op, b.ops, [result])
 
 
 class Permute(RewritePattern):
@@ -411,7 +378,7 @@ class Dequantize(RewritePattern):
 
 
 COMPOSITES: tuple[RewritePattern, ...] = (
-    *(Mean(), Logical(), Variance(), Reshape(), Permute(), Full()),
+    *(Mean(), Logical(), Variance(), Permute(), Full()),
     *(Softmax(), LogSumExp(), Normalize(), Dequantize()),
     *(Attention(), AttentionSums(), AttentionGradients()),
 )

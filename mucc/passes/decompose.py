@@ -158,5 +158,6 @@ def _composites(module: ModuleOp, target: str) -> Sequence[RewritePattern]:
         return ()
     from mucc.passes.composites import COMPOSITES
     from mucc.passes.index_maps import index_maps
+    from mucc.passes.reshapes import Reshape
 
-    return (*COMPOSITES, *index_maps(target))
+    return (*COMPOSITES, Reshape(target), *index_maps(target))

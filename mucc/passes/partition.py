@@ -21,17 +21,17 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ConstantOp, ElementwiseOp, ExtentOp, RetypeOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import ReturnOp
-from mucc.dialects.mu.ops.stage import PinOp
+from mucc.dialects.mu.ops.stage import PinOp, before_turning
 from mucc.dialects.mu.ops.views import AXIS_VIEWS, BroadcastOp, GeneratedOp, IndexMapOp, RegroupOp
 from mucc.dialects.mu.types import Dims
 from mucc.dialects.walk import postorder
 from mucc.kernels.interface import Joins
 from mucc.kernels.lowering.access import Axes, identity, operand_axes
 from mucc.kernels.lowering.inputs import Inputs
-from mucc.kernels.traffic import NOTHING
+from mucc.kernels.traffic import NOTHING, Traffic
 from mucc.passes.candidates import beside, computed, elsewhere, integers, range_of, taken, unreached
 from mucc.passes.column_ranges import is_stored_by_ranges
-from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best
+from mucc.passes.forming import Candidate, Decision, Needs, Place, Stage, added, best, joins
 from mucc.passes.stored_forms import StoredForms
 from mucc.passes.values import VIEWS, Values, dims_of
 
@@ -171,16 +171,41 @@ class Partition(Values):
 
     def _stores_anew(self, value: SSAValue, op: RegroupOp) -> bool:
         """Let the stage of an anchor store its result with other extents, if nothing else reads that."""
-        stage = self.written.get(value)
-        if stage is None or not isinstance(anchor := value.owner, AnchorOp) or not value.has_one_use():
+        stage, anchor = self.written.get(value), before_turning(value).owner
+        if stage is None or not isinstance(anchor, AnchorOp) or not value.has_one_use():
             return False
         if not stage.kind.stores_regrouped(anchor):
             return False
         self._join(stage, op)
-        stage.stored[stage.stored.index(value)] = op.result
-        del self.written[value]
-        self.written[op.result] = stage
+        self._store_instead(stage, value, op.result)
         return True
+
+    def _stores_turned(self, value: SSAValue) -> Stage | None:
+        """Let the stage of an anchor store a copy or view of its result with axes in another order.
+
+        None where the kernel cannot, or something else reads the result.
+        """
+        result = before_turning(value)
+        stage, anchor = self.written.get(result), result.owner
+        if stage is None or not isinstance(anchor, AnchorOp):
+            return None
+        between, places = value, identity(dims_of(value))
+        while between is not result:
+            view = between.owner
+            assert isinstance(view, Operation)
+            places = operand_axes(view, view.operands[0], places)
+            between = view.operands[0]
+            if not between.has_one_use():
+                return None
+        if not stage.kind.stores_turned(anchor, places):
+            return None
+        self._store_instead(stage, result, value)
+        return stage
+
+    def _store_instead(self, stage: Stage, value: SSAValue, other: SSAValue) -> None:
+        stage.stored[stage.stored.index(value)] = other
+        del self.written[value]
+        self.written[other] = stage
 
     def _is_regrouped(self, value: SSAValue) -> bool:
         """Whether a value is computed by a map and stored with other extents."""
@@ -217,6 +242,11 @@ class Partition(Values):
             value = self.behind_pins(view.operand)
 
     def _pointwise(self, op: ElementwiseOp, earlier: AnchorOp | None) -> None:
+        if before_turning(op.result) is not op.result and (stage := self._stores_turned(op.result)):
+            self._join(stage, op)
+            chosen = joins(stage, Traffic.of(op.result.type) * 2)
+            self._decide(op, chosen, [chosen])
+            return
         homes = {stage for v in op.operands if (stage := self.home.get(v)) is not None}
         alone: Needs = {}
         if homes:
@@ -265,7 +295,10 @@ class Partition(Values):
         for operand in op.operands:
             value = self.behind_pins(operand)
             self.returned.add(value)
-            if (stage := self.writer(value) or self._storing(value)) is not None:
+            stage = self.writer(value) or self._storing(value)
+            if stage is None and isinstance(value.owner, AXIS_VIEWS):
+                stage = self._stores_turned(value)
+            if stage is not None:
                 stage.store(value)
             else:
                 lone.append(value)

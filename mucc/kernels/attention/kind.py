@@ -24,6 +24,7 @@ from mucc.dialects.rewriting import Finding
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
 from mucc.kernels.interface import IndexTensor, Kind, Meaning, Measured
+from mucc.kernels.lowering.access import Axes
 from mucc.kernels.lowering.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ class AttentionKind(Kind[AttentionKernelOp]):
 
     def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
         return range(len(Shaped.of(operand.type).dims) - 2)
+
+    def stores_turned(self, anchor: AnchorOp, places: Axes) -> bool:
+        """Whether rows of results stay rows in memory, which are written by vectors."""
+        if isinstance(anchor, AttentionLogSumExpOp):
+            return False
+        return places[-1] == max((place for place in places if place is not None), default=None)
 
     def lower(self, builder: ProgramBuilder, stage: StageOp) -> None:
         from mucc.kernels.attention.lower import lower_attention

@@ -16,10 +16,18 @@ from mucc.dialects.mu.ops.attention import (
     ScoresOp,
 )
 from mucc.dialects.mu.ops.base import AnchorOp
-from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, DivOp, MulOp, SelectOp
+from mucc.dialects.mu.ops.elementwise import AddOp, CastOp, ConstantOp, DivOp, MulOp, RetypeOp, SelectOp
 from mucc.dialects.mu.ops.pointwise import number
-from mucc.dialects.mu.ops.stage import StageOp
-from mucc.dialects.mu.ops.views import GeneratedOp, RegroupOp
+from mucc.dialects.mu.ops.stage import StageOp, before_turning
+from mucc.dialects.mu.ops.views import (
+    AXIS_VIEWS,
+    ExpandOp,
+    GeneratedOp,
+    PermuteOp,
+    RegroupOp,
+    SqueezeOp,
+    TransposeOp,
+)
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.ranges import label_bits, limit_bits, without_ranges
@@ -138,11 +146,37 @@ class AttentionBody(ScoresBody):
         return self.attended
 
     def destination(self, target: SSAValue, root: SSAValue) -> SSAValue:
-        """Return where a result is stored: numbers of rows as matrices of one column."""
-        if not isinstance(root.owner, AttentionLogSumExpOp):
-            return self.program.regrouped(target, root)
-        self.program.block.add_op(view := RegroupOp(target, (*Shaped.of(root.type).dims, 1)))
-        return view.result
+        """Return where a result is stored: numbers of rows as matrices of one column.
+
+        Where the axes of the result are permuted, those of its place are permuted back.
+        """
+        if isinstance(root.owner, AttentionLogSumExpOp):
+            self.program.block.add_op(view := RegroupOp(target, (*Shaped.of(root.type).dims, 1)))
+            return view.result
+        place = self.program.regrouped(target, root)
+        if before_turning(root).owner is self.op:
+            while isinstance(view := root.owner, (RetypeOp, *AXIS_VIEWS)):
+                if (back := _back(view, place)) is not None:
+                    self.program.block.add_op(back)
+                    place = back.results[0]
+                root = view.operand
+        return place
+
+
+def _back(view: Operation, place: SSAValue) -> Operation | None:
+    """Return the view of the place of a view's result that is the place of its operand; None for copies."""
+    match view:
+        case PermuteOp():
+            order = view.order.get_values()
+            return PermuteOp(place, sorted(range(len(order)), key=order.__getitem__))
+        case TransposeOp():
+            return TransposeOp(place)
+        case ExpandOp():
+            return SqueezeOp(place, view.axes.get_values())
+        case SqueezeOp():
+            return ExpandOp(place, view.axes.get_values())
+        case _:
+            return None
 
 
 def scores_of(op: Anchor) -> Dims:

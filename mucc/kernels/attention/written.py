@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from xdsl.rewriter import InsertPoint
 
@@ -25,6 +25,8 @@ from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import ConcatOp, SliceOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, PermuteOp, TransposeOp
 from mucc.dialects.mu.types import Dims, Shaped
+from mucc.dialects.rewriting import Emit
+from mucc.dialects.walk import postorder
 from mucc.kernels.attention.operands import takes, takes_f32
 
 
@@ -108,20 +110,19 @@ def _dims(value: SSAValue) -> Dims:
     return Shaped.of(value.type).dims
 
 
-def _leads_only_to(product: MatmulOp, reader: Operation) -> bool:
-    """Whether nothing but one operation reads what pointwise ones of its shape compute from a product."""
+def _readers(product: MatmulOp) -> set[Operation]:
+    """Return what reads a product, or what pointwise operations of its shape compute of it."""
     pending: list[SSAValue] = [product.result]
     seen: set[Operation] = set()
+    readers: set[Operation] = set()
     while pending:
-        for use in pending.pop().uses:
-            op = use.operation
-            if op is reader or op in seen:
-                continue
-            if not isinstance(op, ElementwiseOp) or _dims(op.result) != _dims(product.result):
-                return False
+        for op in {use.operation for use in pending.pop().uses} - seen:
             seen.add(op)
-            pending.append(op.result)
-    return True
+            if isinstance(op, ElementwiseOp) and _dims(op.result) == _dims(product.result):
+                pending.append(op.result)
+            else:
+                readers.add(op)
+    return readers
 
 
 def _keys(turned: SSAValue) -> tuple[list[Operation], SSAValue] | None:
@@ -175,34 +176,100 @@ def _is_multiple(value: SSAValue, of: SSAValue) -> bool:
     return value is of
 
 
+class Found(NamedTuple):
+    """Attention that is written out: its product of queries and keys, and what is computed of that."""
+
+    product: MatmulOp
+    weights: Weights
+    softmax: bool
+
+
+def _found(op: MatmulOp) -> Iterator[Found]:
+    """Yield how a product is attention, if nothing else reads its product of queries and keys."""
+    softmax, value = _softmax_of(op.lhs), op.rhs
+    weights = softmax or Weights(op.lhs, op)
+    dims, results = _dims(weights.scores), _dims(op.result)
+    for product in _products(weights.scores):
+        whole = product is not op and product.mixed is None and op.mixed is None
+        if not whole or dims != _dims(product.result) or dims[:-1] != results[:-1]:
+            continue
+        if softmax is None and not _is_attention(product, value, weights.scores):
+            continue
+        operands = (product.lhs, product.rhs, value, results)
+        as_tf32 = takes_f32(*operands) and {product.compute.data, op.compute.data} == {Compute.TF32}
+        if takes(*operands) or as_tf32:
+            yield Found(product, weights, softmax is not None)
+
+
+def _other_readers(found: Found) -> set[Operation]:
+    """Return what else reads the product of queries and keys, but for what nothing is computed of."""
+    return {op for op in _readers(found.product) - {found.weights.reader} if _is_used(op)}
+
+
+def _is_used(op: Operation) -> bool:
+    """Whether an operation without results, such as a return, is reached from another one."""
+
+    def users(op: Operation) -> set[Operation]:
+        return {use.operation for result in op.results for use in result.uses}
+
+    return any(not reached.results for reached in postorder(op, users))
+
+
+def _are_attention(product: MatmulOp, readers: set[Operation], block: Block) -> bool:
+    """Whether each of the readers of a product is one of its attentions."""
+    products = (op for op in block.ops if isinstance(op, MatmulOp))
+    return readers <= {f.weights.reader for op in products for f in _found(op) if f.product is product}
+
+
+def _copied(value: SSAValue, known: dict[SSAValue, SSAValue]) -> list[Operation]:
+    """Return copies of the pointwise operations that lead to a value from known ones, whose copies they read.
+
+    The copies of their results become known.
+    """
+
+    def operands(value: SSAValue) -> list[SSAValue]:
+        return list(value.owner.operands) if isinstance(value.owner, ElementwiseOp) else []
+
+    copies: list[Operation] = []
+    for inner in postorder(value, operands, dict(known)):
+        if isinstance(op := inner.owner, ElementwiseOp) and not known.keys().isdisjoint(op.operands):
+            copies.append(copy := op.clone(known.copy()))
+            copy.location = op.location
+            known[inner] = copy.results[0]
+    return copies
+
+
 class Written(RewritePattern):
-    """`softmax(f(q @ k.T)) @ v` and `f(q @ k.T) @ v` -> attention, where nothing else reads the scores."""
+    """`softmax(f(q @ k.T)) @ v` and `f(q @ k.T) @ v` -> attention, where only attention reads the scores.
+
+    Where several do, each gets a copy of the scores, which it computes for less than a store of all of them.
+    """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, MatmulOp):
+        if not isinstance(op, MatmulOp) or (block := op.parent_block()) is None:
             return
-        softmax, value = _softmax_of(op.lhs), op.rhs
-        scores, reader, sinks = softmax or Weights(op.lhs, op)
-        for product in _products(scores):
-            query = product.lhs
-            whole = product is not op and product.mixed is None and op.mixed is None
-            if not whole or not _leads_only_to(product, reader) or _dims(scores) != _dims(product.result):
+        for found in _found(op):
+            product, (scores, _, sinks) = found.product, found.weights
+            others = _other_readers(found)
+            if others and not _are_attention(product, others, block):
                 continue
-            if softmax is None and not _is_attention(product, value, scores):
+            if (keys := _keys(product.rhs)) is None:
                 continue
-            dims, results = _dims(scores), _dims(op.result)
-            operands = (query, product.rhs, value, results)
-            as_tf32 = takes_f32(*operands) and {product.compute.data, op.compute.data} == {Compute.TF32}
-            if dims[:-1] != results[:-1] or not (takes(*operands) or as_tf32):
+            b, (new, key) = Emit(), keys
+            b.ops += new
+            known: dict[SSAValue, SSAValue] = {product.result: b(ScoresOp(product.lhs, key))}
+            computed = known[product.result]
+            if others:
+                b.ops += _copied(scores, known)
+                scores = known[scores]
+            given = product.lhs, key, op.rhs, scores, sinks
+            result = b(attention := ScoredAttentionOp(*given, softmax=found.softmax))
+            if computed.type != product.result.type or result.type != op.result.type:
+                b.discard()
                 continue
-            if (found := _keys(product.rhs)) is None:
-                continue
-            new, key = found
-            computed = ScoresOp(query, key)
-            attention = ScoredAttentionOp(query, key, value, scores, sinks, softmax=softmax is not None)
-            if computed.result.type != product.result.type or attention.result.type != op.result.type:
-                continue
-            rewriter.insert([*new, computed], InsertPoint.before(product))
-            product.result.replace_all_uses_with(computed.result)
-            rewriter.replace(op, [attention], [attention.result])
+            if not others:
+                rewriter.insert(b.ops[:-1], InsertPoint.before(product))
+                product.result.replace_all_uses_with(computed)
+                b.ops = [attention]
+            rewriter.replace(op, b.ops, [result])
             return

@@ -233,3 +233,55 @@ def test_counting_along_an_axis_is_part_of_a_kernel():
     torch.testing.assert_close(torch.compile(f, backend=made)(x), f(x))
     (kernel,) = made.programs[0].kernels
     assert len(kernel.parameters) == 1
+
+
+def _split(x: Any) -> Any:
+    """Split a projection as nanoGPT and GPT-2 do."""
+    q, k, v = x[..., :768].split(256, dim=2)
+    return tuple(t.view(2, 9, 4, 64).transpose(1, 2) for t in (q, k, v))
+
+
+def _unbound(x: Any) -> Any:
+    """Divide a projection as vision transformers do."""
+    return x[..., :768].reshape(2, 9, 3, 4, 64).permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def _by_head(x: Any) -> Any:
+    """Divide a projection whose heads have a query, a key and a value each, as in Bloom."""
+    heads = x[..., :768].view(2, 9, 4, 3, 64)
+    return tuple(heads[..., i, :].transpose(1, 2) for i in range(3))
+
+
+def _grouped(x: Any) -> Any:
+    """Divide a projection to queries and fewer keys and values, which are repeated, as in Phi-3."""
+    q, k, v = x[..., :256], x[..., 256:384], x[..., 384:512]
+    q, k, v = (t.view(2, 9, t.shape[2] // 64, 64).transpose(1, 2) for t in (q, k, v))
+    k, v = (t[:, :, None].expand(2, 2, 2, 9, 64).reshape(2, 4, 9, 64) for t in (k, v))
+    return q, k, v
+
+
+@pytest.mark.parametrize("divide", [_split, _unbound, _by_head, _grouped])
+@pytest.mark.parametrize("written", [False, True])
+def test_heads_of_a_projection_are_read_where_they_lie(divide: Any, written: bool):
+    """A projection, attention and a product behind it are three kernels, or those of attention alone one."""
+    from mucc.compiler.driver import compile_text
+    from mucc.diagnostics import Source
+    from mucc.dialects.mu.ops.stage import StageOp
+
+    def f(x: Any, w: Any, u: Any) -> Any:
+        q, k, v = divide(x @ w)
+        if written:
+            y = torch.softmax(q @ k.transpose(-2, -1) * 0.125, -1) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return y.transpose(1, 2).reshape(2, 9, 256) @ u
+
+    x, w, u = torch.randn(2, 9, 64), torch.randn(64, 768) / 8, torch.randn(256, 64) / 16
+    given = [t.to(torch.bfloat16) for t in (x, w, u)]
+    made = backend(regions="all")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(f, backend=made)(*given), f(*given), rtol=3e-2, atol=3e-2)
+    (program,) = made.programs
+    stages = compile_text(Source("f.mcu", program.text())).stages
+    kinds = [op.kind.data for op in stages.walk() if isinstance(op, StageOp)]
+    assert kinds == ["contraction", "attention", "contraction"]

@@ -28,8 +28,9 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.ops.base import AnchorOp, check_result
 from mucc.dialects.mu.ops.contraction import ContractionOp, MatmulOp
+from mucc.dialects.mu.ops.elementwise import RetypeOp
 from mucc.dialects.mu.ops.pointwise import CanonicalizationTrait, ElementwiseOp, ValueConstraint
-from mucc.dialects.mu.ops.views import ExpandOp, RegroupOp, SqueezeOp
+from mucc.dialects.mu.ops.views import AXIS_VIEWS, ExpandOp, RegroupOp, SqueezeOp
 from mucc.dialects.mu.syntax import FormattedOp
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 
@@ -101,6 +102,15 @@ def before_regrouping(value: SSAValue) -> SSAValue:
         computed = view.operand
     is_here = isinstance(owner := computed.owner, ElementwiseOp | AnchorOp) and owner.parent is op.parent
     return computed if is_here else value
+
+
+def before_turning(value: SSAValue) -> SSAValue:
+    """Return the value of which a copy, or a view, has the axes in another order; others as they are."""
+    if isinstance(copy := value.owner, RetypeOp) and copy.operand.type == value.type:
+        value = copy.operand
+    while isinstance(view := value.owner, AXIS_VIEWS):
+        value = view.operand
+    return value
 
 
 @irdl_op_definition

@@ -51,3 +51,71 @@ def test_parts_are_read_where_they_lie(text: str, copies: int) -> None:
     (got,) = compilation.interpret_lowered("f", inputs)
     (want,) = compilation.interpret("f", inputs)
     np.testing.assert_allclose(got, want, atol=0.02)
+
+
+PROJECTED = """
+kernel f[B, S](x: bf16[B, S, 768]) -> bf16[B, S, 256] {
+    q = permute(reshape(x[:, :, :256], (B, S, 4, 64)), (0, 2, 1, 3))
+    k = permute(reshape(x[:, :, 256:512], (B, S, 4, 64)), (0, 2, 1, 3))
+    v = permute(reshape(x[:, :, 512:], (B, S, 4, 64)), (0, 2, 1, 3))
+    return reshape(permute(attention(q, k, v, causal=on), (0, 2, 1, 3)), (B, S, 256))
+}
+"""
+GROUPED = """
+kernel f[B, S](x: bf16[B, S, 512+2*128]) -> bf16[B, S, 512] {
+    q = permute(reshape(x[..., :512], (B, S, 8, 64)), (0, 2, 1, 3))
+    k = permute(reshape(x[..., 512:640], (B, S, 2, 64)), (0, 2, 1, 3))
+    v = permute(reshape(x[..., 640:], (B, S, 2, 64)), (0, 2, 1, 3))
+    y = attention(reshape(q, (B, 2, 4, S, 64)), k[:, :, None], v[:, :, None], causal=on)
+    return reshape(permute(reshape(y, (B, 8, S, 64)), (0, 2, 1, 3)), (B, S, 512))
+}
+"""
+FUSED_HEADS = """
+kernel f[B, S](x: bf16[B, S, 6, 64]) -> bf16[B, 4, S, 64] {
+    q = reshape(permute(x[:, :, 0:4], (0, 2, 1, 3)), (B, 1, 4, S, 64))
+    k = permute(x[:, :, 4:5], (0, 2, 1, 3))[:, :, None]
+    v = permute(x[:, :, 5:6], (0, 2, 1, 3))[:, :, None]
+    return reshape(attention(q, k, v), (B, 4, S, 64))
+}
+"""
+BY_AXIS = """
+kernel f[B, S](x: bf16[B, S, 3*4*32]) -> bf16[B, S, 128] {
+    y = permute(reshape(x, (B, S, 3, 4, 32)), (2, 0, 3, 1, 4))
+    return reshape(permute(attention(y[0], y[1], y[2]), (0, 2, 1, 3)), (B, S, 128))
+}
+"""
+PER_HEAD = """
+kernel f[B, S](x: bf16[B, S, 4*3*64]) -> bf16[B, S, 4, 64] {
+    y = reshape(x, (B, S, 4, 3, 64))
+    q = permute(y[:, :, :, 0], (0, 2, 1, 3))
+    k = permute(y[:, :, :, 1], (0, 2, 1, 3))
+    return permute(attention(q, k, permute(y[:, :, :, 2], (0, 2, 1, 3))), (0, 2, 1, 3))
+}
+"""
+TURNED_ROWS = FUSED_HEADS.replace("bf16[B, 4, S, 64]", "bf16[B, 4, 64, S]").replace(
+    "reshape(attention(q, k, v), (B, 4, S, 64))", "permute(attention(q, k, v)[:, 0], (0, 1, 3, 2))"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "copies"),
+    [
+        (PROJECTED, (2, 20, 768), 0),
+        (GROUPED, (2, 20, 768), 0),
+        (FUSED_HEADS, (2, 20, 6, 64), 0),
+        (BY_AXIS, (2, 20, 384), 0),
+        (PER_HEAD, (2, 20, 768), 0),
+        (TURNED_ROWS, (2, 20, 6, 64), 1),
+    ],
+)
+def test_reshaped_parts_are_read_and_results_stored_in_place(
+    text: str, shape: tuple[int, ...], copies: int
+) -> None:
+    compilation = compile_text(Source("k.mcu", text))
+    lowered = str(compilation.cutlass)
+    assert lowered.count("cutlass.attention ") == 1
+    assert lowered.count("cutlass.map ") == copies
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    (got,) = compilation.interpret_lowered("f", [x])
+    (want,) = compilation.interpret("f", [x])
+    np.testing.assert_allclose(got, want, atol=0.02)
