@@ -201,23 +201,12 @@ def test_a_run_goes_on_where_it_was_ended(tmp_path: Path, capsys: pytest.Capture
             }
         )
     path.write_text(path.read_text() + '{"chunk": ["mut')  # ended within a line
-    given = [
-        "--seed",
-        "s",
-        "--mutants",
-        "100",
-        "--programs",
-        "10",
-        "--chains",
-        "0",
-        "--layers",
-        "0",
-        "-o",
-        str(path),
-    ]
+    wanted = {**dict.fromkeys(CHUNK, 0), "mutants": 100, "programs": 10}
+    numbers = [word for kind, number in wanted.items() for word in (f"--{kind}", str(number))]
+    given = ["--seed", "s", *numbers, "-o", str(path)]
     assert main(given) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert figures == summary(Run(path))
+    assert figures == summary(Run(path)) == summary(run)
     assert (figures["fuzz.mutants"], figures["fuzz.programs"], figures["fuzz.findings"]) == (100, 10, 0)
     finding = {"kind": "fix", "code": "", "detail": "", "of": "mutants", "seed": "", "target": "", "text": ""}
     row = {"chunk": list(chunks[0]), "counts": {"fix": 1}, "codes": {}, "seconds": 1, "findings": [finding]}
