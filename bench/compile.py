@@ -332,11 +332,8 @@ def main() -> None:
         rivals(results)
     label, extra = (found[0], found[1]()) if found else (cpu_label(), {})
     tools = versions("nvidia-cuda-nvcc", "nvidia-cutlass", "cuda-bindings")
-    print(
-        write_result(
-            label, arguments.record, results.rows, results.summary, extra_versions={**tools, **extra}
-        )
-    )
+    given = label, arguments.record, results.rows, results.summary
+    print(write_result(*given, extra_versions={**tools, **extra}, module="compile"))
 
 
 if __name__ == "__main__":
