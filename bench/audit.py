@@ -244,10 +244,10 @@ class Run:
         self.commit = commit()
         self.until = time.monotonic() + seconds
         self.over = False
-        """Whether audits that still run were given up."""
+        """Whether the time is over, so that results of audits that still run do not count."""
 
     def rows(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The number and row of each candidate that there was time for, as they come."""
+        """Yield the position of each candidate in the list and its row as audits end, while there is time."""
         auditor, pool = Auditor(), ThreadPoolExecutor(self.jobs)
         numbers = {pool.submit(self._row, auditor, c): n for n, c in enumerate(candidates)}
         left = set(numbers)
@@ -367,7 +367,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def finish(card: str, record: str, rows: Mapping[int, dict[str, Any]], count: int, left_out: int) -> None:
-    """Print the figures of so many candidates beside those that were left out, and write the result."""
+    """Print and write the figures of `rows` by position, of `count` candidates; others are left out."""
     ordered = [rows[number] for number in sorted(rows)]
     figures = {**summary(ordered), "audit.left": count - len(ordered), "audit.left_out": left_out}
     print(json.dumps(figures, indent=1), flush=True)

@@ -108,7 +108,7 @@ def is_helper(path: Path) -> bool:
 
 
 def why_unfit(text: str, device: str) -> str:
-    """Return why a sample cannot run on a device of this machine, by its text; "" where it can."""
+    """Return why a sample cannot run here on `cpu` or `cuda`, as its text says; "" where it can."""
     if device != "cpu" and re.search(r"^(# for: cpu$|from native import )", text, re.MULTILINE):
         return "for a CPU"
     needed = re.findall(r"^# needs: (\w+)$", text, re.MULTILINE)

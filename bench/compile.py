@@ -79,34 +79,32 @@ def lines_of_kernels(lines: int = 100) -> str:
     raise AssertionError("more kernels than lines")
 
 
+def new_value(index: int) -> str:
+    """An activation of y with a constant that was never compiled before."""
+    return f"{FUNCTIONS[index % len(FUNCTIONS)]}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
+
+
 def new_body(index: int) -> str:
     """A program whose pointwise work was never compiled before."""
-    function = FUNCTIONS[index % len(FUNCTIONS)]
-    return KERNEL.format(i=0, value=f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}")
+    return KERNEL.format(i=0, value=new_value(index))
 
 
 def new_norm(index: int, columns: int | None = 4096) -> str:
     """A layer norm of rows of so many columns, or of any number, with pointwise work that is new."""
     dims, shape = ("[M, N]", "M, N") if columns is None else ("", f"16384, {columns}")
-    function = FUNCTIONS[index % len(FUNCTIONS)]
-    value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
-    return LIGHT.format(dims=dims, shape=shape, columns=shape.rpartition(", ")[2], value=value)
+    return LIGHT.format(dims=dims, shape=shape, columns=shape.rpartition(", ")[2], value=new_value(index))
 
 
 def new_score(index: int, rows: int | None = 4096) -> str:
     """Attention over so many rows, or any number, with a score function that is new."""
     dims, shape = ("[B, H, S]", "B, H, S, 128") if rows is None else ("", f"4, 16, {rows}, 128")
-    function = FUNCTIONS[index % len(FUNCTIONS)]
-    value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
-    return ATTENTION.format(dims=dims, type=f"bf16[{shape}]", value=value)
+    return ATTENTION.format(dims=dims, type=f"bf16[{shape}]", value=new_value(index))
 
 
 def new_convolution(index: int, batch: int | None = 32) -> str:
     """A 3x3 convolution of so many images, or any number, channels last, with an activation that is new."""
     dims, images = ("[B]", "B") if batch is None else ("", str(batch))
-    function = FUNCTIONS[index % len(FUNCTIONS)]
-    value = f"{function}(y) * {random.SystemRandom().uniform(0.5, 2):.9f}"
-    return CONVOLUTION.format(dims=dims, x=f"bf16[{images}, 28, 28, 128]", value=value)
+    return CONVOLUTION.format(dims=dims, x=f"bf16[{images}, 28, 28, 128]", value=new_value(index))
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ def merge(reports: Sequence[Path]) -> Path:
 
 
 class Run(NamedTuple):
-    """Arguments of a run of pytest, and its report."""
+    """A run of pytest: its arguments, and the path of its JUnit report."""
 
     arguments: list[str]
     report: Path

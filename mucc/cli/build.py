@@ -22,7 +22,7 @@ from mucc.diagnostics.usage import usage_error
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
     from mucc.compiler.explain_fusion import Fusion
-    from mucc.compiler.explain_schedule import Choice, Explanation
+    from mucc.compiler.explain_schedule import Explanation
     from mucc.library.dims import Size
 
 TEXT_KINDS = {
@@ -245,8 +245,7 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
     from mucc.compiler.program import compile_source
 
     found: list[Explanation | Fusion] = []
-    more: list[Choice] = []
-    without: list[str] = []
+    more: list[str] = []
     for path in args.files:
         try:
             source = files.read_source(path)
@@ -264,15 +263,15 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
 
             explained, chosen = explain_schedule.explain(compilation), explain_schedule.choices(compilation)
             found += explained
-            more += chosen
+            more += [choice.as_text() for choice in chosen]
             if not explained and not chosen:
-                without.append(f"{path}: no kernel has settings, so there is no schedule to explain\n")
+                more.append(f"{path}: no kernel has settings, so there is no schedule to explain\n")
     if args.json:
         from mucc.files.json_text import json_text
 
         sys.stdout.write(json_text([e.as_json() for e in found]))
     else:
-        sys.stdout.write("\n".join((*(e.as_text() for e in (*found, *more)), *without)))
+        sys.stdout.write("\n".join((*(e.as_text() for e in found), *more)))
 
 
 def _check_passes(names: list[str]) -> None:

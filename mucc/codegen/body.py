@@ -13,6 +13,7 @@ from mucc.codegen.lines import mark
 from mucc.codegen.memory import EmissionError
 from mucc.codegen.names import Namer, float_literal, integer_literal
 from mucc.dialects.cutlass.nodes import BitsOp, ComputeOp, YieldOp
+from mucc.dialects.mu.folding import literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.integral import RoundingOp
 from mucc.dialects.mu.ops.pointwise import S32
@@ -88,12 +89,8 @@ CALLS: dict[type[Operation], str] = {
 _INTEGER_POWERS = range(-8, 9)
 
 
-def _constant(value: SSAValue) -> float | None:
-    return op.value.value.data if isinstance(op := value.owner, e.ConstantOp) else None
-
-
 def _divide(op: e.DivOp, a: str, b: str) -> str:
-    divisor = _constant(op.rhs)
+    divisor = literal(op.rhs)
     # Of powers of two so large or small the reciprocal is no normal number.
     normal = divisor and 2.0**-126 <= abs(divisor) <= 2.0**126
     if divisor and normal and abs(math.frexp(divisor)[0]) == 0.5:
@@ -102,7 +99,7 @@ def _divide(op: e.DivOp, a: str, b: str) -> str:
 
 
 def _power(op: e.PowOp, a: str, b: str) -> str:
-    match _constant(op.rhs):
+    match literal(op.rhs):
         case 0.5:
             return f"mucc::sqrt({a})"
         case -0.5:
@@ -302,7 +299,7 @@ def _struct(
 
 def _operand(op: Operation, value: SSAValue, text: str) -> str:
     """Emit an operand; literals of operations on integers are integers."""
-    number = _constant(value)
+    number = literal(value)
     if number is None or not (isinstance(op, e.ElementwiseOp) and op.computes_integers):
         return text
     return integer_literal(int(number))

@@ -48,7 +48,15 @@ from mucc.dialects.mu.meanings import MEANINGS
 from mucc.dialects.mu.meanings.base import along
 from mucc.dialects.mu.ops.indexed import GatherOp, TakeAlongOp
 from mucc.dialects.mu.ops.reduction import Reduction
-from mucc.dialects.mu.ops.views import ExpandOp, IndexMapOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.ops.views import (
+    ExpandOp,
+    IndexMapOp,
+    PermuteOp,
+    RegroupOp,
+    SqueezeOp,
+    TransposeOp,
+    inverse,
+)
 from mucc.dialects.mu.philox import uniform
 from mucc.dialects.mu.types import Dims, dims_of
 from mucc.kernels.interface import Meaning
@@ -183,9 +191,8 @@ class CutlassFunctions(MuFunctions):
     @impl(PermuteOp)
     def permute(self, interpreter: Interpreter, op: PermuteOp, args: PythonValues) -> PythonValues:
         order = op.order.get_values()
-        inverse = sorted(range(len(order)), key=order.__getitem__)
-        permute = self.arrays.permute
-        return self.viewed(args[0], lambda v: permute(v, order), lambda v: permute(v, inverse))
+        permute, back = self.arrays.permute, inverse(order)
+        return self.viewed(args[0], lambda v: permute(v, order), lambda v: permute(v, back))
 
     @impl(ExpandOp)
     def expand(self, interpreter: Interpreter, op: ExpandOp, args: PythonValues) -> PythonValues:

@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import AttentionOp, PagedAttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import FlipOp, ReshapeOp, SliceOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp, inverse
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Emit
 from mucc.library.extents import add, divide, divisible, multiply
@@ -161,7 +161,7 @@ def _of_permuted(b: Emit, value: SSAValue, order: Sequence[int], dims: Dims, tar
     if (moved := _view(b, value, tuple(new[place] for place in places), target)) is None:
         return None
     if places != sorted(places):
-        moved = b(PermuteOp(moved, sorted(range(len(places)), key=places.__getitem__)))
+        moved = b(PermuteOp(moved, inverse(places)))
     return _with_ones(b, moved, dims)
 
 
@@ -199,12 +199,12 @@ def _with_ones(b: Emit, value: SSAValue, dims: Dims) -> SSAValue:
 
 
 def _starts(dims: Dims) -> list[Dim]:
-    """Return for each position of axes, and the end, how many elements the axes in front of it have."""
+    """Return products of leading extents, `[1, M, M*N]` of `[M, N]`: the elements in front of each axis."""
     return list(accumulate(dims, lambda a, b: multiply((a, b)), initial=1))
 
 
 class Group(NamedTuple):
-    """Neighbouring axes `first` to `last` of a tensor, and the axes that they are in other extents."""
+    """Axes `first` to `last` of a tensor that a reshape makes axes `new_first` to `new_last`."""
 
     first: int
     last: int

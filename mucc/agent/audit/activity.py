@@ -82,7 +82,7 @@ def _late_us(records: Sequence[Activity], mark: Activity | None) -> float:
 
 
 def _begins(spins: Iterable[Activity]) -> dict[int, int]:
-    """Return when the first kernel that spins ends on each stream that has one.
+    """Return for each stream the end of its first kernel that spins, in ns.
 
     The runner's is on the default stream; one that the solution starts on a stream of high priority may come
     before it, and tells nothing of other streams.
@@ -94,7 +94,7 @@ def _begins(spins: Iterable[Activity]) -> dict[int, int]:
 
 
 def _early_us(records: Sequence[Activity], begins: Mapping[int, int], queued: bool) -> float | None:
-    """Return how long before the end of the kernel that spins the first of the records of a stream started;
+    """Return by how many us the first of these records, of one stream, started before the spin kernel ended;
     None where none did, and others may have been put there after that."""
     ends = [end for stream, end in begins.items() if stream != records[0].stream]
     if early := max([0, *(end - min(r.start for r in records) for end in ends)]):

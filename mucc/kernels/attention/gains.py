@@ -7,6 +7,7 @@ import math
 from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.nodes import ComputeOp, YieldOp
+from mucc.dialects.mu.folding import literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.kernels.attention.op import AttendOp
 
@@ -35,9 +36,9 @@ def _gain_through(op: Operation, value: SSAValue) -> float:
             kernel = op.parent_op()
             return _gain(kernel.result) if isinstance(kernel, ComputeOp) else math.inf
         case e.MulOp():
-            factor = _constant(op.rhs if op.lhs == value else op.lhs)
+            factor = literal(op.rhs if op.lhs == value else op.lhs)
             return math.inf if factor is None else abs(factor) * _gain(op.result)
-        case e.DivOp() if op.lhs == value and (divisor := _constant(op.rhs)):
+        case e.DivOp() if op.lhs == value and (divisor := literal(op.rhs)):
             return _gain(op.result) / abs(divisor)
         case e.SelectOp() if op.operands[0] != value:
             return _gain(op.result)
@@ -45,7 +46,3 @@ def _gain_through(op: Operation, value: SSAValue) -> float:
             return _gain(op.results[0])
         case _:
             return math.inf
-
-
-def _constant(value: SSAValue) -> float | None:
-    return op.value.value.data if isinstance(op := value.owner, e.ConstantOp) else None

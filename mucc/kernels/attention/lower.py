@@ -27,6 +27,7 @@ from mucc.dialects.mu.ops.views import (
     RegroupOp,
     SqueezeOp,
     TransposeOp,
+    inverse,
 )
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
@@ -164,11 +165,10 @@ class AttentionBody(ScoresBody):
 
 
 def _back(view: Operation, place: SSAValue) -> Operation | None:
-    """Return the view of the place of a view's result that is the place of its operand; None for copies."""
+    """Invert a view: return the view of its result's memory that has its operand; None for copies."""
     match view:
         case PermuteOp():
-            order = view.order.get_values()
-            return PermuteOp(place, sorted(range(len(order)), key=order.__getitem__))
+            return PermuteOp(place, inverse(view.order.get_values()))
         case TransposeOp():
             return TransposeOp(place)
         case ExpandOp():

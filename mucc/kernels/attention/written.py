@@ -111,7 +111,7 @@ def _dims(value: SSAValue) -> Dims:
 
 
 def _readers(product: MatmulOp) -> set[Operation]:
-    """Return what reads a product, or what pointwise operations of its shape compute of it."""
+    """Return the operations that read a product directly, or through pointwise operations of its shape."""
     pending: list[SSAValue] = [product.result]
     seen: set[Operation] = set()
     readers: set[Operation] = set()
@@ -185,7 +185,7 @@ class Found(NamedTuple):
 
 
 def _found(op: MatmulOp) -> Iterator[Found]:
-    """Yield how a product is attention, if nothing else reads its product of queries and keys."""
+    """Yield how a product is the second one of attention, whatever else reads the first one."""
     softmax, value = _softmax_of(op.lhs), op.rhs
     weights = softmax or Weights(op.lhs, op)
     dims, results = _dims(weights.scores), _dims(op.result)
@@ -202,12 +202,12 @@ def _found(op: MatmulOp) -> Iterator[Found]:
 
 
 def _other_readers(found: Found) -> set[Operation]:
-    """Return what else reads the product of queries and keys, but for what nothing is computed of."""
+    """Return the readers of the product of queries and keys beside this attention, without dead ones."""
     return {op for op in _readers(found.product) - {found.weights.reader} if _is_used(op)}
 
 
 def _is_used(op: Operation) -> bool:
-    """Whether an operation without results, such as a return, is reached from another one."""
+    """Whether a return, or another operation without results, depends on an operation."""
 
     def users(op: Operation) -> set[Operation]:
         return {use.operation for result in op.results for use in result.uses}

@@ -17,7 +17,7 @@ NAMES = ("query", "key", "value", NAME, "dropout_p")
 """The first parameters of a call of attention, in order."""
 
 Method = tuple[Any, ...]
-"""The name of a method of tensors, and its arguments."""
+"""A call of a tensor's method: its name, then its arguments."""
 
 
 def give_four_axes(module: Any) -> int:
@@ -33,7 +33,7 @@ def give_four_axes(module: Any) -> int:
 
 
 def _changed(node: Any) -> bool:
-    """Change a call that has other axes; returns whether it was."""
+    """Give a call of attention four axes; returns False where it has them or cannot get them."""
     given = {**dict(zip(NAMES, node.args, strict=False)), **node.kwargs}
     operands = [_tensor(given.get(name)) for name in NAMES[:PLACE]]
     mask = _tensor(given.get(NAME))

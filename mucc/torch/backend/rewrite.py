@@ -7,12 +7,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.dialects.mu.ops.views import inverse
 from mucc.torch.backend.graphs import order_of
 from mucc.torch.backend.lowering import lower_kernels
 from mucc.torch.backend.operator import RUN_KERNEL, Request, signature_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
-from mucc.torch.importer.emit import Kernel, Order, inverse
+from mucc.torch.importer.emit import Kernel, Order
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.nodes import keeps_place
 from mucc.torch.importer.partition import Graph, Node, names_of

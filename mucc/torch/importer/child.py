@@ -177,7 +177,7 @@ def _program(request: Request, problem: Any, answer: Answer | None = None) -> An
 
 
 def _verify(request: Request, tree: ast.Module, program: Any, answer: Answer) -> None:
-    """Compare the program with PyTorch on fresh inputs, or where it is too large for a CPU a smaller one."""
+    """Compare the program with PyTorch on fresh inputs, at smaller sizes where it is too large for a CPU."""
     from mucc.torch.importer.capture import failure
     from mucc.torch.importer.problem import guarded, load_problem, shapes_of
     from mucc.torch.importer.sizes import is_large, smaller

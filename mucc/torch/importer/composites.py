@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from mucc.dialects.mu.folding import literal
 from mucc.dialects.mu.ops import elementwise as e
 
 CLOSE = 1e-5
@@ -42,7 +43,7 @@ def _restored(op: e.MulOp | e.DivOp) -> Operation | None:
         x, divisor = op.operands
         if (argument := _logistic(divisor)) is None:
             return None
-        if _constant(x) == 1:
+        if literal(x) == 1:
             return e.SigmoidOp(argument)
         return e.SiluOp(argument) if argument is x else None
     scale, factors = _factors(op.result)
@@ -71,15 +72,15 @@ def _beside_one(value: SSAValue) -> Iterator[SSAValue]:
     """Yield x of a sum `x + 1`."""
     if isinstance(add := value.owner, e.AddOp):
         a, b = add.operands
-        if _constant(b) == 1:
+        if literal(b) == 1:
             yield a
-        if _constant(a) == 1:
+        if literal(a) == 1:
             yield b
 
 
 def _factors(value: SSAValue) -> tuple[float, list[SSAValue]]:
     """Return the constant and the other factors of a product."""
-    if (number := _constant(value)) is not None:
+    if (number := literal(value)) is not None:
         return number, []
     if not isinstance(product := value.owner, e.MulOp):
         return 1.0, [value]
@@ -91,7 +92,7 @@ def _polynomial(value: SSAValue, x: SSAValue) -> Polynomial | None:
     """Return the coefficients by powers of x, up to `DEGREE`; None for another function of it."""
     if value is x:
         return {1: 1.0}
-    if (number := _constant(value)) is not None:
+    if (number := literal(value)) is not None:
         return {0: number}
     op = value.owner
     if not isinstance(op, e.AddOp | e.MulOp | e.DivOp):
@@ -108,10 +109,6 @@ def _polynomial(value: SSAValue, x: SSAValue) -> Polynomial | None:
         for m, d in b.items():
             found[n + m] = found.get(n + m, 0.0) + c * d
     return found if max(found) <= DEGREE else None
-
-
-def _constant(value: SSAValue) -> float | None:
-    return value.owner.value.value.data if isinstance(value.owner, e.ConstantOp) else None
 
 
 def _are_close(a: Polynomial, b: Polynomial) -> bool:

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
-from mucc.dialects.mu.ops.views import BroadcastOp, PermuteOp
+from mucc.dialects.mu.ops.views import BroadcastOp, PermuteOp, inverse
 from mucc.dialects.mu.types import DTYPES, Shaped, TensorType, dtype_name
 from mucc.dialects.rewriting import erase_dead
 from mucc.frontend.names import Names
@@ -129,11 +129,6 @@ def emit_piece(
     return Kernel(op, piece, parameters, results, orders)
 
 
-def inverse(order: Order) -> list[int]:
-    """Return the order that undoes a permutation of axes."""
-    return [order.index(axis) for axis in range(len(order))]
-
-
 def _permuted(type: Any, order: Order | None) -> Any:
     if order is None:
         return type
@@ -204,7 +199,7 @@ def _stored(block: Block, value: SSAValue, meta: Meta) -> SSAValue:
 
 
 def module_of(kernels: Iterable[Kernel]) -> ModuleOp:
-    """Put kernels into one module: equal ones once, and others of a taken name by a name of their own."""
+    """Put kernels into one module: equal ones once, and different ones under different names."""
     names, texts, ops = Names(), set[str](), list[KernelOp]()
     for op in (kernel.op for kernel in kernels):
         if (text := str(op)) in texts:

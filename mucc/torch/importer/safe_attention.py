@@ -7,6 +7,7 @@ import math
 from xdsl.dialects.builtin import bf16, f16, f32, i1
 from xdsl.ir import Operation, SSAValue
 
+from mucc.dialects.mu.folding import literal
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import AttentionOp
 from mucc.dialects.mu.ops.contraction import Compute, MatmulOp
@@ -65,7 +66,7 @@ def attend(op: Operation) -> Made | None:
 
 
 def safe_scores(value: SSAValue) -> SSAValue | None:
-    """Return the scores of weights that are their softmax, but 0 where all of a row are -infinity."""
+    """Match PyTorch's safe softmax, which is 0 in rows of -infinity alone; returns its scores."""
     if not isinstance(select := value.owner, e.SelectOp):
         return None
     hidden, zero, softmax = select.operands
@@ -88,17 +89,14 @@ def safe_scores(value: SSAValue) -> SSAValue | None:
 
 
 def _constant(value: SSAValue) -> float | None:
-    match op := value.owner:
-        case e.ConstantOp() | FullOp():
-            return op.value.value.data
-        case BroadcastOp() | e.CastOp():
-            return _constant(op.operands[0])
-        case _:
-            return None
+    """Return the number that all elements of a value are, casts and broadcasts included; None of others."""
+    while isinstance(op := value.owner, BroadcastOp | e.CastOp):
+        value = op.operands[0]
+    return op.value.value.data if isinstance(op, FullOp) else literal(value)
 
 
 def _factor(value: SSAValue) -> tuple[float, SSAValue]:
-    """Return the number that a value is another one times, and that one."""
+    """Split `x * constant` into the constant, 1 where there is none, and x."""
     factor = 1.0
     while isinstance(op := value.owner, e.MulOp) and (by := _constant(op.rhs)) is not None:
         factor, value = factor * by, op.lhs
@@ -106,7 +104,7 @@ def _factor(value: SSAValue) -> tuple[float, SSAValue]:
 
 
 def _narrow(value: SSAValue, new: list[Operation]) -> SSAValue:
-    """Return a value of f32 in the 16 bits that it was converted from; `new` gets views of it."""
+    """Undo a cast from 16 bits to f32 behind views; views of what was cast are added to `new`."""
     views: list[View] = []
     inner = value
     while isinstance(op := inner.owner, View):

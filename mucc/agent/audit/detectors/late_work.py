@@ -108,7 +108,7 @@ class LateWork:
 
 
 def _tells(call: Call) -> bool:
-    """Whether the records of an observed call tell of all its kernels if they wait for the default stream."""
+    """Whether it is known of all kernels of an observed call if they started before the call's turn."""
     return all(w.early_us is not None for w in call.work if w.kind == "kernel")
 
 

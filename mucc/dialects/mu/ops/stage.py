@@ -105,7 +105,7 @@ def before_regrouping(value: SSAValue) -> SSAValue:
 
 
 def before_turning(value: SSAValue) -> SSAValue:
-    """Return the value of which a copy, or a view, has the axes in another order; others as they are."""
+    """Follow a copy and views that move, insert or drop axes back to the value that they rearrange."""
     if isinstance(copy := value.owner, RetypeOp) and copy.operand.type == value.type:
         value = copy.operand
     while isinstance(view := value.owner, AXIS_VIEWS):

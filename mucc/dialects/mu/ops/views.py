@@ -168,6 +168,11 @@ class RegroupOp(FormattedOp):
             raise VerifyException("mu.regroup: the dtype stays")
 
 
+def inverse(order: Sequence[int]) -> list[int]:
+    """Return the order that undoes a permutation of axes."""
+    return [order.index(axis) for axis in range(len(order))]
+
+
 @irdl_op_definition
 class PermuteOp(InferredOp):
     """The axes in another order: axis i of the result is axis `order[i]`."""
