@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -14,6 +15,7 @@ from mucc.codegen.across import AcrossWork
 from mucc.codegen.memory import ONE, VIEW_TYPES, ZERO, Places, Product
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import Operand as PointwiseOperand
+from mucc.codegen.pointwise import Parts
 from mucc.codegen.reductions import reduction
 from mucc.codegen.texts import Texts
 from mucc.dialects.cutlass.nodes import StoreNode
@@ -182,6 +184,11 @@ class ConvWork(AcrossWork):
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
 
+    def assemble(self, parts: Parts) -> Texts:
+        """Emit the kernel, whose bodies are spliced into it where each is computed once for each result."""
+        spliced = [body.name for body in self.bodies] if self.stores_sums else ()
+        return super().assemble(replace(parts, spliced=spliced, straight=True, alone=True))
+
     @property
     def work(self) -> list[str]:
         (convolved,) = (node.result for node in self.op.nodes if isinstance(node, ConvolvedOp))
@@ -316,7 +323,7 @@ class ConvWork(AcrossWork):
         grouped = channels if self.geometry.transposed else outputs
         stride = self.w_channel if self.geometry.transposed else self.w_output
         out = [self.places.extent(d) for d in self.conv.places]
-        low, count = self._present()
+        low, count = self.present()
         values = [
             self.x.data,
             self.w.data,
@@ -359,7 +366,7 @@ class ConvWork(AcrossWork):
         groups = self.geometry.groups
         return self.places.extent(dim // groups if isinstance(dim, int) else dim)
 
-    def _present(self) -> tuple[list[Product], list[Product]]:
+    def present(self) -> tuple[list[Product], list[Product]]:
         """Return the indices of x along its spatial axes that have elements: the first ones, and counts."""
         dims = self.conv.x_dims[2:]
         low = [ZERO] * AXES

@@ -18,6 +18,11 @@ SUMS = (
     "kernel k[M, N](x: f32[M, N]) -> (s: f32[M], l: f32[M]) { return sum(silu(x), axis=1), max(x, axis=1) }\n"
 )
 SCAN = "kernel k[M, N](x: f32[M, N]) -> f32[M, N] { return gelu(cumsum(silu(x), axis=1, reverse=on)) }\n"
+LAYER = """
+kernel k[M, N](x: f32[M, 4, N, 5], w: f32[4, 1, 3, 3], b: f32[4]) -> f32[M, 4, N, 5] {
+  return silu(conv(x, w, pad=1, groups=4) + b[:, None, None])
+}
+"""
 LOSS = """
 kernel k[M, N](x: bf16[M, N], i: s32[M]) -> f32[M] {
   return -take_along(log_softmax(cast(x, f32)), i[:, None], axis=1)[:, 0]
@@ -55,7 +60,12 @@ def differences(
 
 @pytest.mark.parametrize(
     "text",
-    [pytest.param(NORM, id="norm"), pytest.param(SUMS, id="reductions"), pytest.param(SCAN, id="scan")],
+    [
+        pytest.param(NORM, id="norm"),
+        pytest.param(SUMS, id="reductions"),
+        pytest.param(SCAN, id="scan"),
+        pytest.param(LAYER, id="convolution"),
+    ],
 )
 def test_both_forms_leave_the_same_bits(text: str, tmp_path: Path) -> None:
     program, found = differences(text, SHORT, tmp_path)

@@ -44,12 +44,12 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
   sums.clear();
   int const steps = (walk.depth + Of::kK - 1) / Of::kK;
   {
-    LoadX<Work, kVectorX> x(problem, walk, lines);
-    LoadW<Work, kVectorW> w(problem, walk, at.column, at.group);
-    auto stage = [&](int step) { return memory + step % Of::kStages * Of::kStage; };
     // Elements that pass through registers are held while a stage is multiplied, unless the kernel is made for other calls:
     // its sums leave too few registers, or it is to be small.
     static constexpr bool kHeld = kVectorX || Work::kHolds;
+    LoadX<Work, kVectorX> x(problem, walk, lines);
+    LoadW<Work, kVectorW, kHeld> w(problem, walk, at.column, at.group);
+    auto stage = [&](int step) { return memory + step % Of::kStages * Of::kStage; };
     auto begin = [&](int step) {
       if constexpr (kHeld) x.begin(stage(step));
       if constexpr (kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
@@ -63,7 +63,7 @@ MUCC_DEVICE void tiles(Work const& work, Problem<typename Work::Element> const& 
       if constexpr (!kHeld) w.begin(stage(step) + Of::kM * 16 * Of::kPieces);
       w.end(stage(step) + Of::kM * 16 * Of::kPieces);
     };
-#pragma unroll
+#pragma unroll(kHeld ? Of::kStages - 1 : 1)
     for (int step = 0; step < Of::kStages - 1; ++step) {
       if (step < steps) {
         begin(step);

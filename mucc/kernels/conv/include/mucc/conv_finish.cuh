@@ -77,6 +77,7 @@ MUCC_DEVICE void finish_patch(Work const& work, Problem<typename Work::Element> 
         }
         find(0);
         auto const same = work.template per_channel<V>(place_of<Work>(at.batch, channel + step * V, to));
+#pragma unroll 1
         for (int i = line; i < kLines; i += Of::kThreads / kTogether) {
           if (!find(i)) continue;
           auto const p = place_of<Work>(at.batch, channel + step * V, to);

@@ -191,13 +191,14 @@ int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p,
 }
 
 // Launches a block for each tile of each group and class of outputs, which warpgroups multiply where TMA takes the
-// operands. `codes` has the kernels of `launch_tiles`, and two that store single elements and vectors.
+// operands. `codes` has the kernels of `launch_tiles`, of which only the first one where no call copies pieces of 16 bytes, and
+// two that store single elements and vectors.
 template <class Op>
 int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
                       Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using Of = typename Op::Wide;
-  constexpr int kAxes = Op::kRank - 2, kOthers = 3;
+  constexpr int kAxes = Op::kRank - 2, kOthers = Op::kVectorX || Op::kVectorW ? 3 : 1;
   if (check<W>(c, stage, problem)) return 1;
   bool fits = x_fits(problem) && (problem.batch == 1 || problem.x_batch > 0) && w_maps<W>(problem);
   Maps<W::kClasses> maps{};
@@ -214,7 +215,7 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
     fits = course_fits<W, kAxes>(problem, axes);
     if (fits && map_x<Op>(c, maps.x[index], problem, axes)) return 1;
   }
-  if (!fits) return launch_tiles(c, stage, codes, op, extents, vector, problem);
+  if (!fits) return launch_tiles(c, stage, codes, op, extents, vector && kOthers > 1, problem);
   if (map_weights<Op, Of::kN>(c, maps.w, problem)) return 1;
   int64_t rows = problem.batch;
   for (int a = 0; a < 3; ++a) rows *= W::kTransposed ? blocks_of(problem.out[a], W::stride(a)) : problem.out[a];

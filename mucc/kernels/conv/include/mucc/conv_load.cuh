@@ -109,8 +109,9 @@ struct LoadX<Work, false> {
   }
 };
 
-// Loads the weights of the columns of a tile, stage by stage: whole pieces, or element by element.
-template <class Work, bool kVector>
+// Loads the weights of the columns of a tile, stage by stage: whole pieces, or element by element. With kHolds elements are
+// held until `end`.
+template <class Work, bool kVector, bool kHolds>
 struct LoadW {
   using T = typename Work::Element;
   using At = Tile<Work>;
@@ -121,7 +122,7 @@ struct LoadW {
   int columns;
   int64_t offset;
   // Single bytes are stored at once: each that is held takes a register.
-  static constexpr bool kHeld = !kVector && sizeof(T) > 1;
+  static constexpr bool kHeld = !kVector && kHolds && sizeof(T) > 1;
   Piece<T> held[kHeld ? Own::kCount : 1];
 
   MUCC_DEVICE LoadW(Problem<T> const& problem, Walk<Work> const& walk, int64_t column, int64_t group)

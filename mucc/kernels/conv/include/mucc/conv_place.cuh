@@ -67,6 +67,7 @@ MUCC_DEVICE void store_lines(Work const& work, int line, int64_t count, Place co
       line += kHeld * kStep;
     }
   } else {
+#pragma unroll 1
     for (; line < kLines && line < count; line += kStep) write_kept<V>(work, place(line), results(line), sums(line));
   }
 }

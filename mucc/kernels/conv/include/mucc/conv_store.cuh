@@ -55,6 +55,7 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
         continue;
       }
       auto const same = work.template per_channel<V>(place(0));
+#pragma unroll 1
       for (int i = line; i < kLines; i += kRows * kShares)
         if (rows[i].batch >= 0) write_kept<V>(work, place(i), work.template results<V>(place(i), same, value(i)), from(i));
     }

@@ -1,9 +1,9 @@
-"""Compare machine code of attention kernels with a spliced score function and of kernels compiled whole.
+"""Compare machine code of attention and convolutions with spliced functions and of kernels compiled whole.
 
-    python -m bench.attention.spliced [--only PATTERN]
+    python -m bench.spliced [--only PATTERN]
 
 No GPU is needed, but cuobjdump. For each program NVRTC compiles its kernels whole, and with a marker in place
-of the score function, which is compiled alone and spliced in; ptxas assembles both. A line says in how many
+of functions, which are compiled alone and spliced in; ptxas assembles both. A line says in how many
 instructions, registers included, they differ (`differ`), how many instructions of a kind one has more than
 the other (`kinds`), and registers and bytes of spills of both. Functions with branches are compared, too,
 though builds compile them whole. The exit status is 1 where kinds, registers or spills of others differ.
@@ -44,10 +44,18 @@ kernel attend[B, H, S](q: {q}, k: {q}, v: {q}{more}) -> {q} {{
 SOFTMAX = "cast(softmax({value}, axis=-1), {dtype}) @ v"
 CAUSAL = "where(iota((S, S), axis=1) <= iota((S, S), axis=0), {value}, -inf)"
 WINDOW = CAUSAL.replace(", {value}", " and iota((S, S), axis=0) - iota((S, S), axis=1) < 1024, {value}")
+CONVOLUTION = """\
+kernel layer{dims}(x: {dtype}[{x}], w: {dtype}[{w}], b: f32[{o}]{more}) -> {dtype}[{result}] {{
+    y = conv({operands}) + b[:, None, None]
+    return {stored}
+}}
+"""
+LAST = ("permute(x, (0, 3, 1, 2)), permute(w, (0, 3, 1, 2))", "permute({}, (0, 2, 3, 1))")
+FIRST = ("x, w", "{}")
 DOCUMENTS = "where(g[:, None, :, None] == g[:, None, None, :], {value}, -inf)"
 
 
-def programs() -> Iterator[tuple[str, str]]:
+def attentions() -> Iterator[tuple[str, str]]:
     """Yield names and texts of programs: forms of attention, and functions of one form."""
 
     def text(value: str, dtype: str = "bf16", shape: str = "B, H, S, 128", mask: str = "{value}") -> str:
@@ -71,6 +79,51 @@ def programs() -> Iterator[tuple[str, str]]:
         ("no softmax", KERNEL.format(q="bf16[B, H, S, 64]", more="", result="sigmoid(y) @ v")),
     ):
         yield f"soft cap, {name}", form
+
+
+def convolutions() -> Iterator[tuple[str, str]]:
+    """Yield names and texts of programs: functions behind one convolution, and one function behind others."""
+
+    def text(
+        value: str,
+        x: str = "32, 28, 28, 128",
+        w: str = "128, 3, 3, 128",
+        o: int = 128,
+        result: str = "32, 28, 28, 128",
+        layout: tuple[str, str] = LAST,
+        settings: str = ", pad=1",
+        dtype: str = "bf16",
+        more: str = "",
+    ) -> str:
+        operands, stored = layout
+        return CONVOLUTION.format(
+            dims="[B]" if x.startswith("B") else "",
+            dtype=dtype,
+            x=x,
+            w=w,
+            o=o,
+            more=more,
+            result=result,
+            operands=operands + settings,
+            stored=stored.format(value),
+        )
+
+    for function in FUNCTIONS:
+        yield f"conv, {function}", text(f"{function}(y) * 1.25")
+    value = "silu(y) * 1.25"
+    yield "conv, open batch", text(value, "B, 28, 28, 128", result="B, 28, 28, 128")
+    yield (
+        "conv, residual",
+        text(f"{value} + permute(r, (0, 3, 1, 2))", more=", r: bf16[32, 28, 28, 128]"),
+    )
+    yield "conv, few positions", text(value, "4, 7, 7, 512", "512, 3, 3, 512", 512, "4, 7, 7, 512")
+    depthwise = ("32, 56, 56, 96", "96, 7, 7, 1", 96, "32, 56, 56, 96")
+    yield "conv, depthwise", text(value, *depthwise, settings=", pad=3, groups=96")
+    planes = ("8, 64, 56, 56", "64, 64, 3, 3", 64, "8, 64, 56, 56", FIRST)
+    yield "conv, f32 planes", text(value, *planes, dtype="f32")
+    yield "conv, bf16 planes", text(value, *planes)
+    image = ("8, 3, 224, 224", "64, 3, 7, 7", 64, "8, 64, 112, 112", FIRST)
+    yield "conv, image", text(value, *image, settings=", pad=3, stride=2", dtype="f32")
 
 
 def assembled(ptx: str, cuobjdump: str) -> tuple[list[Function], str]:
@@ -148,11 +201,14 @@ def main() -> int:
     if (cuobjdump := find_cuobjdump()) is None:
         parser.exit(1, f"{parser.prog}: there is no cuobjdump\n")
     rows: list[dict[str, object]] = []
-    for name, text in programs():
+    for name, text in (*attentions(), *convolutions()):
         if re.search(pattern, name):
-            (image,) = compile_text(Source("k.mcu", text), Options(target=TARGET)).parts().images
-            rows.append(measured(name, image, cuobjdump))
-            print(*(f"{key} {value}" for key, value in rows[-1].items()), sep=", ", flush=True)
+            images = compile_text(Source("k.mcu", text), Options(target=TARGET)).parts().images
+            for image in images:
+                if image.divided is None and len(images) > 1:
+                    continue  # a copy of an operand
+                rows.append(measured(name, image, cuobjdump))
+                print(*(f"{key} {value}" for key, value in rows[-1].items()), sep=", ", flush=True)
     if not rows:
         raise SystemExit(f"no program matches '{pattern}'")
     plain = [row for row in rows if not row["branches"]]
@@ -163,9 +219,9 @@ def main() -> int:
     }
     if not pattern:
         tools = versions("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc")
-        module = "bench.attention.spliced"
+        module = "bench.spliced"
         label = cpu_label()
-        print(write_result(label, "attention_spliced", rows, summary, extra_versions=tools, module=module))
+        print(write_result(label, "spliced", rows, summary, extra_versions=tools, module=module))
     return 0 if all(map(is_alike, plain)) else 1
 
 
