@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
+from mucc.kernels.conv.matrices import MARGIN, best_matrix_tile, matrix_cycles
+from mucc.kernels.conv.matrices import refused as refused_matrices
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.planes import best_plane, plane_cycles
@@ -59,6 +61,8 @@ class Way(ABC):
     strategy: ClassVar[Strategy]
     by_vectors: ClassVar[bool] = False
     """Whether x is copied in vectors along its channels, which then have to be adjacent."""
+    margin: ClassVar[float] = 1.0
+    """How many times as fast as the others the strategy has to be expected to be."""
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         """Return why the strategy is not legal, as a clause; None if it is."""
@@ -137,6 +141,27 @@ class Warpgroups(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         return wide_cycles(best_tile(layer, facts), layer, facts)
+
+
+class Matrices(Warpgroups):
+    """As a product of matrices for each element of the batch: a window of one element, with x where it lies.
+
+    Calls whose tensors TMA cannot map are computed as by `Tiles`.
+    """
+
+    strategy, by_vectors, margin = Strategy.MATRICES, False, MARGIN
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        return super().refused(layer, facts) or refused_matrices(layer)
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        return best_matrix_tile(layer, facts).text
+
+    def copying(self, layer: Layer, bandwidth: float) -> float:
+        return SCATTERED * layer.moved / bandwidth
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        return matrix_cycles(best_matrix_tile(layer, facts), layer, facts)
 
 
 class Planes(Way):
@@ -239,7 +264,7 @@ class Direct(Way):
         return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Matrices(), Planes(), Positions(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
@@ -257,7 +282,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
 def fastest(ways: Sequence[Way], layer: Layer, facts: Facts) -> tuple[Way, float]:
     """Return the legal strategy that should be fastest, of equal ones the first, and its time."""
     times = [(way, seconds(way, layer, facts)) for way in ways if way.refused(layer, facts) is None]
-    return min(times, key=lambda one: one[1])
+    return min(times, key=lambda one: one[0].margin * one[1])
 
 
 def choose(layer: Layer, facts: Facts) -> Strategy:
@@ -284,7 +309,7 @@ def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     layer = layer_of_kernel(op, sizes)._replace(copied=0)
     (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
     estimate = seconds(way, layer, facts)
-    if way.strategy is Strategy.WARPGROUPS:
+    if way.strategy in (Strategy.WARPGROUPS, Strategy.MATRICES):
         share = WIDE_APART if layer.classes > 1 else WIDE_REACHED
         return max(estimate / share + WIDE_BEGIN, LEAST)
     if way.strategy is Strategy.DIRECT and strip_cycles(layer, facts) is not None:

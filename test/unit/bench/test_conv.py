@@ -171,7 +171,7 @@ def test_a_strategy_is_forced_where_it_is_legal(strategy: Strategy) -> None:
 
     usual = chosen(odd)
     with forced(strategy):
-        other = strategy in (Strategy.PLANES, Strategy.POSITIONS)
+        other = strategy in (Strategy.MATRICES, Strategy.PLANES, Strategy.POSITIONS)
         assert chosen(text) is (Strategy.TILES if other else strategy)
         narrow = other or strategy is Strategy.WARPGROUPS
         assert chosen(odd) is (usual if narrow else strategy)
