@@ -10,6 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from xdsl.ir import SSAValue
+
+from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
 from mucc.kernels.conv.matrices import MARGIN, best_matrix_tile, matrix_cycles
 from mucc.kernels.conv.matrices import refused as refused_matrices
@@ -21,6 +26,7 @@ from mucc.kernels.conv.positions import refused as refused_positions
 from mucc.kernels.conv.strips import strip_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
+from mucc.kernels.map.op import MapOp
 from mucc.target.facts import Facts
 
 LANES = 128
@@ -158,7 +164,7 @@ class Matrices(Warpgroups):
         return best_matrix_tile(layer, facts).text
 
     def copying(self, layer: Layer, bandwidth: float) -> float:
-        return SCATTERED * layer.moved / bandwidth
+        return SCATTERED * layer.moved / bandwidth if layer.copied else 0.0
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         return matrix_cycles(best_matrix_tile(layer, facts), layer, facts)
@@ -318,17 +324,32 @@ def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     return max(estimate / (DIRECT_REACHED if is_scattered else REACHED), LEAST)
 
 
+def _copied_from(op: ConvKernelOp) -> SSAValue | None:
+    """Return the tensor of which x of a kernel is a copy; None where it is none."""
+    for use in view_of(op.x).base.uses:
+        kernel = use.operation.parent_op()
+        if isinstance(kernel, MapOp) and isinstance(use.operation, StoreOp):
+            loads = [inner for inner in kernel.nodes if isinstance(inner, LoadOp)]
+            if len(loads) == 1 and use.operation.value is loads[0].result:
+                return view_of(loads[0].source).base
+    return None
+
+
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:
     """Say what each strategy would take for a kernel's convolution, the chosen one first."""
-    layer = layer_of_kernel(op, sizes)
-    if op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
-        layer = layer._replace(copied=0)
+    layer, source = layer_of_kernel(op, sizes), _copied_from(op)
+    if source is not None:
+        layer = layer._replace(matrices=layer.matrices and not isinstance(source.owner, IndexMapOp))
+    elif op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
+        layer = layer._replace(copied=0, matrices=False)
     lines: list[str] = []
     for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):
         refused = way.refused(layer, facts)
         time = refused or f"{seconds(way, layer, facts) * 1e6:.1f} us expected"
-        if not refused and (manner := way.manner(layer, facts)):
-            time += f" ({manner})"
+        manner = "" if refused else way.manner(layer, facts)
+        if not refused and way.by_vectors and layer.whole and layer.copied:
+            manner += f"{', ' if manner else ''}x copied"
+        time += f" ({manner})" if manner else ""
         chosen = "    (chosen)" if way.strategy is op.strategy.data else ""
         lines.append(f"{way.strategy.value:<10} {time}{chosen}")
     return lines

@@ -86,3 +86,15 @@ def test_the_explanation_tells_what_a_copy_of_x_takes() -> None:
     (op,) = convolutions(compile_text(Source("k.mcu", text)))
     chosen, copied = (float(line.split()[1]) for line in reasons(op, FACTS, {})[:2])
     assert copied > 1.5 * chosen
+
+
+def test_the_explanation_of_a_kernel_that_reads_a_copy_counts_the_copy() -> None:
+    parameters = "x: bf16[32, 256, 56, 56], w: bf16[64, 256, 3, 3]"
+    text = f"kernel k({parameters}) -> bf16[32, 64, 56, 56] {{ return conv(x, w, pad=1) }}"
+    (op,) = convolutions(compile_text(Source("k.mcu", text)))
+    (first, *_) = reasons(op, FACTS, {})
+    assert first.endswith(", x copied)    (chosen)")
+    last = text.replace("256, 56, 56]", "256, 56, 56] strides(_, 1, _, _)", 1)
+    (op,) = convolutions(compile_text(Source("k.mcu", last)))
+    in_place = reasons(op, FACTS, {})[0]
+    assert "copied" not in in_place and float(in_place.split()[1]) < 0.7 * float(first.split()[1])
