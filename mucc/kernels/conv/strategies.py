@@ -317,7 +317,7 @@ def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     estimate = seconds(way, layer, facts)
     if way.strategy in (Strategy.WARPGROUPS, Strategy.MATRICES):
         share = WIDE_APART if layer.classes > 1 else WIDE_REACHED
-        return max(estimate / share + WIDE_BEGIN, LEAST)
+        return max(way.margin * estimate / share + WIDE_BEGIN, LEAST)
     if way.strategy is Strategy.DIRECT and strip_cycles(layer, facts) is not None:
         return estimate / REACHED
     is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1 and not layer.whole
