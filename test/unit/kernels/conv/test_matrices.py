@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from convolutions import convolutions, forced
+from convolutions import check_on_host, convolutions, forced
 from on_host import Program, run
 
 from mucc.compiler.driver import compile_text
@@ -98,3 +98,15 @@ def test_the_explanation_of_a_kernel_that_reads_a_copy_counts_the_copy() -> None
     (op,) = convolutions(compile_text(Source("k.mcu", last)))
     in_place = reasons(op, FACTS, {})[0]
     assert "copied" not in in_place and float(in_place.split()[1]) < 0.7 * float(first.split()[1])
+
+
+def test_a_copy_has_only_what_windows_of_one_element_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "kernel k(x: bf16[2, 16, 7, 10], w: bf16[8, 16, 1, 1]) -> bf16[2, 8, 4, 4] {"
+        " return conv(x, w, stride=(2, 3)) }"
+    )
+    check_on_host(text, Strategy.WARPGROUPS, tmp_path, monkeypatch)
+    emitted = compile_text(Source("k.mcu", text)).emit("cutlass")
+    assert "cutlass.workspace slot 0 : i64 : !mu.tensor<[2, 4, 4, 16], bf16>" in emitted
