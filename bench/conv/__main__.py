@@ -1,12 +1,13 @@
 """Convolutions of networks and of KernelBench's sizes against cuDNN, eager PyTorch and torch.compile.
 
-    python -m bench.conv [--only REGEX] [--strategy WORD] [--build-only | --measure-only] [-o WORK]
+    python -m bench.conv [--only REGEX] [--strategy WORD | --between-first]
+                         [--build-only | --measure-only] [-o WORK]
 
 cuDNN has x and the weights with channels as the second axis and as the last one, and searches for its fastest
 algorithm; eager is PyTorch as it is by default. All contenders of a layer are timed in turns as CUDA graphs,
 on the same tensors, from a cold L2. f32 is multiplied in tf32 by all of them. The error is that from float64.
-`--strategy` builds all layers by one strategy where that is legal, and writes no result file. Other options
-are those of bench/runner.py.
+`--strategy` builds all layers by one strategy where that is legal, and writes no result file; nor does
+`--between-first`, with which channels stay first between layers. Other options are those of bench/runner.py.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.common import run_main
-from bench.conv import level1, level2, networks, weights
-from bench.conv.forcing import forced
+from bench.conv import channels_first, level1, level2, networks, weights
+from bench.conv.forcing import between_first, forced
 from bench.conv.forms import ConvForm
 from bench.conv.measuring import measure
 from bench.conv.summary import HEAD, figures, line
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
 from mucc.kernels.conv.op import Strategy
 
-FORMS: tuple[ConvForm, ...] = (*networks.FORMS, *weights.FORMS, *level1.FORMS, *level2.FORMS)
+FORMS: tuple[ConvForm, ...] = (
+    *networks.FORMS,
+    *channels_first.FORMS,
+    *weights.FORMS,
+    *level1.FORMS,
+    *level2.FORMS,
+)
 
 
 class Convolutions(Bench[ConvForm]):
@@ -52,12 +59,14 @@ def main() -> int:
     bench = Convolutions()
     parser = parser_of(bench, __doc__)
     parser.add_argument("--strategy", choices=list(map(str, Strategy)), help="compute all layers so")
+    parser.add_argument("--between-first", action="store_true", help="keep channels first between layers")
     args = parser.parse_args()
-    if args.strategy is None:
+    if args.strategy is None and not args.between_first:
         return run_bench(bench, args)
-    args.no_record, args.output = True, f"{args.output}/{args.strategy}"
-    bench.problems = [dataclasses.replace(form, strategy=args.strategy) for form in FORMS]
-    with forced(Strategy(args.strategy)):
+    how = args.strategy or "channels first"
+    args.no_record, args.output = True, f"{args.output}/{how.replace(' ', '-')}"
+    bench.problems = [dataclasses.replace(form, strategy=how) for form in FORMS]
+    with between_first() if args.between_first else forced(Strategy(args.strategy)):
         return run_bench(bench, args)
 
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from unittest import mock
 
-from mucc.kernels.conv import direct_emission, lower, wide_emission
+from mucc.kernels.conv import direct_emission, lower, orders, wide_emission
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import Strategy
 from mucc.kernels.conv.strategies import WAYS
@@ -25,6 +25,13 @@ def forced(strategy: Strategy) -> Generator[None]:
         return usual(layer, facts) if way.refused(layer, facts) else strategy
 
     with mock.patch.object(lower, "choose", choose):
+        yield
+
+
+@contextlib.contextmanager
+def between_first() -> Generator[None]:
+    """Compile convolutions whose results between kernels have their channels first."""
+    with mock.patch.object(orders, "stored_orders", return_value={}):
         yield
 
 

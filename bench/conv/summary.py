@@ -44,6 +44,7 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
     for dtype in ("bf16", "f32"):
         own = [row for row in part("weights") if row["name"].endswith(dtype)]
         add(f"weights_{dtype}_over_best_cudnn", own, "over_cudnn")
+    add("nchw_over_best_cudnn", part("nchw"), "over_cudnn")
     for dtype in ("e4m3", "s8"):
         own = [row for row in part("eight") if row["name"].endswith(dtype)]
         add(f"{dtype}_over_best_bf16_cudnn", own, "over_cudnn")

@@ -14,7 +14,7 @@ from mucc.target.facts import Facts
 def drawn(layer: Layer, facts: Facts) -> Strategy:
     """Return a legal strategy, always the same one for the same layer."""
     legal = [way.strategy for way in WAYS if way.refused(layer, facts) is None]
-    for rare in (Strategy.PLANES, Strategy.POSITIONS):  # which fewest layers may have
+    for rare in (Strategy.MATRICES, Strategy.PLANES, Strategy.POSITIONS):  # which fewest layers may have
         legal += [rare] * 4 * (rare in legal)
     return legal[int(digest(repr(layer))[:8], 16) % len(legal)]
 

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mucc.dialects.cutlass.attributes import RequirementAttr
 from mucc.dialects.cutlass.ops import DeviceKernelOp, ProgramOp, is_reproducible
 from mucc.dialects.mu.ops.base import AnchorOp
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.pointwise import ElementwiseOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.setting_kinds import Setting
@@ -148,6 +149,13 @@ class Kind(ABC, Generic[Op]):
         """Return the order of axes, outermost first, of operands that the kernel would copy from row-major.
 
         It is what the estimate of an operation alone says: what joins its kernel may change it.
+        """
+        return {}
+
+    def result_orders(self, kernel: KernelOp, target: str) -> Mapping[SSAValue, Sequence[int]]:
+        """Return the order of axes in memory, outermost first, of results of stages that is not row-major.
+
+        Only stages of the kernel read such results, where they lie.
         """
         return {}
 

@@ -23,14 +23,16 @@ from mucc.target import DEFAULT_TARGET
 
 def _convert(kernel: KernelOp, target: str) -> ProgramOp:
     builder = ProgramBuilder(kernel, target)
-    for op in kernel.body.block.ops:
-        if isinstance(op, StageOp):
-            before = builder.block.last_op
-            kind_of_stage(op, target).lower(builder, op)
-            new = builder.block.first_op if before is None else before.next_op
-            while new is not None:
-                locate(new, op)
-                new = new.next_op
+    kinds = {op: kind_of_stage(op, target) for op in kernel.body.block.ops if isinstance(op, StageOp)}
+    for kind in dict.fromkeys(kinds.values()):
+        builder.orders.update(kind.result_orders(kernel, target))
+    for op, kind in kinds.items():
+        before = builder.block.last_op
+        kind.lower(builder, op)
+        new = builder.block.first_op if before is None else before.next_op
+        while new is not None:
+            locate(new, op)
+            new = new.next_op
     return builder.program
 
 

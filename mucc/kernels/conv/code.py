@@ -8,6 +8,7 @@ from mucc.codegen.texts import Texts
 from mucc.dialects.mu.types import Dims
 from mucc.kernels.conv.direct_emission import DirectWork
 from mucc.kernels.conv.emission import ConvWork
+from mucc.kernels.conv.matrices_emission import MatricesWork
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches_emission import PatchesWork
 from mucc.kernels.conv.planes_emission import PlanesWork
@@ -18,6 +19,7 @@ from mucc.kernels.conv.wide_emission import WideWork
 WORK: dict[Strategy, type[ConvWork]] = {
     Strategy.TILES: TilesWork,
     Strategy.WARPGROUPS: WideWork,
+    Strategy.MATRICES: MatricesWork,
     Strategy.PLANES: PlanesWork,
     Strategy.POSITIONS: PositionsWork,
     Strategy.PATCHES: PatchesWork,

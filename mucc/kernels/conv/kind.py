@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.by_name import is_convolution, is_pool
+from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.kernels.conv.op import ConvKernelOp, ConvolvedOp, PooledSumsOp, StoreMomentsOp, StrategyAttr
@@ -51,6 +52,12 @@ class ConvKind(Kind[ConvKernelOp]):
         assert is_convolution(anchor)
         order = weight_order(anchor, get_target(target).facts)
         return {} if order is None else {anchor.weight: order}
+
+    def result_orders(self, kernel: KernelOp, target: str) -> Mapping[SSAValue, Sequence[int]]:
+        from mucc.kernels.conv.orders import stored_orders
+        from mucc.target import get_target
+
+        return stored_orders(kernel, get_target(target).facts)
 
     def keeps_in_flight(self, anchor: AnchorOp) -> bool:
         return True

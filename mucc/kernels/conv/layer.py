@@ -44,6 +44,8 @@ class Layer(NamedTuple):
     """Whether channels are a number of the program."""
     vectors: bool = False
     """Whether x can be read four neighbours along the last spatial axis at a time."""
+    matrices: bool = False
+    """Whether the positions of a channel of x are adjacent, and a multiple of 16 bytes."""
     reduced: bool = False
     """Whether the channels of a position are reduced by the block that has them all."""
     pooled: tuple[int, ...] = ()
@@ -98,10 +100,27 @@ def layer_between(
         geometry.transposed,
         isinstance(x[1], int),
         isinstance(x[-1], int) and x[-1] % 4 == 0,
+        matrices=_known_product(x[2:]) % (WIDEST_ACCESS // element_bytes) == 0,
         batch=x[0] if isinstance(x[0], int) else 0,
-        copied=2 * element_bytes * math.prod(map(size, x)),
+        copied=_copied_bytes(element_bytes * math.prod(map(size, x)), w, geometry),
         channels_last=geometry.channels_last,
     )
+
+
+def _copied_bytes(x_bytes: int, w: tuple[Dim, ...], geometry: Geometry) -> int:
+    """Return the bytes that a copy of x moves: of lines and elements that windows of one element skip none.
+
+    Lines of which some elements are read come from memory whole.
+    """
+    if not geometry.has_single_elements(w[2:]):
+        return 2 * x_bytes
+    lines = x_bytes // math.prod(geometry.stride[:-1])
+    return lines + lines // geometry.stride[-1]
+
+
+def _known_product(dims: tuple[Dim, ...]) -> int:
+    """Return the product of extents; 1 where a call decides about one."""
+    return math.prod(d for d in dims if isinstance(d, int)) if all(isinstance(d, int) for d in dims) else 1
 
 
 def _value(dim: str, sizes: Mapping[str, int]) -> int:

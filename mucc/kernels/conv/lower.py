@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from xdsl.ir import Region, SSAValue
+from xdsl.rewriter import Rewriter
 
 from mucc.dialects.cutlass.nodes import StoreOp
 from mucc.dialects.cutlass.views import view_of
@@ -13,6 +14,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.by_name import is_convolution, is_pool
 from mucc.dialects.mu.ops.conv import ConvolutionOp, PartialMomentsOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.shape import SliceOp
 from mucc.dialects.mu.ops.stage import StageOp, YieldOp, before_regrouping
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_bytes
@@ -29,7 +31,7 @@ from mucc.kernels.conv.op import (
 from mucc.kernels.conv.strategies import choose
 from mucc.kernels.conv.strips import best_strip
 from mucc.kernels.conv.windows import pooled_sizes
-from mucc.kernels.lowering.access import Access, Axes, identity, through_views
+from mucc.kernels.lowering.access import Access, Axes, identity, in_memory, through_views
 from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import copy
@@ -95,6 +97,7 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     layer = layer._replace(
         copied=0 if x.unit_axis == 1 else layer.copied,
         vectors=layer.vectors and x.unit_axis == len(stage.space) - 1,
+        matrices=layer.matrices and _has_planes(x, anchor),
         reduced=is_reduced(stage),
         pooled=pooled_sizes(stage),
         measured=any(isinstance(op, PartialMomentsOp) for op in stage.body.block.ops),
@@ -105,9 +108,14 @@ def lower_convolution(builder: ProgramBuilder, stage: StageOp) -> None:
     by_vectors = strategy in (Strategy.TILES, Strategy.WARPGROUPS)
     inner = _adjacent(strategy, geometry)
     if by_vectors and _has_vectors(anchor, geometry) and x.unit_axis != 1:
-        x = _axis_last(builder, stage, x, Shaped.of(anchor.operand.type).dims, 1)
+        dims = Shaped.of(anchor.operand.type).dims
+        if not x.is_mapped and geometry.has_single_elements(Shaped.of(anchor.weight.type).dims[2:]):
+            x, dims = _every(builder, x, dims, geometry.stride)
+            geometry = geometry._replace(stride=(1,) * len(geometry.stride))
+        x = _axis_last(builder, stage, x, dims, 1)
     copies = _has_vectors(anchor, geometry) if by_vectors else _has_lone_channels(anchor, geometry, facts)
-    if strategy is Strategy.PLANES or (copies and x.unit_axis == 1):
+    sums_channels = strategy in (Strategy.MATRICES, Strategy.PLANES)
+    if sums_channels or (copies and x.unit_axis == 1):
         w = (
             w
             if w.unit_axis == inner
@@ -148,7 +156,7 @@ def weight_order(op: ConvolutionOp, facts: Facts) -> list[int] | None:
     geometry = geometry_of(op)
     strategy = choose(layer_of(op, geometry), facts)
     is_read_so = strategy in (Strategy.TILES, Strategy.WARPGROUPS) and _has_vectors(op, geometry)
-    if strategy is not Strategy.PLANES and not is_read_so:
+    if strategy not in (Strategy.MATRICES, Strategy.PLANES) and not is_read_so:
         return None
     inner, dims = _adjacent(strategy, geometry), Shaped.of(op.weight.type).dims
     order = [a for a in range(len(dims)) if a != inner] + [inner]
@@ -158,8 +166,8 @@ def weight_order(op: ConvolutionOp, facts: Facts) -> list[int] | None:
 
 def _adjacent(strategy: Strategy, geometry: Geometry) -> int:
     """Return the axis of the weights whose elements are adjacent where they are copied for a strategy."""
-    sums_channels = strategy in (Strategy.TILES, Strategy.WARPGROUPS, Strategy.PLANES)
-    return 1 if sums_channels and not geometry.transposed else 0
+    apart = strategy in (Strategy.PATCHES, Strategy.DIRECT, Strategy.POSITIONS)
+    return 0 if apart or geometry.transposed else 1
 
 
 def _readable(builder: ProgramBuilder, stage: StageOp, value: SSAValue) -> Access:
@@ -183,6 +191,14 @@ def _is_padded_elsewhere(access: Access) -> bool:
             return True
         base = view.base
     return False
+
+
+def _has_planes(x: Access, op: ConvolutionOp) -> bool:
+    """Whether the positions of a channel of x lie in their order, next to each other."""
+    spatial = identity(Shaped.of(op.operand.type).dims)[2:]
+    if x.is_mapped or (type := x.type) is None or type.layout.kind.data != "row_major":
+        return False
+    return x.axes[-len(spatial) :] == spatial
 
 
 def _has_vectors(op: ConvolutionOp, geometry: Geometry) -> bool:
@@ -212,6 +228,17 @@ def _axis_last(builder: ProgramBuilder, stage: StageOp, source: Access, dims: Di
     copied = copy(builder, stage, Access(source.base, axes), rank, _picked(dims, order))
     back = tuple(None if a is None else order[a] for a in copied.axes)
     return Access(copied.base, back)
+
+
+def _every(builder: ProgramBuilder, x: Access, dims: Dims, steps: Sequence[int]) -> tuple[Access, Dims]:
+    """Return every so many elements of x along its spatial axes, and their extents."""
+    value = x.base
+    for axis, step in enumerate(steps, 2):
+        if step > 1 and axis in x.axes:
+            builder.block.add_op(part := SliceOp(value, x.axes.index(axis), 0, dims[axis], step))
+            value = Rewriter.replace_value_with_new_type(part.result, in_memory(part.result))
+            dims = (*dims[:axis], Shaped.of(value.type).dims[x.axes.index(axis)], *dims[axis + 1 :])
+    return Access(value, x.axes), dims
 
 
 def _turned_bytes(*operands: tuple[Access, SSAValue]) -> int:

@@ -38,6 +38,8 @@ class Strategy(StrEnum):
     """Implicit GEMM by mma.sync or multiply-adds, tile by tile."""
     WARPGROUPS = "warpgroups"
     """Implicit GEMM by wgmma, with tiles that TMA loads in its im2col mode."""
+    MATRICES = "matrices"
+    """Products of matrices by wgmma, of windows of one element and x with channels first."""
     PLANES = "planes"
     """Implicit GEMM by wgmma from planes of x, channels first, that TMA loads once for all taps."""
     POSITIONS = "positions"
@@ -66,6 +68,10 @@ class Geometry(NamedTuple):
     groups: int = 1
     transposed: bool = False
     channels_last: bool = False
+
+    def has_single_elements(self, window: Sequence[Dim]) -> bool:
+        """Whether windows are single elements of x, so that strides skip the others."""
+        return not self.transposed and not any(self.pad) and all(size == 1 for size in window)
 
 
 @irdl_op_definition

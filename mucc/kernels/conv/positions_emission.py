@@ -18,6 +18,7 @@ class PositionsWork(StagedWork):
     HEADER: ClassVar[str] = "mucc/conv_positions.cuh"
     LAUNCHER: ClassVar[str] = "conv::launch_positions"
     SHAPE: ClassVar[str] = "PositionShape"
+    LEFT_TURNED: ClassVar[bool] = True
     TURNED: ClassVar[bool] = True
 
     def best(self, layer: Layer, facts: Facts) -> WideTile:

@@ -24,8 +24,10 @@ class StagedWork(TilesWork, ABC):
 
     SHAPE: ClassVar[str]
     """The struct of mucc/conv.h with the constants of a tile."""
-    TURNED: ClassVar[bool]
-    """Whether both factors have their rows and columns innermost, and K outermost."""
+    LEFT_TURNED: ClassVar[bool]
+    """Whether the left factor has its rows innermost, and K outermost."""
+    TURNED: ClassVar[bool] = False
+    """Whether the right factor has its columns innermost, and K outermost."""
 
     @abstractmethod
     def best(self, layer: Layer, facts: Facts) -> WideTile:
@@ -51,8 +53,9 @@ class StagedWork(TilesWork, ABC):
     @property
     def work(self) -> list[str]:
         dtype, columns = self.conv.compute.data.value, self.tile.columns
+        turned, left_turned = self.TURNED, self.LEFT_TURNED
         multiply = wgmma(
-            "multiply", dtype, columns, from_registers=False, turned=self.TURNED, left_turned=self.TURNED
+            "multiply", dtype, columns, from_registers=False, turned=turned, left_turned=left_turned
         )
         return [*super().work, *multiply]
 

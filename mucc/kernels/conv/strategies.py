@@ -10,7 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from xdsl.ir import SSAValue
+
+from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
+from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
+from mucc.kernels.conv.matrices import MARGIN, best_matrix_tile, matrix_cycles
+from mucc.kernels.conv.matrices import refused as refused_matrices
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches import best_patch, patch_cycles
 from mucc.kernels.conv.planes import best_plane, plane_cycles
@@ -19,6 +26,7 @@ from mucc.kernels.conv.positions import refused as refused_positions
 from mucc.kernels.conv.strips import strip_cycles
 from mucc.kernels.conv.tiles import ROWS, STAGE_ROW, tile_of
 from mucc.kernels.conv.wide import best_tile, wide_cycles
+from mucc.kernels.map.op import MapOp
 from mucc.target.facts import Facts
 
 LANES = 128
@@ -59,6 +67,8 @@ class Way(ABC):
     strategy: ClassVar[Strategy]
     by_vectors: ClassVar[bool] = False
     """Whether x is copied in vectors along its channels, which then have to be adjacent."""
+    margin: ClassVar[float] = 1.0
+    """How many times as fast as the others the strategy has to be expected to be."""
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         """Return why the strategy is not legal, as a clause; None if it is."""
@@ -137,6 +147,27 @@ class Warpgroups(Way):
 
     def cycles(self, layer: Layer, facts: Facts) -> float:
         return wide_cycles(best_tile(layer, facts), layer, facts)
+
+
+class Matrices(Warpgroups):
+    """As a product of matrices for each element of the batch: a window of one element, with x where it lies.
+
+    Calls whose tensors TMA cannot map are computed as by `Tiles`.
+    """
+
+    strategy, by_vectors, margin = Strategy.MATRICES, False, MARGIN
+
+    def refused(self, layer: Layer, facts: Facts) -> str | None:
+        return super().refused(layer, facts) or refused_matrices(layer)
+
+    def manner(self, layer: Layer, facts: Facts) -> str:
+        return best_matrix_tile(layer, facts).text
+
+    def copying(self, layer: Layer, bandwidth: float) -> float:
+        return SCATTERED * layer.moved / bandwidth if layer.copied else 0.0
+
+    def cycles(self, layer: Layer, facts: Facts) -> float:
+        return matrix_cycles(best_matrix_tile(layer, facts), layer, facts)
 
 
 class Planes(Way):
@@ -239,7 +270,7 @@ class Direct(Way):
         return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Matrices(), Planes(), Positions(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
@@ -257,7 +288,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
 def fastest(ways: Sequence[Way], layer: Layer, facts: Facts) -> tuple[Way, float]:
     """Return the legal strategy that should be fastest, of equal ones the first, and its time."""
     times = [(way, seconds(way, layer, facts)) for way in ways if way.refused(layer, facts) is None]
-    return min(times, key=lambda one: one[1])
+    return min(times, key=lambda one: one[0].margin * one[1])
 
 
 def choose(layer: Layer, facts: Facts) -> Strategy:
@@ -284,26 +315,41 @@ def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     layer = layer_of_kernel(op, sizes)._replace(copied=0)
     (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
     estimate = seconds(way, layer, facts)
-    if way.strategy is Strategy.WARPGROUPS:
+    if way.strategy in (Strategy.WARPGROUPS, Strategy.MATRICES):
         share = WIDE_APART if layer.classes > 1 else WIDE_REACHED
-        return max(estimate / share + WIDE_BEGIN, LEAST)
+        return max(way.margin * estimate / share + WIDE_BEGIN, LEAST)
     if way.strategy is Strategy.DIRECT and strip_cycles(layer, facts) is not None:
         return estimate / REACHED
     is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1 and not layer.whole
     return max(estimate / (DIRECT_REACHED if is_scattered else REACHED), LEAST)
 
 
+def _copied_from(op: ConvKernelOp) -> SSAValue | None:
+    """Return the tensor of which x of a kernel is a copy; None where it is none."""
+    for use in view_of(op.x).base.uses:
+        kernel = use.operation.parent_op()
+        if isinstance(kernel, MapOp) and isinstance(use.operation, StoreOp):
+            loads = [inner for inner in kernel.nodes if isinstance(inner, LoadOp)]
+            if len(loads) == 1 and use.operation.value is loads[0].result:
+                return view_of(loads[0].source).base
+    return None
+
+
 def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[str]:
     """Say what each strategy would take for a kernel's convolution, the chosen one first."""
-    layer = layer_of_kernel(op, sizes)
-    if op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
-        layer = layer._replace(copied=0)
+    layer, source = layer_of_kernel(op, sizes), _copied_from(op)
+    if source is not None:
+        layer = layer._replace(matrices=layer.matrices and not isinstance(source.owner, IndexMapOp))
+    elif op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
+        layer = layer._replace(copied=0, matrices=False)
     lines: list[str] = []
     for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):
         refused = way.refused(layer, facts)
         time = refused or f"{seconds(way, layer, facts) * 1e6:.1f} us expected"
-        if not refused and (manner := way.manner(layer, facts)):
-            time += f" ({manner})"
+        manner = "" if refused else way.manner(layer, facts)
+        if not refused and way.by_vectors and layer.whole and layer.copied:
+            manner += f"{', ' if manner else ''}x copied"
+        time += f" ({manner})" if manner else ""
         chosen = "    (chosen)" if way.strategy is op.strategy.data else ""
         lines.append(f"{way.strategy.value:<10} {time}{chosen}")
     return lines

@@ -25,7 +25,7 @@ class WideWork(StagedWork):
     HEADER: ClassVar[str] = "mucc/conv_wgmma.cuh"
     LAUNCHER: ClassVar[str] = "conv::launch_warpgroups"
     SHAPE: ClassVar[str] = "WideShape"
-    TURNED: ClassVar[bool] = False
+    LEFT_TURNED: ClassVar[bool] = False
 
     def best(self, layer: Layer, facts: Facts) -> WideTile:
         return best_tile(layer, facts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import Rewriter
@@ -20,6 +22,7 @@ from mucc.dialects.mu.ops.views import (
     RegroupOp,
     SqueezeOp,
     TransposeOp,
+    inverse,
 )
 from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.kernels.lowering.access import (
@@ -146,16 +149,29 @@ class ProgramBuilder:
         self.outputs = self.block.args[len(inputs) :]
         self.extents: dict[tuple[str, Attribute], SSAValue] = {}
         self.copies = 0
+        self.orders: dict[SSAValue, Sequence[int]] = {}
+        """The order of axes in memory, outermost first, of results of stages that is not row-major."""
 
     def destinations(self, value: SSAValue) -> list[SSAValue]:
         """Return the destinations of a stage's result: program outputs, else a new workspace tensor."""
         places: list[SSAValue] = [self.outputs[i] for i, r in enumerate(self.returned) if r is value]
+        if (order := self.orders.get(value)) is not None:
+            return [self._turned(value, order)]
         if not places:
             assert isinstance(value.type, TensorType)
             self.block.add_op(workspace := c.WorkspaceOp(value.type))
             places = [workspace.result]
         self.memory[value] = places[0]
         return places
+
+    def _turned(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """Return a new workspace tensor for a result, with its axes in another order in memory."""
+        type = Shaped.of(value.type)
+        turned = TensorType.of(tuple(type.dims[axis] for axis in order), type.element_type)
+        self.block.add_op(workspace := c.WorkspaceOp(turned))
+        self.block.add_op(view := PermuteOp(workspace.result, inverse(order)))
+        self.memory[value] = workspace.result
+        return view.result
 
     def regrouped(self, target: SSAValue, value: SSAValue) -> SSAValue:
         """Return a destination with the extents of a value that is stored there."""
@@ -167,7 +183,8 @@ class ProgramBuilder:
 
     def at(self, access: Access) -> Access:
         """Return the access with the tensor's place in the program as its base."""
-        return Access(self.outside(access.base), access.axes)
+        order = self.orders.get(access.base, range(len(access.axes)))
+        return Access(self.outside(access.base), tuple(access.axes[axis] for axis in order))
 
     def outside(self, value: SSAValue) -> SSAValue:
         """Return the program's value for a tensor or for a view of one."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from bench.conv import __main__ as conv
-from bench.conv import level1, level2, measuring, networks, summary
-from bench.conv.forcing import forced
+from bench.conv import channels_first, level1, level2, measuring, networks, summary
+from bench.conv.forcing import between_first, forced
 from bench.conv.forms import Conv, ConvForm, form
 from bench.layers.forms import Input
 from bench.layers.measuring import draw, error_of
@@ -42,6 +43,7 @@ def forms() -> list[ConvForm]:
         *(networks.network_form(n, small(c), d) for n, c in networks.LAYERS.items() for d in ("bf16", "f32")),
         *(form("level1", name, small(c), bias=False) for name, c in level1.CONVOLUTIONS.items()),
         level1.separable((2, 4, 6, 5), 3),
+        channels_first.bottleneck("bottleneck", (2, 4, 5, 6), 3),
         *(small_level2(name, layer) for name, layer in level2.LAYERS.items()),
     ]
 
@@ -171,8 +173,20 @@ def test_a_strategy_is_forced_where_it_is_legal(strategy: Strategy) -> None:
 
     usual = chosen(odd)
     with forced(strategy):
-        other = strategy in (Strategy.PLANES, Strategy.POSITIONS)
+        other = strategy in (Strategy.MATRICES, Strategy.PLANES, Strategy.POSITIONS)
         assert chosen(text) is (Strategy.TILES if other else strategy)
         narrow = other or strategy is Strategy.WARPGROUPS
         assert chosen(odd) is (usual if narrow else strategy)
     assert chosen(odd) is usual
+
+
+def test_channels_stay_first_between_layers_where_that_is_forced() -> None:
+    (block,) = (one for one in channels_first.FORMS if one.name == "bottleneck_4_bf16")
+
+    def stored() -> list[str]:
+        emitted = compile_text(Source("k.mcu", block.text)).emit("cutlass")
+        return re.findall(r"cutlass.workspace.*tensor<\[32, (.*?)\]", emitted)
+
+    assert "14, 14, 256" in stored() and "256, 14, 14" not in stored()
+    with between_first():
+        assert "256, 14, 14" in stored()

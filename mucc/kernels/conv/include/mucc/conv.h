@@ -142,7 +142,15 @@ struct StagedShape {
 template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kPersistent_, bool kAlongChannels_>
 struct WideShape : StagedShape<kM_, kN_, kStages_, kResident_, kShares_, kPersistent_, kAlongChannels_> {
   static constexpr int kBlocks = kM_ / 128;  // of 64 rows to a warpgroup
+  static constexpr bool kPositionsInner = false;  // in x
   static_assert(kM_ % 128 == 0 && kN_ % 8 == 0, "whole instructions and swizzles");
+};
+
+// The same for windows of one element, where the positions of a channel of x are adjacent. Of each element of the batch the rows
+// are padded to chunks of 64, which TMA copies as one.
+template <int kM_, int kN_, int kStages_, int kResident_, int kShares_, bool kPersistent_, bool kAlongChannels_>
+struct MatrixShape : WideShape<kM_, kN_, kStages_, kResident_, kShares_, kPersistent_, kAlongChannels_> {
+  static constexpr bool kPositionsInner = true;
 };
 
 // The same for kernels of conv_positions.cuh. Tiles of 64 rows have two warpgroups with half of the steps each (kSplits).
@@ -335,7 +343,7 @@ struct Problem {
   int64_t w_group, w_output, w_channel, w_at[3];
   float* moments;                     // [3, N, O, cells], or [3, O, cells], where blocks store some
   int64_t cells;
-  int64_t batch_rows;                 // rows of an element of the batch, where tiles have positions of one only
+  int64_t batch_rows;                 // rows of an element of the batch, where tiles or chunks of 64 have positions of one only
   int64_t row_tiles, column_tiles;    // for each group and class of outputs, filled in by the launch
 };
 

@@ -228,6 +228,47 @@ int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Exte
   return launch_blocks(c, stage, codes[kOthers + vector], blocks, Of::kAllThreads, Of::kShared, Of::kShares, op, problem, maps);
 }
 
+// Whether TMA takes chunks of positions of x, whose spatial axes are one contiguous axis.
+template <class T>
+bool chunks_fit(Problem<T> const& p) {
+  int64_t step = 1;
+  bool fits = reinterpret_cast<uintptr_t>(p.x) % 16 == 0;
+  for (int a = 2; a >= 0; --a) {
+    fits = fits && p.low[a] == 0 && p.count[a] == p.out[a] && p.count[a] > 0 && (p.count[a] == 1 || p.x_at[a] == step);
+    step *= p.count[a];
+  }
+  return fits && step < kMostAlong && stride_fits<T>(p.batch, p.x_batch) && stride_fits<T>(p.channels * p.groups, p.x_channel);
+}
+
+// Launches a block for each tile of each group, where TMA takes the operands; windows have one element. `codes` has a kernel of
+// `launch_tiles` of single elements, and two that store elements and vectors.
+template <class Op>
+int launch_matrices(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+                     Problem<typename Op::Element> problem) {
+  using W = typename Op::Windows;
+  using T = typename Op::Element;
+  using Of = typename Op::Wide;
+  constexpr int kOthers = 1;
+  static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has one kernel");
+  static_assert(!W::kTransposed && W::kTaps == 1 && sizeof(T) == 2, "positions of x are those of the result");
+  if (check<W>(c, stage, problem)) return 1;
+  int64_t const places = problem.out[0] * problem.out[1] * problem.out[2], rows = blocks_of(places, 64) * 64;
+  bool const fits = chunks_fit(problem) && w_maps<W>(problem) && problem.batch * rows < kMostAlong;
+  if (!fits) return launch_tiles(c, stage, codes, op, extents, false, problem);
+  Maps<1> maps{};
+  int64_t const channels = problem.groups * problem.channels, sizes[3] = {places, channels, problem.batch};
+  int64_t const strides[3] = {1, mapped_stride(channels, problem.x_channel), mapped_stride(problem.batch, problem.x_batch)};
+  if (map_tiles(c, &maps.x[0], problem.x, mapped<T>, 3, sizes, strides, 64, kMappedRow / int(sizeof(T)))) return 1;
+  if (map_weights<Op, Of::kN>(c, maps.w, problem)) return 1;
+  problem.batch_rows = rows;
+  problem.row_tiles = blocks_of(problem.batch * rows, Of::kM);
+  problem.column_tiles = blocks_of(problem.outputs, Of::kN);
+  int64_t blocks = problem.row_tiles * problem.column_tiles * problem.groups * Of::kShares;
+  if (Of::kPersistent) blocks = at_most(blocks, int64_t(c.sm_count) * Of::kResident);
+  vector = vector && stores_vectors<Op>(problem, Op::kVector);
+  return launch_blocks(c, stage, codes[kOthers + vector], blocks, Of::kAllThreads, Of::kShared, Of::kShares, op, problem, maps);
+}
+
 // Whether tensor maps can describe positions of x and of weights: batch and outputs innermost, aligned, few along each axis.
 template <class W, int kAxes, class T>
 bool positions_fit(Problem<T> const& p) {

@@ -5,6 +5,9 @@
 // by positions (im2col), which puts zeros where x has no elements, so that no row is looked at one by one. The warpgroups
 // multiply one step while they wait for the products of the step before, and let that be filled again.
 //
+// With kPositionsInner windows have one element and the positions of a channel of x are adjacent, as in NCHW: TMA copies tiles of
+// 64 positions by the channels of a step, and wgmma reads them with rows innermost.
+//
 // The tile then passes through shared memory to the pointwise work behind it, as in conv.cuh, while other blocks of the
 // multiprocessor multiply.
 //
@@ -68,6 +71,32 @@ struct Span {
   int first, last;
 };
 
+// The position of a row of a class of outputs.
+template <class Work>
+MUCC_DEVICE Row wide_row(Problem<typename Work::Element> const& problem, Axis const (&axes)[3], int64_t index) {
+  if constexpr (!Work::Wide::kPositionsInner) {
+    return row_at<Work>(problem, axes, index);
+  } else {
+    static_assert(Work::kMoments == Moments::kNone, "rows are padded already");
+    unsigned const batch = unsigned(index) / unsigned(problem.batch_rows);
+    Row row = row_at<Work>(problem, axes, index - int64_t(batch) * problem.batch_rows);
+    row.batch = row.batch == 0 && batch < problem.batch ? int(batch) : -1;
+    return row;
+  }
+}
+
+// Copies chunks of 64 positions of x, whose rows of shared memory are channels.
+template <class Work>
+MUCC_DEVICE void copy_chunks(Problem<typename Work::Element> const& problem, TensorMap const& x, int64_t row, int channel,
+                             uint32_t to, uint32_t full) {
+#pragma unroll
+  for (int i = 0; i < Work::Wide::kM / 64; ++i) {
+    unsigned const index = unsigned(row) + i * 64, batch = index / unsigned(problem.batch_rows);
+    int const element[3] = {int(batch)};
+    copy_tile<3>(to + i * 64 * kMappedRow, x, full, int(index - batch * unsigned(problem.batch_rows)), channel, element);
+  }
+}
+
 // Copies the steps of a tile, as one thread.
 template <class Work>
 MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, TensorMap const& x, TensorMap const& w,
@@ -79,7 +108,7 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
   if (walk.depth == 0) return;
   prefetch(x);
   prefetch(w);
-  Row const row = row_at<Work>(problem, walk.axes, at.row);
+  Row const row = wide_row<Work>(problem, walk.axes, at.row);
   int const batch = row.batch < 0 ? int(problem.batch) : row.batch;
   int first[3] = {}, tap[3];
   Course walks[3];
@@ -109,7 +138,10 @@ MUCC_DEVICE void copy_steps(Problem<typename Work::Element> const& problem, Tens
           int const s = ring.place;
           await(to.empty(s), ring.parity ^ 1);
           arrive_and_expect(to.full(s), Of::kStage);
-          copy_positions<kAxes>(to.x(s), x, to.full(s), x_channel + channel, first, batch, moved);
+          if constexpr (Of::kPositionsInner)
+            copy_chunks<Work>(problem, x, at.row, x_channel + channel, to.x(s), to.full(s));
+          else
+            copy_positions<kAxes>(to.x(s), x, to.full(s), x_channel + channel, first, batch, moved);
           copy_tile<Work::kRank>(to.w(s), w, to.full(s), w_channel + channel, column, weight);
           ring.advance();
         }
@@ -130,6 +162,8 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from, float (&sums
                                 Ring<Work::Wide::kStages>& ring) {
   using Of = typename Work::Wide;
   static constexpr int kBlock = 64 * kMappedRow;
+  // From one instruction to the next: 16 rows of one chunk, or 32 bytes of each row.
+  static constexpr int kNext = Of::kPositionsInner ? 16 * kMappedRow : 32;
   int const group = int(threadIdx.x) / 128, lane = int(threadIdx.x) % 32;
   clear(sums);
   auto release = [&](int s) {
@@ -166,13 +200,14 @@ MUCC_DEVICE void multiply_steps(int steps, Steps<Work> const& from, float (&sums
   for (int step = 0; step < steps; ++step) {
     int const s = ring.place;
     await(from.full(s), ring.parity);
-    uint64_t const x = described(from.x(s) + group * Of::kBlocks * kBlock, 16), w = described(from.w(s), 16);
+    uint64_t const x = described(from.x(s) + group * Of::kBlocks * kBlock, Of::kPositionsInner ? kBlock : 16);
+    uint64_t const w = described(from.w(s), 16);
     begin_products();
 #pragma unroll
     for (int i = 0; i < kMappedRow / 32; ++i)
 #pragma unroll
       for (int m = 0; m < Of::kBlocks; ++m)
-        Work::multiply(sums[m], x + (m * kBlock + i * 32) / 16, w + i * 32 / 16, 1);
+        Work::multiply(sums[m], x + (m * kBlock + i * kNext) / 16, w + i * 32 / 16, 1);
     end_products();
     // A stage alone is filled again only once it has been multiplied.
     wait_products<(Of::kStages > 1 ? 1 : 0)>();
@@ -224,7 +259,7 @@ struct Job {
     }
     taps = walk.taps(0) * walk.taps(1) * walk.taps(2);
     walk.depth = taps * walk.count();
-    is_empty = W::kTransposed && (conv::is_empty(walk.axes) || row_at<Work>(problem, walk.axes, at.row).batch < 0);
+    is_empty = W::kTransposed && (conv::is_empty(walk.axes) || wide_row<Work>(problem, walk.axes, at.row).batch < 0);
   }
   MUCC_DEVICE int steps() const {
     static constexpr int kPiece = kMappedRow / int(sizeof(typename Work::Element));
@@ -248,7 +283,7 @@ MUCC_DEVICE void fetch_tile(Work const& work, Problem<typename Work::Element> co
   if constexpr (fetches<Work>()) {
     int64_t const left = problem.outputs - job.at.column, channel = job.at.group * problem.outputs + job.at.column;
     for (int i = int(threadIdx.x) % 32 * Of::kShares + own; i < Of::kM; i += 32 * Of::kShares) {
-      Row const row = row_at<Work>(problem, job.walk.axes, job.at.row + i);
+      Row const row = wide_row<Work>(problem, job.walk.axes, job.at.row + i);
       if (row.batch < 0) continue;
 #pragma unroll
       for (int first = 0; first < Of::kN; first += kWidth)
@@ -261,7 +296,7 @@ MUCC_DEVICE void fetch_tile(Work const& work, Problem<typename Work::Element> co
 template <class Work>
 MUCC_DEVICE void find_rows(Problem<typename Work::Element> const& problem, Job<Work> const& job, Row* rows) {
   using Of = typename Work::Wide;
-  for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads) rows[i] = row_at<Work>(problem, job.walk.axes, job.at.row + i);
+  for (int i = int(threadIdx.x); i < Of::kM; i += Of::kThreads) rows[i] = wide_row<Work>(problem, job.walk.axes, job.at.row + i);
 }
 
 template <class Work>
