@@ -10,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
@@ -125,11 +124,10 @@ class AttentionKind(Kind[AttentionKernelOp]):
 
     def parts(self, op: AttentionKernelOp) -> Mapping[SSAValue, Dims]:
         """Return the extents of the keys and values of all sequences, where they lie in pages."""
-        score = op.score
-        if score.pages is None or score.page is None:
+        if op.score.pages is None:
             return {}
-        given = (score.pages.type, score.page.value.data)
-        return {v: tensor_rules.in_pages(v.type, *given).dims for v in (score.key, op.attend.value)}
+        dims = {v: Shaped.of(v.type).dims for v in (op.score.key, op.attend.value)}
+        return {v: (op.extents[0], *lead, op.extents[-1], width) for v, (*lead, _, width) in dims.items()}
 
     def index_tensors(self, op: AttentionKernelOp) -> Iterator[IndexTensor]:
         """Yield the table of pages: kernels bound what it names, and `MUCC_CHECK_INDICES` checks it."""

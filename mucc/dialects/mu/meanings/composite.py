@@ -138,7 +138,8 @@ def _rows(machine: Machine, op: ScoringOp, operand: SSAValue, values: Sequence[A
     rows = machine.factor(op, operand, _given(op, operand, values))
     if op.pages is None or op.page is None:
         return rows
-    return in_pages(machine, rows, _given(op, op.pages, values), op.page.value.data)
+    rank = len(Shaped.of(op.pages.type).dims) + 1
+    return in_pages(machine, rows, _given(op, op.pages, values), op.page.value.data, rank)
 
 
 def _masked_scores(
@@ -222,9 +223,13 @@ def gradient_of(
     return machine.arrays.reduce("sum", given, (*range(leading), *repeated)).reshape(shape)
 
 
-def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
-    """Return the rows `[B, .., N * page, D]` of each sequence's pages; `rows` has those of all pages."""
+def in_pages(machine: Machine, rows: Any, pages: Any, page: int, rank: int) -> Any:
+    """Return the rows `[B, .., N * page, D]`, `rank` axes, of each sequence's pages.
+
+    `rows` has those of all pages. Leading axes of extent 1 may be missing.
+    """
     xp = machine.arrays.xp
+    rows, pages = (x.reshape((*(1,) * (rank - 1 - len(x.shape)), *x.shape)) for x in (rows, pages))
     table: list[list[float]] = pages.reshape((pages.shape[0], pages.shape[-1])).tolist()
     numbers = [[int(n) * page + i for n in row for i in range(page)] for row in table]
     if any(not 0 <= i < int(rows.shape[-2]) for row in numbers for i in row):

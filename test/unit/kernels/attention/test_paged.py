@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from on_host import Program, run
 
@@ -98,6 +100,43 @@ def test_nothing_is_copied() -> None:
     text = compile_text(Source("k.mcu", KERNELS)).emit("cutlass")
     assert "cutlass.map" not in text and "mu.gather" not in text
     assert text.count("pages %") == text.count("cutlass.attention ") == 8
+
+
+ALONE = """
+kernel alone[P, N](q: f16[1, 1, 8, 64], c: f16[P, 64, 1, 64], table: s32[1, N]) -> f16[1, 1, 8, 64] {
+    keys = permute(reshape(gather(c, table), (1, N*64, 1, 64)), (0, 2, 1, 3))
+    return softmax(tanh(q @ keys.T) * 8) @ keys
+}
+kernel one_head[B, P, N](
+    q: f16[B, 1, 2, 1, 64], k: f16[P, 64, 1, 64], v: f16[P, 64, 1, 64], table: s32[B, N]
+) -> f16[B, 1, 2, 1, 64] {
+    keys = permute(reshape(gather(k, table), (B, N*64, 1, 64)), (0, 2, 1, 3))[:, :, None]
+    values = permute(reshape(gather(v, table), (B, N*64, 1, 64)), (0, 2, 1, 3))[:, :, None]
+    return sigmoid(q @ keys.T * 0.125) @ values
+}
+"""
+
+
+def test_one_head_and_one_sequence_agree_where_their_axes_are_dropped(tmp_path: Path) -> None:
+    compilation = compile_text(Source("k.mcu", ALONE))
+    assert compilation.emit("cutlass").count("pages %") == 2
+    assert "*P B" not in compilation.emit("graph")
+    rng = np.random.default_rng(1)
+    pool = rng.normal(size=(9, 64, 1, 64)).astype(np.float16)
+    given: list[Any] = [rng.normal(size=(1, 1, 8, 64)).astype(np.float16), pool, np.array([[7, 2]])]
+    np.testing.assert_allclose(
+        compilation.interpret_lowered("alone", given)[0], compilation.interpret("alone", given)[0], 0, 2**-8
+    )
+    given = [rng.normal(size=(3, 1, 2, 1, 64)).astype(np.float16), pool, pool, np.array([[7], [2], [7]])]
+    np.testing.assert_allclose(
+        compilation.interpret_lowered("one_head", given)[0],
+        compilation.interpret("one_head", given)[0],
+        2**-8,
+        2**-4,
+    )
+    program = Program.of(compilation, tmp_path)
+    for info, sizes in zip(program.kernels, ({"P": 9, "N": 2}, {"B": 3, "P": 9, "N": 2}), strict=True):
+        run(program, info, sizes, seed=3, floats=(-1.0, 0.5, 2.0), within=2**-8)
 
 
 OUTER = """
