@@ -166,7 +166,7 @@ def _paged(
     kernel: str, dtype: str, widths: tuple[int, int], page: int, result: str, score: Score, **more: Any
 ) -> Form:
     """Attention of heads that share keys in pages, for sequences of n keys, with a function of scores."""
-    given = {"lead": ("B, H, 4", "B, H, 1"), "few": True, "more": "n: s32[B]", **more}
+    given: dict[str, Any] = {"lead": ("B, H, 4", "B, H, 1"), "few": True, "more": "n: s32[B]", **more}
     return Form(kernel, dtype, widths, result, score, page=page, **given)
 
 
