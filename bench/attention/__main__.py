@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.attention.cases import CASES, FLEX, WRITTEN, Case
+from bench.attention.cases import CASES, FLEX, PAGED, WRITTEN, Case
 from bench.attention.flashinfer import DISTRIBUTION
 from bench.attention.measuring import measure
 from bench.common import run_main
@@ -37,7 +37,10 @@ def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
     parts = {
         "over_best_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full", "causal", "gqa")],
-        "over_flex": [r["over"] for r in good if "over" in r and r["kind"] in FLEX],
+        "over_flex": [
+            r["over"] for r in good if "over" in r and r["kind"] in FLEX and r["kind"] not in PAGED
+        ],
+        "paged_over_flex": [r["over"] for r in good if "over" in r and r["kind"] == "paged_softcap"],
         "decode_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] == "decode"],
         "over_written": [r["over"] for r in good if "over" in r and r["kind"] in WRITTEN],
         "f32_over_sdpa": [r["over"] for r in good if "over" in r and r["kind"] in ("full_f32", "causal_f32")],

@@ -30,6 +30,7 @@ KINDS = {
     "causal_f32": "attention(q, k, v, causal=on)",
     "relu_f32": "relu(where(j <= i, q @ permute(k, (0, 1, 3, 2)) * {scale}, -inf)) @ v",
     "softcap": f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {{scale}} / {CAP:g}) * {CAP:g}) @ v",
+    "paged_softcap": f"softmax(tanh(q @ ks.T * {{scale}} / {CAP:g}) * {CAP:g}) @ vs",
 }
 """The result of each kind, over queries q, keys k and values v, indices i and j."""
 
@@ -52,12 +53,13 @@ PAGE = 64
 WRITTEN = ("sigmoid", "relu_f32")
 """What is neither, and is written as two products for torch.compile."""
 
-FLEX = ("window", "alibi", "softcap", "document", "sink")
-"""What only FlexAttention computes; with sinks, their share follows from its log-sum-exp."""
+FLEX = ("window", "alibi", "softcap", "document", "sink", "paged_softcap")
+"""What only FlexAttention computes; with sinks, their share follows from its log-sum-exp. Of pages, it has
+keys that follow each other."""
 
 
 FEW = ("decode", "decode_e4m3")
-PAGED = ("paged", "paged_e4m3")
+PAGED = ("paged", "paged_e4m3", "paged_softcap")
 """What has one query of each head; of pages too."""
 
 CAUSAL = (
@@ -182,7 +184,7 @@ class Case:
                 f"    q: {of_query}, k: {pool}, v: {pool}, table: s32[B, N]",
                 f") -> {of_query.replace(self.dtype, self.result_dtype)} {{",
                 *map(rows, "kv"),
-                f"    return {KINDS[self.kind]}",
+                f"    return {KINDS[self.kind].format(scale=1 / math.sqrt(self.width))}",
                 "}",
                 "",
             ]
@@ -275,6 +277,8 @@ def _paged() -> Iterator[Case]:
     for batch in (1, 16, 64):
         for keys in (4096, 16384, 32768):
             yield Case("paged", 128, batch, 8, 8, 1, keys)
+            if keys != 16384:
+                yield Case("paged_softcap", 128, batch, 8, 8, 1, keys)
 
 
 def _backward() -> Iterator[Case]:

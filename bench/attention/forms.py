@@ -53,26 +53,41 @@ class Form:
     @property
     def _paged_text(self) -> str:
         """The program, whose keys and values lie in pages."""
-        rows = "1" if self.few else "S"
-        leads = (f"{self.lead[0]}, {rows}", f"P, {self.page}, H")
-        query, pool = (f"{self.dtype}[{lead}, {self.widths[0]}]" for lead in leads)
+        rows, keys = ("1" if self.few else "S"), f"N*{self.page}"
+        query = f"{self.dtype}[{self.lead[0]}, {rows}, {self.widths[0]}]"
+        shared = "[:, :, None]" if self.lead[1].endswith(", 1") else ""
 
-        def gathered_rows(name: str) -> str:
-            gathered = f"reshape(gather({name}, table), (B, N*{self.page}, H, {self.widths[0]}))"
-            return f"permute({gathered}, (0, 2, 1, 3))[:, :, None]"
+        def named(text: str) -> str:
+            """Return text about keys, values and their number, for those of pages."""
+            names = {"T": keys, "k": "keys", "v": "values"}
+            return re.sub(r"\b[Tkv]\b", lambda found: names[found[0]], text)
 
-        keys = ", ".join(map(gathered_rows, "kv"))
-        result = self.result.replace("T)", f"N*{self.page})").replace("k, v", keys)
+        pools = [f"{x}: {self.dtype}[P, {self.page}, H, {w}]" for x, w in zip("kv", self.widths, strict=True)]
+        gathered = [
+            f"    {name} = permute(reshape(gather({x}, table), (B, {keys}, H, {w})), (0, 2, 1, 3)){shared}"
+            for name, x, w in zip(("keys", "values"), "kv", self.widths, strict=True)
+        ]
+        out, value = f"{self.result_dtype}[{self.lead[0]}, {rows}, {self.widths[1]}]", self.result
+        if self.gives == "sums":
+            arguments = self.result.removeprefix("attention(q, k, v").removesuffix(")")
+            out = f"(y: {out}, l: f32[{self.lead[0]}, {rows}])"
+            value = f"{self.result}, attention_logsumexp(q, k{arguments})"
+        parameters = ", ".join([f"q: {query}", *pools, "table: s32[B, N]", *filter(None, [named(self.more)])])
         return "\n".join(
             [
-                f"kernel {self.kernel}[B, H, P, N{'' if self.few else ', S'}](",
-                f"    q: {query}, k: {pool}, v: {pool}, table: s32[B, N], {self.more}",
-                f") -> {query.replace(self.dtype, self.result_dtype)} {{",
-                f"    return {result}",
+                f"kernel {self.kernel}[B, H, P, N{'' if self.few else ', S'}]({parameters}) -> {out} {{",
+                *map(named, self._indices(rows)),
+                *gathered,
+                f"    return {named(value)}",
                 "}",
                 "",
             ]
         )
+
+    def _indices(self, rows: str) -> list[str]:
+        """Define the indices of a row and of a column, where scores depend on them."""
+        used = ((axis, n) for axis, n in enumerate("ij") if f" {n} " in self.result)
+        return [f"    {n} = iota(({rows}, T), axis={axis})" for axis, n in used]
 
     @property
     def stem(self) -> str:
@@ -106,14 +121,10 @@ class Form:
         dims = ", ".join(
             [*dict.fromkeys(d for d in of_query.split(", ") if d.isalpha()), *rows.strip("1"), "T"]
         )
-        indices = [
-            f"    {n} = iota(({rows}, T), axis={a})" for a, n in enumerate("ij") if f" {n} " in self.result
-        ]
         lines = [f"kernel {self.kernel}[{dims}](q: {q}, k: {k}, v: {v}{more}) -> {out} {{"]
         schedule = [f"schedule {self.kernel} for sm_90a {{", *(f"    {s}" for s in self.settings), "}", ""]
-        return "\n".join(
-            [*lines, *indices, f"    return {value}", "}", "", *(schedule if self.settings else [])]
-        )
+        lines += [*self._indices(rows), f"    return {value}", "}", ""]
+        return "\n".join([*lines, *(schedule if self.settings else [])])
 
 
 def _where(seen: Any, x: Any) -> Any:
@@ -149,6 +160,23 @@ def _cached(kernel: str, page: int = 0, few: bool = True, dtype: str = "bf16") -
         few=few,
         page=page,
     )
+
+
+def _paged(
+    kernel: str, dtype: str, widths: tuple[int, int], page: int, result: str, score: Score, **more: Any
+) -> Form:
+    """Attention of heads that share keys in pages, for sequences of n keys, with a function of scores."""
+    given: dict[str, Any] = {"lead": ("B, H, 4", "B, H, 1"), "few": True, "more": "n: s32[B]", **more}
+    return Form(kernel, dtype, widths, result, score, page=page, **given)
+
+
+_PRODUCT = "q @ permute(k, (0, 1, 2, 4, 3))"
+_ENDS = "n[:, None, None, None, None]"
+
+
+def _distance(x: Any, i: Any, j: Any, more: dict[str, Any]) -> Any:
+    """How far before a row's own key, the last one of a sequence in the first row, another one lies."""
+    return _lengths(more, x) - 1 + i - j
 
 
 FORMS = (
@@ -486,6 +514,94 @@ FORMS = (
     _cached("paged16", page=16),
     _cached("paged64", page=64),
     _cached("paged_many", page=64, few=False),
+    _paged(
+        "paged_capped",
+        "bf16",
+        (128, 64),
+        64,
+        f"softmax(where( j < {_ENDS}, tanh({_PRODUCT} * {128**-0.5} / 20) * 20, -inf)) @ v",
+        lambda x, i, j, m: _until_length((x / 20).tanh() * 20, i, j, m),
+        empty=math.nan,
+    ),
+    _paged(
+        "paged_window",
+        "f16",
+        (64, 64),
+        16,
+        f"attention(q, k, v, mask=where({_ENDS} - 1 + i - j >= 0 and {_ENDS} - 1 + i - j < 100, "
+        f"slope[:, None, None, None] * ( j - {_ENDS} - i ), -inf))",
+        lambda x, i, j, m: _where(
+            (_distance(x, i, j, m) >= 0) & (_distance(x, i, j, m) < 100),
+            x - m["slope"][:, None, None, None] * (_distance(x, i, j, m) + 1),
+        ),
+        more="n: s32[B], slope: f32[H]",
+    ),
+    _paged(
+        "paged_capped_window",
+        "bf16",
+        (96, 128),
+        128,
+        f"cast(softmax(where({_ENDS} - 1 + i - j >= 0 and {_ENDS} - 1 + i - j < 100, tanh({_PRODUCT} "
+        f"* {96**-0.5} / 20) * 20 - slope[:, None, None, None] * ({_ENDS} + i - j ), -inf)), bf16) @ v",
+        lambda x, i, j, m: _where(
+            (_distance(x, i, j, m) >= 0) & (_distance(x, i, j, m) < 100),
+            (x / 20).tanh() * 20 - m["slope"][:, None, None, None] * (_distance(x, i, j, m) + 1),
+        ),
+        more="n: s32[B], slope: f32[H]",
+        few=False,
+        empty=math.nan,
+    ),
+    _paged(
+        "paged_sigmoid",
+        "f16",
+        (64, 64),
+        64,
+        f"where( j < {_ENDS}, sigmoid({_PRODUCT} * 0.125 - 2), 0) @ v",
+        lambda x, i, j, m: _until_length((x - 2).sigmoid(), i, j, m),
+        normalised=False,
+        few=False,
+    ),
+    _paged(
+        "paged_biased",
+        "bf16",
+        (64, 64),
+        64,
+        f"cast(softmax(tanh({_PRODUCT} * 0.125 / 20) * 20 + b), bf16) @ v",
+        lambda x, i, j, m: (x / 20).tanh() * 20 + m["b"],
+        more="b: f32[S, T]",
+        lead=("B, H, 2", "B, H, 1"),
+        few=False,
+        empty=math.nan,
+    ),
+    _paged(
+        "paged_heads",
+        "f16",
+        (80, 80),
+        16,
+        f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {80**-0.5} / 20) * 20) @ v",
+        lambda x, i, j, m: (x / 20).tanh() * 20,
+        lead=("B, H", "B, H"),
+        more="",
+    ),
+    _paged(
+        "paged_sums",
+        "bf16",
+        (128, 128),
+        64,
+        "attention(q, k, v)",
+        lambda x, i, j, m: x,
+        more="",
+        gives="sums",
+    ),
+    _paged(
+        "narrow_paged_capped",
+        "e4m3",
+        (128, 128),
+        64,
+        f"cast(softmax(where( j < {_ENDS}, tanh({_PRODUCT} * {128**-0.5} / 20) * 20, -inf)), e4m3) @ v",
+        lambda x, i, j, m: _until_length((x / 20).tanh() * 20, i, j, m),
+        empty=math.nan,
+    ),
     Form(
         "paged_many16",
         "f16",

@@ -75,15 +75,25 @@ class Call:
             return [q, k, v, *self.more.values()]
         torch, count = self.torch, k.shape[0] * (self.keys // page)
         order = torch.randperm(count + 3, device=self.device)[:count]
+        table = order.reshape(k.shape[0], -1).to(torch.int32)
+        # What few queries do not see may be anything.
+        unseen = torch.zeros(k.shape[0], self.keys, dtype=torch.bool, device=self.device)
+        if self.form.few and "n" in self.more:
+            unseen = torch.arange(self.keys, device=self.device) >= self.more["n"][:, None]
+            unused = unseen.reshape(k.shape[0], -1, page).all(-1)
+            numbers = torch.tensor((-1, count + 2, 1 << 30), dtype=torch.int32, device=self.device)
+            table[unused] = numbers[torch.randint(3, (int(unused.sum()),), device=self.device)]
         pools: list[Any] = []
         for x in (k, v):
+            hidden = unseen.reshape(k.shape[0], *[1] * (x.ndim - 3), -1, 1)
+            x = x.float().masked_fill(hidden, math.nan).to(x.dtype)
             by_page = x.reshape(*x.shape[:2], -1, page, x.shape[-1]).permute(0, 2, 3, 1, 4)
             pool = torch.full((count + 3, *by_page.shape[2:]), math.nan, device=self.device).to(x.dtype)
             # PyTorch indexes no tensors of 8-bit floats.
             bits = torch.uint8 if x.dtype.itemsize == 1 else x.dtype
             pool.view(bits)[order] = by_page.reshape(count, *by_page.shape[2:]).view(bits)
             pools.append(pool)
-        return [q, *pools, order.reshape(k.shape[0], -1).to(torch.int32), *self.more.values()]
+        return [q, *pools, table, *self.more.values()]
 
     @property
     def dtype(self) -> Any:
@@ -196,7 +206,7 @@ class Call:
             kernel(*self.given, out=out)
             return _error(out, exact, rounded, floor)
         sums = self._filled(exact.shape[:-1], self.torch.float32)
-        kernel(*self.inputs, *self.more.values(), out=(out, sums))
+        kernel(*self.given, out=(out, sums))
         least = NARROW if self.form.dtype == "e4m3" else SUMS_FLOOR
         of_sums = _sums_error(sums, self.scores().logsumexp(-1), self._parts(), least)
         shares = [_error(out, exact, rounded, floor), of_sums]

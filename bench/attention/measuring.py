@@ -59,7 +59,7 @@ def _exact(torch: Any, case: Case, inputs: Sequence[Any], rows: Any) -> Any:
         keys, values = (x[-1, head].reshape(case.keys, case.width).double() for x in (k, v))
         scores = queries @ keys.T / math.sqrt(case.width)
         i, j = rows[:, None], torch.arange(case.keys, device=q.device)[None]
-        if case.kind == "softcap":
+        if case.kind.endswith("softcap"):
             scores = torch.tanh(scores / CAP) * CAP
         if case.kind == "alibi":
             scores = scores + more[0][head].double() * (j - i)
@@ -130,7 +130,8 @@ def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
     module: Any = importlib.import_module("torch.nn.attention.flex_attention")
     torch._dynamo.reset()
     compiled = torch.compile(module.flex_attention, dynamic=False)
-    q, k, v, *more = inputs
+    q, k, v = (_flat(case, x) for x in inputs[:3])
+    more = inputs[3:]
 
     def document(b: Any, h: Any, i: Any, j: Any) -> Any:
         return (j <= i) & (more[0][b, i] == more[0][b, j])
@@ -157,8 +158,8 @@ def _flex(torch: Any, case: Case, inputs: Sequence[Any]) -> dict[str, Call]:
         whole = torch.compile(with_sinks, dynamic=False)
         return {"flex": lambda: whole(q, k, v, more[0])}
     masks = {"window": window, "alibi": causal, "document": document}
-    scores = {"softcap": capped, "alibi": biased}
-    options: dict[str, Any] = {}
+    scores = {"softcap": capped, "paged_softcap": capped, "alibi": biased}
+    options: dict[str, Any] = {"enable_gqa": True} if case.groups > 1 else {}
     if (mask := masks.get(case.kind)) is not None:
         batch = case.batch if case.kind == "document" else None
         options["block_mask"] = module.create_block_mask(mask, batch, None, case.queries, case.keys, "cuda")

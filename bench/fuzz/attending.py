@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
-from bench.fuzz.drawing import LARGEST, Chain, Dim, Value, extent, floats, needs, tupled
+from bench.fuzz.drawing import LARGEST, Chain, Dim, Value, extent, floats, needs, times, tupled
 
 
 def optioned(c: Chain, v: Value) -> Value:
@@ -32,6 +33,37 @@ def optioned(c: Chain, v: Value) -> Value:
         total = f"attention_logsumexp({v.text}, {k.text}{options})[..., None]"
         return Value(f"({text} * sigmoid({total}))", (*v.dims[:-1], wide), "f32", True)
     return Value(text, (*v.dims[:-1], wide), v.dtype, True)
+
+
+def paged(c: Chain, v: Value) -> Value:
+    """Attend to keys and values in pages, with a mask or a function of scores."""
+    floats(v)
+    needs(v.rank in (4, 5))
+    if v.dtype == "f32":
+        v = replace(v, text=f"cast({v.text}, bf16)", dtype="bf16")
+    batch, heads, *_, rows, wide = v.dims
+    page, count, pages = c.pick((16, 16, 32, 8)), c.pick((1, 1, 2, "N")), c.pick((1, 3, "M"))
+    keys = times(count, page)
+    needs(prod(map(extent, (batch, heads, keys, wide))) <= LARGEST)
+    needs(prod(map(extent, v.dims[:-1])) * extent(keys) <= LARGEST)
+    table = c.param((batch, count), "s32", " ", stem="t")
+
+    def read() -> str:
+        pool = c.param((pages, page, heads, wide), v.dtype, " ", stem="p")
+        gathered = f"reshape(gather({pool.text}, {table.text}), {tupled((batch, keys, heads, wide))})"
+        return f"permute({gathered}, (0, 2, 1, 3)){'[:, :, None]' if v.rank == 5 else ''}"
+
+    k, w = read(), read()
+    if c.chance(0.4):
+        more = f", mask={mask(c, (*v.dims[:-1], keys))}" if c.chance(0.7) else ""
+        return Value(f"attention({v.text}, {k}, {w}{more})", v.dims, v.dtype, True)
+    scores = c.pick(("{}", "{} * 0.5", "tanh({}) * 4", "where({seen}, tanh({}), {hidden})")).format(
+        f"({v.text} @ {k}.T)",
+        seen=f"iota({tupled((rows, keys))}, axis=1) <= iota({tupled((rows, keys))}, axis=0) + 3",
+        hidden=c.pick(("-inf", "-9")),
+    )
+    weights = c.pick(("softmax", "softmax", "sigmoid"))
+    return Value(f"(cast({weights}({scores}), {v.dtype}) @ {w})", v.dims, v.dtype, True)
 
 
 def mask(c: Chain, scores: tuple[Dim, ...]) -> str:

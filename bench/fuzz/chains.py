@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bench.fuzz.attending import gradients, optioned
+from bench.fuzz.attending import gradients, optioned, paged
 from bench.fuzz.conditions import all_or_any, as_number, combined, compared, masking, selecting
 from bench.fuzz.drawing import NAMES, Chain, Operation, Unfit, Value
 from bench.fuzz.elementary import (
@@ -94,6 +94,7 @@ OPERATIONS: dict[Operation, int] = {
     running: 2,
     optioned: 3,
     gradients: 1,
+    paged: 2,
     scaled: 2,
     measured: 2,
     bounded_slice: 3,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.gpu_fuzz import contractions, convolutions, maps, measures, operands, parts
+from bench.gpu_fuzz import contractions, convolutions, maps, measures, operands, pages, parts
 from bench.gpu_fuzz.drafts import Draft
 
 
@@ -55,6 +55,7 @@ FORMS = {
     "grouped norms": Form(measures.grouped_norms, 4),
     "losses": Form(measures.losses, 4),
     "operands": Form(operands.operands, 6),
+    "pages": Form(pages.paged, 2),
 }
 
 ON_HOST = tuple(

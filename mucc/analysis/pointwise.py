@@ -64,11 +64,12 @@ def pointwise(op: Operation, *, masked: bool = False) -> list[tuple[str, Term]]:
         case ScoredAttentionOp() if op.without_softmax is not None:
             return []
         case AttentionOp() | ScoredAttentionOp():
-            columns = 1 if hides_by_data(op) and not masked else Shaped.of(op.key.type).dims[-2]
+            columns = 1 if hides_by_data(op) and not masked else op.columns
             scores = (*Shaped.of(op.result.type).dims[:-1], columns)
             special, plain, dims = 1, 4, scores
         case AttentionLogSumExpOp() | GradientOp() if not _is_shared(op):
-            scores = (*Shaped.of(op.query.type).dims[:-1], Shaped.of(op.key.type).dims[-2])
+            columns = op.columns if isinstance(op, AttentionLogSumExpOp) else Shaped.of(op.key.type).dims[-2]
+            scores = (*Shaped.of(op.query.type).dims[:-1], columns)
             special, plain, dims = 1, 4, scores
         case _:
             return []

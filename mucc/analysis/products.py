@@ -96,7 +96,7 @@ def _attention(op: AttentionOp | ScoredAttentionOp, masked: bool) -> list[tuple[
     """Count both products of attention; of square causal attention only the unmasked part."""
     widths = (_dims(op.query.type)[-1], _dims(op.value.type)[-1])
     causal = isinstance(op, AttentionOp) and op.causal is not None
-    return _pairs(op, _dims(op.result.type)[:-2], widths, causal, masked)
+    return _pairs(op, (*_dims(op.result.type)[:-1], op.columns), widths, causal, masked)
 
 
 def _attention_sums(op: AttentionLogSumExpOp, masked: bool) -> list[tuple[str, Term]]:
@@ -104,7 +104,7 @@ def _attention_sums(op: AttentionLogSumExpOp, masked: bool) -> list[tuple[str, T
     if any(op.is_of(use.operation) for use in op.query.uses):
         return []
     widths = (_dims(op.query.type)[-1],)
-    return _pairs(op, _dims(op.result.type)[:-1], widths, op.causal is not None, masked)
+    return _pairs(op, (*_dims(op.result.type), op.columns), widths, op.causal is not None, masked)
 
 
 def _gradients(op: GradientOp, masked: bool) -> list[tuple[str, Term]]:
@@ -122,19 +122,20 @@ def _gradients(op: GradientOp, masked: bool) -> list[tuple[str, Term]]:
         widths.append(width)
     if op.of.data is not Wanted.VALUE and all(o.of.data is Wanted.VALUE for o in others):
         widths.append(result_width)
-    return _pairs(op, _dims(op.gradient.type)[:-2], widths, op.causal is not None, masked)
+    scores = (*_dims(op.gradient.type)[:-1], _dims(op.key.type)[-2])
+    return _pairs(op, scores, widths, op.causal is not None, masked)
 
 
 def _pairs(
     op: AttentionOp | ScoredAttentionOp | AttentionLogSumExpOp | GradientOp,
-    lead: Dims,
+    scores: Dims,
     widths: Sequence[Dim],
     causal: bool,
     masked: bool,
 ) -> list[tuple[str, Term]]:
-    """Count products of so many elements for each pair of a query and a key that it sees."""
+    """Count products of so many elements for each pair of a query and a key that it sees, of all `scores`."""
     unit, count = _unit(ComputeAttr.default(op.query.type, op.key.type).data)
-    rows, columns = _dims(op.query.type)[-2], _dims(op.key.type)[-2]
+    *lead, rows, columns = scores
     if hides_by_data(op) and not masked:
         columns, causal = 1, False
     found: list[tuple[str, Term]] = []

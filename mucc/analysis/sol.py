@@ -14,10 +14,12 @@ from mucc.analysis.bound import DRAM, Bound, Rates
 from mucc.analysis.counts import operations, tensor_bytes, work
 from mucc.analysis.products import Term, products, term
 from mucc.analysis.structure import GENERAL, Structure, Structures, product_share
+from mucc.dialects.mu.ops.attention import ScoringOp
 from mucc.dialects.mu.ops.contraction import Compute, ContractionOp, MatmulOp
 from mucc.dialects.mu.ops.conv import ConvolutionOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import StageOp
+from mucc.dialects.mu.ops.views import VIEWS
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_bits, dtype_name
 from mucc.library import extents
 from mucc.library.signature import evaluate
@@ -314,13 +316,27 @@ class _Counter:
 def _picked(value: SSAValue, readers: Iterable[Operation]) -> list[Term]:
     """Count the bytes of a value that is read in parts; empty if a reader needs all of it.
 
-    Rows count once for each index that picks one: which indices are equal is not known.
+    Rows count once for each index that picks one: which indices are equal is not known. Of keys and values in
+    pages those of the sequences count, once for all operations with the same table.
     """
-    own = [op for op in readers if value in op.operands]
-    if any(op.name not in PICKING or value in op.operands[1:] for op in own):
-        return []
+    readers = tuple(readers)
     bits = dtype_bits(Shaped.of(value.type).element_type)
-    return [term(bits / 8, Shaped.of(op.results[0].type).dims) for op in own]
+    found: list[Term] = []
+    paged: dict[SSAValue, Term] = {}
+    for op in readers:
+        if value not in op.operands:
+            continue
+        if op.name in PICKING and value not in op.operands[1:]:
+            found.append(term(bits / 8, Shaped.of(op.results[0].type).dims))
+        elif isinstance(op, VIEWS):
+            if not (rows := _picked(op.results[0], readers)):
+                return []
+            found += rows
+        elif isinstance(op, ScoringOp) and op.pages is not None and value in op.in_all_pages:
+            paged[op.pages] = term(bits / 8, op.in_all_pages[value].dims)
+        else:
+            return []
+    return [*found, *paged.values()]
 
 
 def _needed(results: tuple[SSAValue, ...], structures: Structures) -> set[SSAValue]:

@@ -338,8 +338,14 @@ def _emit_text(path: str, data: bytes, kind: str, args: Arguments) -> _Output:
         from mucc.target import get_target
 
         # These levels are the same for all targets and sizes, but a wrong option is an error all the same.
-        _ = get_target(args.target), args.sizes
-        return _Output(front_text(source, kind).rstrip("\n").encode() + b"\n", ())
+        _ = get_target(args.target)
+        try:
+            text = front_text(source, kind, args.sizes)
+        except DiagnosticError as error:
+            from mucc.compiler.program import placed
+
+            raise DiagnosticError(placed(error.diagnostics, source)) from error
+        return _Output(text.rstrip("\n").encode() + b"\n", ())
     compilation = compile_source(
         source, args.target, args.print_ir, args.print_after, sizes=args.sizes, tuned=not args.no_tuned
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from mucc.passes.pipeline import pipeline
 if TYPE_CHECKING:
     from mucc.database.lookup import SelectMeasured
     from mucc.frontend import ast
+    from mucc.library.dims import Size
 
 
 @dataclass
@@ -149,19 +150,26 @@ def check_language(source: Source) -> tuple[Diagnostic, ...]:
     return tuple(sink.diagnostics)
 
 
-def front_text(source: Source, kind: str) -> str:
+def front_text(source: Source, kind: str, sizes: Sequence[Size] = ()) -> str:
     """Emit the `ast` or the `mu` of a source, without running passes.
 
-    Raises DiagnosticError for errors up to that level, KeyError for another kind.
+    Raises DiagnosticError for errors up to that level, and for typical values of dims that the program does
+    not have; KeyError for another kind.
     """
     from mucc import frontend
 
     program, sink = frontend.parse(source)
     sink.raise_if_errors()
-    if kind == "ast":
+    if kind == "ast" and not sizes:
         return frontend.dump(program, source)
     module = frontend.lower(program, sink)
     sink.raise_if_errors()
+    if sizes:
+        from mucc.compiler.typical_dims import check_sizes
+
+        check_sizes(entries(module), sizes)
+    if kind == "ast":
+        return frontend.dump(program, source)
     return {"mu": f"{module!s}\n"}[kind]
 
 

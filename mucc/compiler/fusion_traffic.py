@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
@@ -10,12 +11,14 @@ from xdsl.ir import Operation, SSAValue
 from mucc.dialects.cutlass.nodes import StoreNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
 from mucc.dialects.cutlass.views import view_of
+from mucc.dialects.mu.ops.attention import ScoringOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp, RetypeOp, StoredOp
 from mucc.dialects.mu.ops.indexed import PickOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.ops.views import RegroupOp
+from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.kernels.registry import kind_of
 from mucc.kernels.traffic import Traffic
 from mucc.passes.forming import Stage
@@ -38,7 +41,7 @@ def apart(kernel: KernelOp) -> Apart:
     launches: list[Traffic] = []
     for op in kernel.body.block.ops:
         if isinstance(op, ElementwiseOp | AnchorOp):
-            read = {v: t for operand in op.operands for v, t in _seen(operand)}
+            read = _read(op)
             launches.append(Traffic.sum((*read.values(), Traffic.of(op.results[0].type))))
         elif isinstance(op, ReturnOp | PinOp):
             copied = [v for v in op.operands if not isinstance(_root(v).owner, ElementwiseOp | AnchorOp)]
@@ -61,7 +64,7 @@ def shares(
         # A cast of the program may be what stores the value for others.
         own = (v for v in forms if v is result or v.owner not in inside)
         parts = [Traffic.of(v.type) * -1 for v in own if v in stores]
-        for value, once in {v: t for operand in op.operands for v, t in _seen(operand)}.items():
+        for value, once in _read(op).items():
             if op not in elsewhere:
                 parts.append(once)
             wide = partition.forms.wide.get(value, value)
@@ -99,6 +102,18 @@ def _root(value: SSAValue) -> SSAValue:
     return value
 
 
+def _read(op: Operation) -> dict[SSAValue, Traffic]:
+    """Return the tensors that an operation reads; of pages those of sequences."""
+    found: dict[SSAValue, Traffic] = {}
+    paged = op.in_all_pages if isinstance(op, ScoringOp) else {}
+    for operand in op.operands:
+        if operand in paged:
+            found[_root(operand)] = Traffic.of(operand.type, paged[operand].dims)
+        else:
+            found.update(_seen(operand))
+    return found
+
+
 def _seen(value: SSAValue) -> Iterator[tuple[SSAValue, Traffic]]:
     """Yield the tensors that are read with a value; of gathered rows as many as are read."""
     while isinstance(view := value.owner, _SEEN_THROUGH):
@@ -126,16 +141,21 @@ def tensors_of(kernel: DeviceKernelOp) -> tuple[dict[SSAValue, Traffic], dict[SS
             written.append(node.destination)
         outside = [v for v in node.operands if isinstance(v.type, TensorType)]
         read += [v for v in outside if not (isinstance(node, StoreNode) and v is node.destination)]
-    return _bases(read), _bases(written)
+    return _bases(read, kind_of(kernel).parts(kernel)), _bases(written)
 
 
-def _bases(values: list[SSAValue]) -> dict[SSAValue, Traffic]:
-    """Return the tensors behind views, each once; of gathered rows as many as are read."""
+def _bases(
+    values: list[SSAValue], parts: Mapping[SSAValue, Dims] = MappingProxyType({})
+) -> dict[SSAValue, Traffic]:
+    """Return the tensors behind views, each once; of gathered rows, and of pages, as many as are read."""
     found: dict[SSAValue, Traffic] = {}
     for value in values:
         view = view_of(value)
         if view.rows is None:
-            found[view.base] = Traffic.of(view.base.type)
+            base = view.base
+            while isinstance(base.owner, RegroupOp):
+                base = view_of(base.owner.operand).base
+            found[base] = Traffic.of(base.type, parts.get(value))
         else:
             found |= _bases([view.rows])
             found[value] = Traffic.of(view.base.type, Shaped.of(value.type).dims)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mucc.diagnostics.core import did_you_mean
+from mucc.diagnostics.core import DiagnosticError, did_you_mean
 from mucc.library.dims import DECLARED, Size, broken_promise, fault, holds, parse_sizes
 
 if TYPE_CHECKING:
@@ -47,6 +47,20 @@ def check_names(kernels: Sequence[EntryOp], dims: Mapping[str, int]) -> None:
         open_somewhere = any(name in k.dim_names and name not in k.bound_dims for k in kernels)
         if values and not open_somewhere and value not in values:
             raise fault("MU6052", f"dim {name} is {min(values)} in the source, --dims says {value}")
+
+
+def check_sizes(kernels: Sequence[EntryOp], sizes: Sequence[Size]) -> None:
+    """Raise what `check_names` does for one of the sizes, of the samples of a range if all are wrong."""
+    broken: list[DiagnosticError] = []
+    for size in sizes:
+        try:
+            check_names(kernels, size.dims)
+        except DiagnosticError as error:
+            if not size.is_sample or error.diagnostics[0].code != "MU6052":
+                raise
+            broken.append(error)
+    if broken and len(broken) == len(sizes):
+        raise broken[-1]
 
 
 def check_promises(programs: Sequence[EntryOp], dims: Mapping[str, int]) -> None:

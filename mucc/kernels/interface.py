@@ -318,6 +318,10 @@ class Kind(ABC, Generic[Op]):
         """Return the tensors that the kernel reads besides those of its nodes."""
         return op.operands
 
+    def parts(self, op: Op) -> Mapping[SSAValue, Dims]:
+        """Return how much the kernel reads of tensors that it does not read whole, as extents."""
+        return {}
+
     def details(self, op: Op) -> dict[str, Any]:
         """Return the manifest's entries besides the settings, as JSON."""
         return {}

@@ -84,7 +84,7 @@ _HAS_CONV_KERNEL = (one_of("cutlass.conv"),)
 KINDS: dict[str, Entry] = {
     "attention": Entry(
         "mucc.kernels.attention.kind:AttentionKind",
-        ("mu.attention", "mu.scored_attention", "mu.paged_attention", "mu.attention_logsumexp"),
+        ("mu.attention", "mu.scored_attention", "mu.attention_logsumexp"),
         {
             "form-attention": Rewrite(
                 "mucc.kernels.attention.form:FormAttention",

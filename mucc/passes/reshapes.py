@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from mucc.dialects.mu.ops import elementwise as e
-from mucc.dialects.mu.ops.attention import AttentionOp, PagedAttentionOp, ScoredAttentionOp
+from mucc.dialects.mu.ops.attention import AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import FlipOp, ReshapeOp, SliceOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp, inverse
@@ -59,7 +59,7 @@ def _in_order(value: SSAValue) -> bool:
     match value.owner:
         case ExpandOp() | SqueezeOp() | RegroupOp() as view:
             return _in_order(view.operand)
-        case e.ElementwiseOp() | ReduceOp() | AttentionOp() | ScoredAttentionOp() | PagedAttentionOp():
+        case e.ElementwiseOp() | ReduceOp() | AttentionOp() | ScoredAttentionOp():
             return True
         case Operation() as op if op.name != "mu.matmul":
             return False

@@ -20,8 +20,11 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.attention import (
     AttentionBackwardOp,
     AttentionGradientOp,
-    PagedAttentionOp,
+    AttentionLogSumExpOp,
+    AttentionOp,
+    ScoredAttentionOp,
     ScoresOp,
+    ScoringOp,
 )
 from mucc.dialects.mu.ops.by_name import is_convolution
 from mucc.dialects.mu.ops.contraction import Accumulation, Compute
@@ -218,13 +221,29 @@ class BoundedFunctions(MuFunctions):
 
         return self.bounded.applied(total, (value,))
 
-    @impl(PagedAttentionOp)
-    def paged(self, interpreter: Interpreter, op: PagedAttentionOp, args: PythonValues) -> PythonValues:
-        """Interpret attention to pages, which a table may name more than once."""
-        numbers = args[3].value.reshape(-1).tolist()
-        self.bounded.repeats = len(set(numbers)) < len(numbers)
+    @impl(AttentionOp)
+    def attention(self, interpreter: Interpreter, op: AttentionOp, args: PythonValues) -> PythonValues:
+        return (self._of_pages(op, args),)
+
+    @impl(AttentionLogSumExpOp)
+    def sums(self, interpreter: Interpreter, op: AttentionLogSumExpOp, args: PythonValues) -> PythonValues:
+        return (self._of_pages(op, args),)
+
+    @impl(ScoresOp)
+    def scores(self, interpreter: Interpreter, op: ScoresOp, args: PythonValues) -> PythonValues:
+        return (self._of_pages(op, args),)
+
+    @impl(ScoredAttentionOp)
+    def scored(self, interpreter: Interpreter, op: ScoredAttentionOp, args: PythonValues) -> PythonValues:
+        return (self._of_pages(op, args),)
+
+    def _of_pages(self, op: ScoringOp, args: PythonValues) -> Any:
+        """Interpret an operation on scores of keys in pages, which a table may name more than once."""
+        if op.pages is not None:
+            numbers = args[list(op.operands).index(op.pages)].value.reshape(-1).tolist()
+            self.bounded.repeats = len(set(numbers)) < len(numbers)
         try:
-            return (MEANINGS[PagedAttentionOp](self, op, args),)
+            return MEANINGS[type(op)](self, op, args)
         finally:
             self.bounded.repeats = False
 

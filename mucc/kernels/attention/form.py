@@ -21,7 +21,8 @@ class FormAttention(Pass):
     ```
 
     `f(q @ k.T) @ v` is attention without softmax where f is more than a factor. Masks that are written
-    several times are one. Sums of exponentials move behind the attention whose kernel stores them.
+    several times are one. Sums of exponentials move behind the attention whose kernel stores them. Keys and
+    values that are gathered from pages are read where they lie.
     """
 
     name = "form-attention"
@@ -30,17 +31,18 @@ class FormAttention(Pass):
         kernels = [kernel for kernel in op.body.block.ops if isinstance(kernel, KernelOp)]
         names = {inner.name for kernel in kernels for inner in kernel.body.block.ops}
         # Few programs have such operations, so what rewrites them is loaded where there is one.
-        if any(sum(isinstance(i, MatmulOp) for i in kernel.body.block.ops) > 1 for kernel in kernels):
+        may_be_written = any(sum(isinstance(i, MatmulOp) for i in k.body.block.ops) > 1 for k in kernels)
+        if may_be_written:
             from mucc.kernels.attention.written import Written
 
             rewrite(op, [Written()])
-        if {"mu.attention", "mu.gather"} <= names:
-            from mucc.kernels.attention.paged import Paged
-
-            rewrite(op, [Paged()])
         if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
             from mucc.kernels.attention.sharing import move_sums, share_masks
 
             for kernel in kernels:
                 share_masks(kernel.body.block)
                 move_sums(kernel.body.block)
+        if "mu.gather" in names and (may_be_written or "mu.attention" in names):
+            from mucc.kernels.attention.paged import Paged
+
+            rewrite(op, [Paged()])

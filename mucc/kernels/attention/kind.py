@@ -10,16 +10,11 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.cutlass.ops import ProgramOp
 from mucc.dialects.cutlass.views import view_of
-from mucc.dialects.mu.ops.attention import (
-    AttentionLogSumExpOp,
-    AttentionOp,
-    PagedAttentionOp,
-    ScoredAttentionOp,
-)
+from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp, ScoredAttentionOp
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.settings import MAINLOOP, SCHEDULER, STAGES, TILE, Chosen
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Dims, Shaped
 from mucc.dialects.rewriting import Finding
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp, ScoreOp, ScoreSumOp
 from mucc.kernels.attention.operands import takes, takes_f32
@@ -49,7 +44,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
         """Claim attention whose rows have at most `MOST` elements, or `MOST_F32`; other is decomposed."""
         if isinstance(anchor, AttentionLogSumExpOp):
             return any(self._stores(anchor, use.operation) for use in anchor.query.uses)
-        if not isinstance(anchor, AttentionOp | ScoredAttentionOp | PagedAttentionOp):
+        if not isinstance(anchor, AttentionOp | ScoredAttentionOp):
             return False
         operands = (anchor.query, anchor.key, anchor.value, anchor.space)
         return takes(*operands) or takes_f32(*operands)
@@ -70,12 +65,10 @@ class AttentionKind(Kind[AttentionKernelOp]):
         return Shaped.of(anchor.query.type).element_type == Float8E4M3FNType()
 
     def memory_operands(self, anchor: AnchorOp) -> Sequence[SSAValue]:
-        if isinstance(anchor, AttentionLogSumExpOp):
-            return (anchor.query, anchor.key)
-        if isinstance(anchor, PagedAttentionOp):
-            return (anchor.query, anchor.key, anchor.value, anchor.pages)
-        assert isinstance(anchor, AttentionOp | ScoredAttentionOp)
-        return (anchor.query, anchor.key, anchor.value)
+        assert isinstance(anchor, AttentionOp | ScoredAttentionOp | AttentionLogSumExpOp)
+        values = () if isinstance(anchor, AttentionLogSumExpOp) else (anchor.value,)
+        pages = () if anchor.pages is None else (anchor.pages,)
+        return (anchor.query, anchor.key, *values, *pages)
 
     def repeats(self, anchor: AnchorOp, operand: SSAValue) -> Collection[int]:
         return range(len(Shaped.of(operand.type).dims) - 2)
@@ -128,6 +121,13 @@ class AttentionKind(Kind[AttentionKernelOp]):
     def reads(self, op: AttentionKernelOp) -> Sequence[SSAValue]:
         pages = () if op.score.pages is None else (op.score.pages,)
         return (op.score.query, op.score.key, op.attend.value, *pages)
+
+    def parts(self, op: AttentionKernelOp) -> Mapping[SSAValue, Dims]:
+        """Return the extents of the keys and values of all sequences, where they lie in pages."""
+        if op.score.pages is None:
+            return {}
+        dims = {v: Shaped.of(v.type).dims for v in (op.score.key, op.attend.value)}
+        return {v: (op.extents[0], *lead, op.extents[-1], width) for v, (*lead, _, width) in dims.items()}
 
     def index_tensors(self, op: AttentionKernelOp) -> Iterator[IndexTensor]:
         """Yield the table of pages: kernels bound what it names, and `MUCC_CHECK_INDICES` checks it."""

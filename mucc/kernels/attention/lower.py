@@ -11,7 +11,6 @@ from mucc.dialects.mu.ops.attention import (
     AttentionBackwardOp,
     AttentionLogSumExpOp,
     AttentionOp,
-    PagedAttentionOp,
     ScoredAttentionOp,
     ScoresOp,
 )
@@ -37,7 +36,7 @@ from mucc.kernels.lowering.bodies import Body
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
 from mucc.kernels.map.copies import contiguous_rows
 
-Anchor = AttentionOp | ScoredAttentionOp | PagedAttentionOp
+Anchor = AttentionOp | ScoredAttentionOp
 
 
 class ScoresBody(Body):
@@ -47,7 +46,7 @@ class ScoresBody(Body):
         self,
         program: ProgramBuilder,
         stage: StageOp,
-        op: AttentionOp | ScoredAttentionOp | PagedAttentionOp | AttentionBackwardOp,
+        op: Anchor | AttentionBackwardOp,
     ):
         super().__init__(program, stage)
         self.op = op
@@ -71,7 +70,8 @@ class ScoresBody(Body):
 
     def _pages(self) -> tuple[SSAValue, int] | None:
         """Return the table of pages, and how many keys a page has, where keys lie in pages."""
-        if not isinstance(op := self.op, PagedAttentionOp):
+        op = self.op
+        if isinstance(op, AttentionBackwardOp) or op.pages is None or op.page is None:
             return None
         dims = Shaped.of(op.pages.type).dims
         access = self.program.at(through_views(op.pages, identity(dims), self.stage))
@@ -181,9 +181,7 @@ def _back(view: Operation, place: SSAValue) -> Operation | None:
 
 def scores_of(op: Anchor) -> Dims:
     """Return the extents of the scores."""
-    if isinstance(op, PagedAttentionOp):
-        return (*op.space[:-1], op.columns)
-    return (*op.space[:-1], Shaped.of(op.key.type).dims[-2])
+    return (*op.space[:-1], op.columns)
 
 
 def lower_attention(builder: ProgramBuilder, stage: StageOp) -> None:

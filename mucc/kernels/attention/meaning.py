@@ -13,12 +13,19 @@ if TYPE_CHECKING:
     from mucc.kernels.attention_backward.op import DifferentiateOp
 
 
+def _rank(op: ScoreOp | AttendOp) -> int:
+    """Return the number of axes of the scores."""
+    kernel = op.parent_op()
+    assert isinstance(kernel, AttentionKernelOp)
+    return len(kernel.extents)
+
+
 def score(functions: CutlassFunctions, op: ScoreOp, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Multiply queries and keys."""
     query, key, *pages = map(functions.read, args)
     functions.launch.accumulators = tuple(pages)
     if op.page is not None:
-        key = in_pages(functions, key, pages[0], op.page.value.data)
+        key = in_pages(functions, key, pages[0], op.page.value.data, _rank(op))
     product = query @ functions.arrays.xp.swapaxes(key, -1, -2)
     return (functions.over_space(op.scale.value.data * product),)
 
@@ -36,14 +43,14 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
     scores = seen_columns(functions, functions.over_space(args[0]), op, args)
-    if op.without_softmax is not None:
-        weights = functions.arrays.xp.where(scores == -math.inf, functions.arrays.full((), 0.0), scores)
-        result = functions.narrowed(weights, op.value.type) @ functions.read(args[1])
-        functions.begin(kernel.results_space)
-        return (functions.over_space(result),)
     value = functions.read(args[1])
     if (page := kernel.score.page) is not None:
-        value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data)
+        value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data, _rank(op))
+    if op.without_softmax is not None:
+        weights = functions.arrays.xp.where(scores == -math.inf, functions.arrays.full((), 0.0), scores)
+        result = functions.narrowed(weights, op.value.type) @ value
+        functions.begin(kernel.results_space)
+        return (functions.over_space(result),)
     empty = 0.0 if op.nan_rows is None else math.nan
     sinks = None if op.sink is None else args[list(op.operands).index(op.sink)]
     result = attended(functions, scores, value, op.value.type, causal=False, empty=empty, sinks=sinks)

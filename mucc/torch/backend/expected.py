@@ -201,7 +201,7 @@ def _reached(anchor: AnchorOp | None, sizes: Mapping[str, int]) -> float:
         return OTHERS
     if Shaped.of(anchor.query.type).element_type == f32:
         return F32.mucc
-    head, keys = (extents.value(Shaped.of(anchor.key.type).dims[axis], sizes) for axis in (-1, -2))
+    head, keys = (extents.value(n, sizes) for n in (Shaped.of(anchor.key.type).dims[-1], anchor.columns))
     return shares(head, keys, isinstance(anchor, AttentionOp) and anchor.causal is not None).mucc
 
 

@@ -49,8 +49,8 @@ mu.kernel @open_attention(%q: !mu.tensor<[M, D], f16>) -> !mu.tensor<[M, D], f16
 // CHECK-LABEL: mu.kernel @gradients(
 mu.kernel @gradients(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>, %v: !mu.tensor<[N, 32], f16>, %m: !mu.tensor<[M, N], f32>, %y: !mu.tensor<[M, 32], f16>, %dy: !mu.tensor<[M, 32], f16>) -> (!mu.tensor<[M], f32>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>)
     attributes {arg_names = ["q", "k", "v", "m", "y", "dy"], result_names = ["a", "b", "c", "d"], dims = ["M", "N"]} {
-  // CHECK-NEXT: mu.attention_logsumexp %q, %k mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M], f32>
-  %0 = mu.attention_logsumexp %q, %k mask %m scale 1.000000e+00 : f64 causal : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[M], f32>
+  // CHECK-NEXT: mu.attention_logsumexp %q, %k mask %m : !mu.tensor<[M, N], f32> scale 1.000000e+00 : f64 causal : !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16> -> !mu.tensor<[M], f32>
+  %0 = mu.attention_logsumexp %q, %k mask %m : !mu.tensor<[M, N], f32> scale 1.000000e+00 : f64 causal : !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16> -> !mu.tensor<[M], f32>
   // CHECK-NEXT: mu.attention_gradient query %dy, %q, %k, %v, %{{.*}}, %y scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M, 32], f16>) -> !mu.tensor<[M, 64], f16>
   %1 = mu.attention_gradient query %dy, %q, %k, %v, %0, %y scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M, 32], f16>) -> !mu.tensor<[M, 64], f16>
   // CHECK-NEXT: mu.attention_gradient key %dy, %q, %k, %v, %{{.*}}, %{{.*}} mask %m scale 1.250000e-01 : f64 : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>, !mu.tensor<[M, N], f32>) -> !mu.tensor<[N, 64], f16>
@@ -58,4 +58,19 @@ mu.kernel @gradients(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>,
   // CHECK-NEXT: mu.attention_backward value %dy, %q, %k, %v, %{{.*}}, %{{.*}} scale 1.250000e-01 : f64 causal : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>) -> !mu.tensor<[N, 32], f16>
   %3 = mu.attention_backward value %dy, %q, %k, %v, %0, %0 scale 1.250000e-01 : f64 causal : (!mu.tensor<[M, 32], f16>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>, !mu.tensor<[M], f32>, !mu.tensor<[M], f32>) -> !mu.tensor<[N, 32], f16>
   mu.return %0, %1, %2, %3 : !mu.tensor<[M], f32>, !mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>, !mu.tensor<[N, 32], f16>
+}
+
+// Keys and values may have the rows of all pages, of which a table names those of each sequence.
+// CHECK-LABEL: mu.kernel @pages(
+mu.kernel @pages(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, "16*P", 64], f16>, %v: !mu.tensor<[4, "16*P", 32], f16>, %t: !mu.tensor<[B, 1, N], si32>, %m: !mu.tensor<[M, "16*N"], f32>) -> (!mu.tensor<[B, 4, M, 32], f16>, !mu.tensor<[B, 4, M], f32>, !mu.tensor<[B, 4, M, 32], f16>)
+    attributes {arg_names = ["q", "k", "v", "t", "m"], result_names = ["a", "b", "c"], dims = ["B", "M", "P", "N"]} {
+  // CHECK-NEXT: mu.attention %q, %k, %v mask %m : !mu.tensor<[M, "16*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 scale 1.250000e-01 : f64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  %0 = mu.attention %q, %k, %v mask %m : !mu.tensor<[M, "16*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 scale 1.250000e-01 : f64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  // CHECK-NEXT: mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 causal : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M], f32>
+  %1 = mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 causal : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M], f32>
+  // CHECK-NEXT: %[[S:.*]] = mu.scores %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M, "16*N"], f16>
+  %2 = mu.scores %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M, "16*N"], f16>
+  // CHECK-NEXT: mu.scored_attention %q, %k, %v scores %[[S]] pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16>, !mu.tensor<[B, 4, M, "16*N"], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  %3 = mu.scored_attention %q, %k, %v scores %2 pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16>, !mu.tensor<[B, 4, M, "16*N"], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  mu.return %0, %1, %3 : !mu.tensor<[B, 4, M, 32], f16>, !mu.tensor<[B, 4, M], f32>, !mu.tensor<[B, 4, M, 32], f16>
 }

@@ -79,6 +79,21 @@ def test_the_command_line_takes_them(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "error[MU6051]: no kernel has a dim 'Q'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["ast", "mu"])
+@pytest.mark.parametrize(
+    ("dims", "code"), [("Q=16", "MU6051"), ("K=512", "MU6052"), ("M=16,K=4096", None), ("K=1..4096", None)]
+)
+def test_levels_without_passes_check_them(
+    kind: str, dims: str, code: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "k.mcu"
+    path.write_text(TEXT.partition("kernel b")[0])
+    assert main([str(path), f"--emit={kind}", "--dims", dims]) == (2 if code else 0)
+    out = capsys.readouterr()
+    assert bool(out.out) is (code is None)
+    assert (f"error[{code}]" in out.err) is (code is not None) is (f"--> {path}" in out.err)
+
+
 ROWS = """
 kernel product[M, N, K](a: DTYPE[M, K], b: DTYPE[N, K]) -> f32[M, N] {
     return a @ b.T

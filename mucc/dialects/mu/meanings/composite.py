@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import i1
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mucc.dialects.mu.arrays import Arrays, wrapped
 from mucc.dialects.mu.meanings.base import Machine, Meaning
@@ -19,9 +19,9 @@ from mucc.dialects.mu.ops.attention import (
     AttentionLogSumExpOp,
     AttentionOp,
     GradientOp,
-    PagedAttentionOp,
     ScoredAttentionOp,
     ScoresOp,
+    ScoringOp,
     Wanted,
 )
 from mucc.dialects.mu.ops.normalisation import (
@@ -128,22 +128,29 @@ def _normalize(machine: Machine, op: NormalizeOp, x: Any) -> Any:
     return (x - mean) / machine.arrays.xp.sqrt(spread + eps)
 
 
-_Scored = AttentionOp | AttentionLogSumExpOp | GradientOp | PagedAttentionOp
+def _given(op: Operation, operand: SSAValue | None, values: Sequence[Any]) -> Any:
+    """Return the value of an operand; None where the operation does not have it."""
+    return None if operand is None else values[list(op.operands).index(operand)]
+
+
+def _rows(machine: Machine, op: ScoringOp, operand: SSAValue, values: Sequence[Any]) -> Any:
+    """Return the keys or values of each sequence, which may lie in pages."""
+    rows = machine.factor(op, operand, _given(op, operand, values))
+    if op.pages is None or op.page is None:
+        return rows
+    rank = len(Shaped.of(op.pages.type).dims) + 1
+    return in_pages(machine, rows, _given(op, op.pages, values), op.page.value.data, rank)
 
 
 def _masked_scores(
-    machine: Machine,
-    op: _Scored,
-    q: Any,
-    k: Any,
-    masks: Sequence[Any],
+    machine: Machine, op: AttentionOp | AttentionLogSumExpOp | GradientOp, q: Any, k: Any, mask: Any
 ) -> Any:
     xp, nothing = machine.arrays.xp, machine.arrays.full((), -math.inf)
     scale = 1 / math.sqrt(q.shape[-1]) if op.scale is None else op.scale.value.data
     scores = scale * (q @ xp.swapaxes(k, -1, -2))
     if op.mask is not None and Shaped.of(op.mask.type).element_type == i1:
-        return xp.where(masks[0], scores, nothing)
-    return scores + masks[0] if masks else scores
+        return xp.where(mask, scores, nothing)
+    return scores if mask is None else scores + mask
 
 
 def causal_scores(machine: Machine, scores: Any) -> Any:
@@ -153,23 +160,16 @@ def causal_scores(machine: Machine, scores: Any) -> Any:
 
 
 def _attention(machine: Machine, op: AttentionOp, values: tuple[Any, ...]) -> Any:
-    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
-    return _with_sinks(machine, op, (q, k, v), values[3:])
-
-
-def _with_sinks(
-    machine: Machine, op: AttentionOp | PagedAttentionOp, operands: Sequence[Any], more: tuple[Any, ...]
-) -> Any:
-    """Compute attention of queries, keys and values; `more` are the mask and the sinks, where op has them."""
-    q, k, v = operands
-    scores = _masked_scores(machine, op, q, k, more[:1] if op.mask is not None else ())
-    sinks = None if op.sinks is None else more[-1]
+    q = machine.factor(op, op.query, values[0])
+    k, v = (_rows(machine, op, operand, values) for operand in (op.key, op.value))
+    scores = _masked_scores(machine, op, q, k, _given(op, op.mask, values))
+    sinks = _given(op, op.sinks, values)
     return attended(machine, scores, v, op.value.type, causal=op.causal is not None, sinks=sinks)
 
 
 def _attention_sums(machine: Machine, op: AttentionLogSumExpOp, values: tuple[Any, ...]) -> Any:
-    q, k = (machine.factor(op, o, x) for o, x in zip(op.operands[:2], values[:2], strict=True))
-    scores = _masked_scores(machine, op, q, k, values[2:])
+    q, k = machine.factor(op, op.query, values[0]), _rows(machine, op, op.key, values)
+    scores = _masked_scores(machine, op, q, k, _given(op, op.mask, values))
     return score_sums(machine, causal_scores(machine, scores) if op.causal is not None else scores)
 
 
@@ -180,7 +180,7 @@ def score_sums(machine: Machine, scores: Any) -> Any:
 
 def _gradient(machine: Machine, op: GradientOp, values: tuple[Any, ...]) -> Any:
     gradient, q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:4], values[:4], strict=True))
-    scores = _masked_scores(machine, op, q, k, values[6:])
+    scores = _masked_scores(machine, op, q, k, _given(op, op.mask, values))
     if op.causal is not None:
         scores = causal_scores(machine, scores)
     rows = values[5]
@@ -223,15 +223,13 @@ def gradient_of(
     return machine.arrays.reduce("sum", given, (*range(leading), *repeated)).reshape(shape)
 
 
-def _paged_attention(machine: Machine, op: PagedAttentionOp, values: tuple[Any, ...]) -> Any:
-    q, k, v = (machine.factor(op, o, x) for o, x in zip(op.operands[:3], values[:3], strict=True))
-    k, v = (in_pages(machine, x, values[3], op.page.value.data) for x in (k, v))
-    return _with_sinks(machine, op, (q, k, v), values[4:])
+def in_pages(machine: Machine, rows: Any, pages: Any, page: int, rank: int) -> Any:
+    """Return the rows `[B, .., N * page, D]`, `rank` axes, of each sequence's pages.
 
-
-def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
-    """Return the rows `[B, .., N * page, D]` of each sequence's pages; `rows` has those of all pages."""
+    `rows` has those of all pages. Leading axes of extent 1 may be missing.
+    """
     xp = machine.arrays.xp
+    rows, pages = (x.reshape((*(1,) * (rank - 1 - len(x.shape)), *x.shape)) for x in (rows, pages))
     table: list[list[float]] = pages.reshape((pages.shape[0], pages.shape[-1])).tolist()
     numbers = [[int(n) * page + i for n in row for i in range(page)] for row in table]
     if any(not 0 <= i < int(rows.shape[-2]) for row in numbers for i in row):
@@ -240,15 +238,15 @@ def in_pages(machine: Machine, rows: Any, pages: Any, page: int) -> Any:
 
 
 def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:
-    q, k = (machine.factor(op, o, x) for o, x in zip(op.operands, values, strict=True))
+    q, k = machine.factor(op, op.query, values[0]), _rows(machine, op, op.key, values)
     return q @ machine.arrays.xp.swapaxes(k, -1, -2)
 
 
 def _scored_attention(machine: Machine, op: ScoredAttentionOp, values: tuple[Any, ...]) -> Any:
-    value = machine.factor(op, op.value, values[2])
+    value = _rows(machine, op, op.value, values)
     if op.without_softmax is not None:
         return machine.narrowed(values[3], op.value.type) @ value
-    sinks = None if op.sinks is None else values[4]
+    sinks = _given(op, op.sinks, values)
     empty = math.nan if sinks is None else 0.0
     return attended(machine, values[3], value, op.value.type, causal=False, empty=empty, sinks=sinks)
 
@@ -295,7 +293,6 @@ MEANINGS: dict[type[Operation], Meaning] = {
     AttentionOp: lambda m, op, v: _attention(m, op, v),
     ScoresOp: lambda m, op, v: _scores(m, op, v),
     ScoredAttentionOp: lambda m, op, v: _scored_attention(m, op, v),
-    PagedAttentionOp: lambda m, op, v: _paged_attention(m, op, v),
     AttentionLogSumExpOp: lambda m, op, v: _attention_sums(m, op, v),
     AttentionGradientOp: lambda m, op, v: _gradient(m, op, v),
     AttentionBackwardOp: lambda m, op, v: _gradient(m, op, v),

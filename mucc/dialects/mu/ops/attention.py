@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f32
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -31,14 +31,61 @@ from mucc.dialects.mu.rules import TypeRuleError
 from mucc.dialects.mu.surface import GIVEN, NUMBER, VALUE, Function, Option, Parameter, is_on, switch
 from mucc.dialects.mu.syntax import WordAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
-from mucc.library.extents import multiply
 
 NARROW_WEIGHT = 256.0
 """The largest weight of attention of e4m3 when it is rounded: small numbers have few bits there."""
 
 
+class ScoringOp(InferredOp, ABC):
+    """Base of operations on scores of queries and keys, their first operands.
+
+    Where there are `pages`, keys `[.., R, D]`, and values `[.., R, E]`, have the rows of all pages, `page`
+    each, and no axis of sequences. The table `[B, 1, .., N]` of s32 has N pages for each index of the first
+    axis of queries.
+    """
+
+    page = opt_prop_def(IntegerAttr)
+    pages = opt_operand_def(TensorType)
+
+    PAGES: ClassVar[str] = "(`pages` $pages^ `:` type($pages) `of` $page)?"
+    """The part of assembly formats that tells where keys lie."""
+
+    def rows(self, value: SSAValue) -> Attribute:
+        """Return the type of the rows that are read of keys or values."""
+        return self.in_all_pages.get(value, value.type)
+
+    @property
+    def in_all_pages(self) -> dict[SSAValue, TensorType]:
+        """The operands with the rows of all pages, with the types of the rows that are read of them."""
+        if self.pages is None or self.page is None:
+            return {}
+        given = (self.pages.type, self.page.value.data)
+        names = [n for n, _ in self.get_irdl_definition().operands if n in ("key", "value")]
+        return {v: tensor_rules.in_pages(v.type, *given) for v in (getattr(self, name) for name in names)}
+
+    @property
+    def columns(self) -> Dim:
+        """The number of keys of a sequence."""
+        return Shaped.of(self.rows(self.operands[1])).dims[-2]
+
+    def in_pages(self, operands: Mapping[str, SSAValue], page: int) -> Self:
+        """Return this operation with other operands, by name: its keys, values and `pages`."""
+        names = [name for name, _ in self.get_irdl_definition().operands]
+        return self.build(
+            operands=[operands[name] if name in operands else getattr(self, name) for name in names],
+            result_types=[self.result.type],
+            properties={n: p for n, p in self.properties.items() if n != "operandSegmentSizes"}
+            | {"page": integer(page)},
+        )
+
+    def verify_(self) -> None:
+        if (self.pages is None) is not (self.page is None):
+            raise TypeRuleError("MU1103", "a table of pages goes with the number of rows of a page")
+        super().verify_()
+
+
 @irdl_op_definition
-class AttentionOp(InferredOp, AnchorOp):
+class AttentionOp(ScoringOp, AnchorOp):
     """`softmax(scale * q @ k.T + mask) @ v`, the softmax in f32.
 
     The factor is 1 / sqrt(D) where there is no `scale`, as for a run-time extent D of q. Where a mask of
@@ -61,6 +108,7 @@ class AttentionOp(InferredOp, AnchorOp):
 
     FORMAT: ClassVar[str] = (
         "$query `,` $key `,` $value (`mask` $mask^ `:` type($mask))? (`sinks` $sinks^ `:` type($sinks))? "
+        f"{ScoringOp.PAGES} "
         "(`scale` $scale^)? (`causal` $causal^)? attr-dict "
         "`:` type($query) `,` type($key) `,` type($value) `->` type($result)"
     )
@@ -85,18 +133,18 @@ class AttentionOp(InferredOp, AnchorOp):
         types = [None if x is None else x.type for x in more]
         result = tensor_rules.attention(q.type, k.type, v.type, *types)
         super().__init__(
-            operands=[q, k, v, *more],
+            operands=[q, k, v, *more, None],
             result_types=[result],
             properties=_properties(scale, causal, q),
         )
 
     def inferred(self) -> Attribute:
         types = [None if x is None else x.type for x in (self.mask, self.sinks)]
-        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, *types)
+        return tensor_rules.attention(self.query.type, self.rows(self.key), self.rows(self.value), *types)
 
 
 @irdl_op_definition
-class ScoresOp(GeneratedOp):
+class ScoresOp(ScoringOp, GeneratedOp):
     """`q @ k.T` as scores that no kernel stores: those of `mu.scored_attention` compute them where needed."""
 
     name = "mu.scores"
@@ -104,18 +152,20 @@ class ScoresOp(GeneratedOp):
     query = operand_def(TensorType)
     key = operand_def(TensorType)
 
-    FORMAT: ClassVar[str] = "$query `,` $key attr-dict `:` functional-type(operands, results)"
+    FORMAT: ClassVar[str] = (
+        f"$query `,` $key {ScoringOp.PAGES} attr-dict `:` type($query) `,` type($key) `->` type($result)"
+    )
 
     def __init__(self, query: SSAValue, key: SSAValue):
         result = tensor_rules.scores(query.type, key.type)
-        super().__init__(operands=[query, key], result_types=[result])
+        super().__init__(operands=[query, key, None], result_types=[result])
 
     def inferred(self) -> Attribute:
-        return tensor_rules.scores(self.query.type, self.key.type)
+        return tensor_rules.scores(self.query.type, self.rows(self.key))
 
 
 @irdl_op_definition
-class ScoredAttentionOp(InferredOp, AnchorOp):
+class ScoredAttentionOp(ScoringOp, AnchorOp):
     """`softmax(scores) @ v`, the scores computed from `mu.scores` of q and k by pointwise operations.
 
     As with softmax, the result of a row whose scores are all -infinity is NaN, or with `sinks`, which are
@@ -137,6 +187,7 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
 
     FORMAT: ClassVar[str] = (
         "$query `,` $key `,` $value `scores` $scores (`sinks` $sinks^ `:` type($sinks))? "
+        f"{ScoringOp.PAGES} "
         "(`without_softmax` $without_softmax^)? attr-dict "
         "`:` type($query) `,` type($key) `,` type($value) `,` type($scores) `->` type($result)"
     )
@@ -153,7 +204,7 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
     ):
         given = None if sinks is None else sinks.type
         super().__init__(
-            operands=[query, key, value, scores, sinks],
+            operands=[query, key, value, scores, sinks, None],
             result_types=[tensor_rules.attention(query.type, key.type, value.type, None, given)],
             properties={"without_softmax": None if softmax else UnitAttr()},
         )
@@ -164,62 +215,17 @@ class ScoredAttentionOp(InferredOp, AnchorOp):
 
     def inferred(self) -> Attribute:
         sinks = None if self.sinks is None else self.sinks.type
-        return tensor_rules.attention(self.query.type, self.key.type, self.value.type, None, sinks)
+        rows = self.rows(self.key), self.rows(self.value)
+        result = tensor_rules.attention(self.query.type, *rows, None, sinks)
+        products = tensor_rules.scores(self.query.type, rows[0])
+        if (given := Shaped.of(self.scores.type)).dims != products.dims:
+            expected = Shaped.of(products)
+            raise TypeRuleError("MU1103", f"scores {given} are not those of queries and keys, {expected}")
+        return result
 
 
 @irdl_op_definition
-class PagedAttentionOp(InferredOp, AnchorOp):
-    """`mu.attention` whose keys and values lie in pages, which a table names for each sequence.
-
-    Keys `[.., R, D]` and values `[.., R, E]` have the rows of all pages, `page` each, and no axis of
-    sequences. The table `[B, 1, .., N]` of s32 has N pages for each index of the first axis of queries.
-    """
-
-    name = "mu.paged_attention"
-    STAGE: ClassVar[str] = "attention"
-
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-
-    page = prop_def(IntegerAttr)
-    scale = opt_prop_def(FloatAttr)
-    causal = opt_prop_def(UnitAttr)
-    query = operand_def(TensorType)
-    key = operand_def(TensorType)
-    value = operand_def(TensorType)
-    pages = operand_def(TensorType)
-    mask = opt_operand_def(TensorType)
-    sinks = opt_operand_def(TensorType)
-
-    FORMAT: ClassVar[str] = (
-        "$query `,` $key `,` $value `pages` $pages `of` $page (`mask` $mask^ `:` type($mask))? "
-        "(`sinks` $sinks^ `:` type($sinks))? (`scale` $scale^)? (`causal` $causal^)? attr-dict "
-        "`:` type($query) `,` type($key) `,` type($value) `,` type($pages) `->` type($result)"
-    )
-
-    def __init__(self, op: AttentionOp, key: SSAValue, value: SSAValue, pages: SSAValue, page: int):
-        """Compute what `op` does, of keys and values in pages."""
-        properties = {"page": integer(page), "scale": op.scale, "causal": op.causal}
-        super().__init__(
-            operands=[op.query, key, value, pages, op.mask, op.sinks],
-            result_types=[op.result.type],
-            properties=properties,
-        )
-
-    @property
-    def space(self) -> Dims:
-        return Shaped.of(self.result.type).dims
-
-    @property
-    def columns(self) -> Dim:
-        """The number of keys of a sequence."""
-        return multiply([Shaped.of(self.pages.type).dims[-1], self.page.value.data])
-
-    def inferred(self) -> Attribute:
-        return tensor_rules.attention(self.query.type, self.key.type, self.value.type)
-
-
-@irdl_op_definition
-class AttentionLogSumExpOp(InferredOp, AnchorOp):
+class AttentionLogSumExpOp(ScoringOp, AnchorOp):
     """The natural logarithm of the sum of a row's exponentials: of the scores of `mu.attention`, in f32.
 
     The kernel of attention with the same scores stores it, too. A row whose columns are all masked has
@@ -228,6 +234,8 @@ class AttentionLogSumExpOp(InferredOp, AnchorOp):
 
     name = "mu.attention_logsumexp"
 
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
     scale = opt_prop_def(FloatAttr)
     causal = opt_prop_def(UnitAttr)
     query = operand_def(TensorType)
@@ -235,8 +243,10 @@ class AttentionLogSumExpOp(InferredOp, AnchorOp):
     mask = opt_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key (`mask` $mask^)? (`scale` $scale^)? (`causal` $causal^)? attr-dict "
-        "`:` functional-type(operands, results)"
+        "$query `,` $key (`mask` $mask^ `:` type($mask))? "
+        f"{ScoringOp.PAGES} "
+        "(`scale` $scale^)? (`causal` $causal^)? attr-dict "
+        "`:` type($query) `,` type($key) `->` type($result)"
     )
 
     def __init__(
@@ -251,7 +261,7 @@ class AttentionLogSumExpOp(InferredOp, AnchorOp):
         q, k = SSAValue.get(query), SSAValue.get(key)
         masks = [] if mask is None else [SSAValue.get(mask)]
         super().__init__(
-            operands=[q, k, masks],
+            operands=[q, k, masks, None],
             result_types=[tensor_rules.attention_sums(q.type, k.type, masks[0].type if masks else None)],
             properties=_properties(scale, causal, q),
         )
@@ -262,7 +272,7 @@ class AttentionLogSumExpOp(InferredOp, AnchorOp):
 
     def inferred(self) -> Attribute:
         mask = None if self.mask is None else self.mask.type
-        return tensor_rules.attention_sums(self.query.type, self.key.type, mask)
+        return tensor_rules.attention_sums(self.query.type, self.rows(self.key), mask)
 
     def is_of(self, op: Operation) -> bool:
         """Whether attention has these scores."""
@@ -384,7 +394,7 @@ def _properties(
 
 
 def _scores_of(op: AttentionOp | AttentionLogSumExpOp) -> tuple[object, ...]:
-    return op.query, op.key, op.mask, op.scale, op.causal
+    return op.query, op.key, op.mask, op.scale, op.causal, op.pages, op.page
 
 
 def _given(op: GradientOp) -> tuple[object, ...]:
@@ -396,7 +406,7 @@ OPERANDS = (Wanted.QUERY, Wanted.KEY, Wanted.VALUE)
 
 OPERATIONS = (
     *(AttentionOp, ScoresOp, ScoredAttentionOp),
-    *(PagedAttentionOp, AttentionLogSumExpOp, AttentionGradientOp, AttentionBackwardOp),
+    *(AttentionLogSumExpOp, AttentionGradientOp, AttentionBackwardOp),
 )
 ATTRIBUTES = (WantedAttr,)
 
