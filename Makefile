@@ -26,7 +26,7 @@ demo: $(STAMPS)/nvcc ## set up .venv, compile examples/linear_gelu.mcu, run and 
 test: $(STAMPS)/torch ## set up .venv, then lint, lit, pytest but for long tests, and a share of matrix
 	@python test/tools/run_all.py
 
-test-all: $(STAMPS)/torch ## the same with long tests: real builds of CUTLASS kernels, more PyTorch modules
+test-all: $(STAMPS)/torch ## the same with long tests and all examples: real builds of CUTLASS kernels, more PyTorch modules
 	@python test/tools/run_all.py --all
 test-all: $(STAMPS)/docs
 

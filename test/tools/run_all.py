@@ -2,9 +2,9 @@
 
     python test/tools/run_all.py [--all]
 
-Tests that are marked `long` run with `--all` only, which is `make test-all`; there each command of a
-FileCheck test is a new interpreter too, instead of a fork. Checks that keep one core busy run beside those
-that use all; their output follows when they have ended.
+Tests that are marked `long` run with `--all` only, which is `make test-all`; there property tests draw all of
+their examples, and each command of a FileCheck test is a new interpreter instead of a fork. Checks that keep
+one core busy run beside those that use all; their output follows when they have ended.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def main() -> int:
             beside.submit(run, name, command, keep=True) for name, command in BESIDE.items()
         ]
         results = [announced("lit", ["lit", "-sv", "test"], MUCC_TEST_FORKS=str(int(not whole)))]
-        results.append(announced("pytest", [*PYTEST, *share]))
+        results.append(announced("pytest", [*PYTEST, *share], MUCC_TEST_SHARE=str(int(not whole))))
         if os.path.exists("/dev/nvidiactl"):
             results.append(announced("alone", ALONE))
     for other in others:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from mucc.files.digest import Part, digest, files_below, tree_contents
 from mucc.files.package import PACKAGE
@@ -32,6 +33,12 @@ def request_key(source: bytes, flags: tuple[str, ...], toolchain: tuple[str, ...
 def package_fingerprint() -> str:
     """Compute a fingerprint of the installed mucc from names, sizes and times of its files."""
     return digest(*(f"{path} {size} {time}" for path, size, time in sorted(files_below(PACKAGE))))
+
+
+@cache
+def loaded_fingerprint() -> str:
+    """Return the fingerprint of the mucc that this process runs: that of the first call."""
+    return package_fingerprint()
 
 
 _COMMENT = re.compile(r"^[ \t]*//.*\n|^[ \t]*\n", re.MULTILINE)

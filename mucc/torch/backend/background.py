@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from mucc.build.cache import Cache, Entry, content_key
-from mucc.build.cache.keys import package_fingerprint
+from mucc.build.cache.keys import loaded_fingerprint
 from mucc.torch.backend.copies import copied
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.operator import Builds
@@ -111,7 +111,7 @@ class BuildRecord:
     def __init__(self, graph: Any, key: str):
         arguments = [repr(n.meta.get("val")) for n in graph.nodes if n.op == "placeholder"]
         self.cache = Cache()
-        self.key = content_key("graphs", package_fingerprint(), key, str(graph), repr(arguments))
+        self.key = content_key("graphs", loaded_fingerprint(), key, str(graph), repr(arguments))
 
     def may_be_cached(self) -> bool:
         """Whether the kernels may be in a cache: the note exists, or there are caches that others fill."""

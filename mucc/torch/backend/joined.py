@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Self
 
-from mucc.build.cache.keys import package_fingerprint
+from mucc.build.cache.keys import loaded_fingerprint
 from mucc.files.digest import digest
 
 _graph_pass: Any = importlib.import_module("torch._inductor.custom_graph_pass")
@@ -29,7 +29,7 @@ class GraphPass(_graph_pass.CustomGraphPass):
         if any(not isinstance(p, _graph_pass.CustomGraphPass) or not p.uuid() for p in self.first):
             return None
         others = tuple(repr(p.uuid()) for p in self.first)
-        return digest(package_fingerprint(), others, self.key())
+        return digest(loaded_fingerprint(), others, self.key())
 
     def key(self) -> str:
         """Return everything but mucc's files that decides what the pass does."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mucc.build.cache.keys import package_fingerprint
+from mucc.build.cache.keys import loaded_fingerprint
 from mucc.database.records import kernel_digest
 from mucc.torch.backend.copies import copied
 from mucc.torch.backend.options import Options
@@ -112,7 +112,7 @@ class Trial:
         given = ((k, repr(v)) for k, v in sorted(_config.save_config_portable().items()))
         setup = [repr(self.options), *(item for item in given if " at 0x" not in item[1])]
         setup += [formats(self.options.compute, self.options.round), torch.is_grad_enabled()]
-        versions = torch.__version__, package_fingerprint()
+        versions = torch.__version__, loaded_fingerprint()
         return kernel_digest(repr((graphs, attributes, tensors, setup, versions)))
 
     @property

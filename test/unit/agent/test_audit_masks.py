@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,7 +107,7 @@ class Thread:
 
 
 @given(st.tuples(WORDS, WORDS), st.lists(WORDS, max_size=5), st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_the_kernel_masks_as_it_is_said_to(key: tuple[int, int], words: list[int], blocks: int):
     memory = {1000: key[0], 1008: key[1], **{8 * n: word for n, word in enumerate(words)}}
     parameters = {"from": 0, "to": 400, "words": len(words), "key": 1000}
@@ -162,7 +163,7 @@ def rounded(value: Any, dropped: int, up: bool) -> Any:
 
 
 @given(FLOATS, st.sampled_from([("tf32", 13), ("bf16", 16)]), st.booleans(), st.integers(0, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_narrow_format_cannot_tell_a_pair_apart(
     values: list[float], form: tuple[str, int], up: bool, seed: int
 ):

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modellib import PROGRAM
@@ -99,7 +100,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from(("{}", "```json\n{}\n```", "so: {}", "```\n{}")), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_json_is_read_or_named_malformed(value: Any, form: str, tool: bool):
     text = json.dumps(value)
     answer = Answer(arguments=text) if tool else Answer(form.replace("{}", text))

@@ -8,6 +8,7 @@ from statistics import geometric_mean
 
 import oraclelib
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -290,7 +291,7 @@ def test_whatever_is_measured_it_never_repeats_itself_and_depends_on_the_view_al
             done.append(dataclasses.replace(attempt(len(done), candidate.program, time), candidate=candidate))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-0.3, 0.3)), min_size=1, max_size=8))
 def test_what_was_measured_is_believed(seen: list[tuple[int, float]]) -> None:
     surrogate = Surrogate()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import BASELINES, drawn, task
@@ -97,7 +98,7 @@ GAINS = st.sampled_from([None, 0, 0.8, 1.0, 1.1, 1.5])
 
 
 @pytest.mark.parametrize("name", ["mantis", "mi", "mcts"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     gains=st.lists(GAINS, min_size=1, max_size=30),
     shape=st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 4)),

@@ -12,6 +12,7 @@ from concurrent.futures import wait as wait_all
 from pathlib import Path
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import HANG, gone, wait_for
@@ -98,7 +99,7 @@ class Fake:
 # Bounds
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.sampled_from(Kind), max_size=30),
     st.integers(1, 5),
@@ -117,7 +118,7 @@ def test_the_bounds_hold(kinds: list[Kind], cores: int, memory: int):
     assert fake.most_memory <= memory
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(1, 4), st.integers(1, 25))
 def test_all_cores_are_used(cores: int, count: int):
     fake = Fake()

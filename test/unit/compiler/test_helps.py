@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,7 +81,7 @@ PROMISES = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(PROMISES, st.booleans())
 def test_dims_that_a_help_adds_keep_the_promises(promises: list[str], quotient: bool):
     where = f"where {', '.join(promises)} " if promises else ""
@@ -138,7 +139,7 @@ SETTINGS = {
 }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.sampled_from(("sm_90a", "sm_80", "sm_100a")))
 def test_fixes_of_schedules_are_legal_and_messages_name_what_is_written(data: st.DataObject, target: str):
     names = data.draw(st.lists(st.sampled_from(sorted(SETTINGS)), min_size=1, max_size=4, unique=True))

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import tunelib
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,7 +78,7 @@ any_record = st.builds(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(found=st.lists(any_record, max_size=4, unique_by=lambda r: r.key))
 def test_what_is_stored_is_found(tmp_path_factory: pytest.TempPathFactory, found: list[Record]) -> None:
     with Store(str(tmp_path_factory.mktemp("db") / "t.db")) as store:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ NUMBERS = st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=20).map(
 SHARES = st.sampled_from((0.0, 1e-7, 1e-3))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(a=NUMBERS, seed=st.integers(0, 2**31), error=SHARES)
 def test_bounds_hold_for_values_anywhere_in_their_intervals(a: Any, seed: int, error: float) -> None:
     random: Any = np.random.default_rng(seed)

@@ -9,6 +9,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from budget import examples
 from builders import parsed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -275,7 +276,7 @@ def test_schedules() -> None:
     assert 'mu.schedule "f" stage "h" for "sm_90a" {stages = 4 : i64, scheduler' in text
 
 
-@settings(SLOW, max_examples=150)
+@settings(SLOW, max_examples=examples(150))
 @given(programs())
 def test_generated_programs_fit_into_100_columns_lower_and_round_trip(text: str) -> None:
     # What cannot be broken: one parameter, one name, one number.
@@ -297,7 +298,7 @@ def test_no_sentence_of_the_grammar_crashes_the_checks(text: str) -> None:
         assert d.span is not None and 0 <= d.span.start <= d.span.end <= len(text)
 
 
-@settings(SLOW, max_examples=150)
+@settings(SLOW, max_examples=examples(150))
 @given(programs(), st.data())
 def test_no_renaming_crashes_the_checks(text: str, data: st.DataObject) -> None:
     names = sorted(set(re.findall(r"[A-Za-z_]\w*", text)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from budget import examples
 from hypothesis import HealthCheck, assume, given, settings
 from irgen_random import Profile, Sample, samples
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
@@ -19,7 +20,9 @@ from mucc.dialects.mu.types import Shaped
 from mucc.frontend.names import Names
 from mucc.frontend.source import module_text
 
-SLOW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+SLOW = settings(
+    max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 
 
 def lowered(text: str) -> ModuleOp:

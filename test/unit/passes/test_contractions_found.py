@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +95,7 @@ def test_sums_of_broadcast_products(parameters: str, out: str, body: str, comput
     assert _check(parameters, out, body) == ([compute] if compute else [])
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.permutations("BMNK"), st.permutations("MKB"), st.permutations("KNB"), st.integers(0, 99))
 def test_axes_may_stand_anywhere(order: list[str], left: list[str], right: list[str], seed: int):
     """An einsum: two operands with axes in any order, brought into the order of the product by views."""

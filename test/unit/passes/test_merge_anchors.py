@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from budget import examples
 from builders import kernel, kernel_names, lowered
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ def arguments(seed: int) -> list[np.ndarray]:
     return [rng.integers(-8, 9, extents) / 4 for extents in ((M, N), (M, N), (N,), (N, N))]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(programs(), st.integers(0, 2**31))
 def test_programs_mean_what_they_did(text: str, seed: int) -> None:
     before, module = kernel(text, *PASSES), lowered(text, *PASSES)
@@ -71,7 +72,7 @@ def test_programs_mean_what_they_did(text: str, seed: int) -> None:
         np.testing.assert_array_equal(found, meant)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(programs(), st.integers(0, 2**31))
 def test_kernels_compute_what_programs_mean(text: str, seed: int) -> None:
     compiled = compile_text(Source("t.mcu", text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ def kernels(text: str, inputs: list[np.ndarray]) -> int:
     return sum(isinstance(op, StageOp) for op in made.stages.walk())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.sampled_from(sorted(SPACES)), st.integers(0, 99))
 def test_chains_behind_permutations_are_one_kernel(data: st.DataObject, rank: int, seed: int) -> None:
     space = SPACES[rank]
@@ -77,7 +78,7 @@ def test_chains_behind_permutations_are_one_kernel(data: st.DataObject, rank: in
     assert kernels(text, [rng.normal(size=shape) for shape in shapes]) == 1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.permutations(range(4)), st.permutations(range(4)), st.integers(0, 99))
 def test_permutations_that_do_not_cancel_keep_their_meaning(first: list[int], second: list[int], seed: int):
     space = SPACES[4]

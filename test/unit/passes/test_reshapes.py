@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,7 +81,7 @@ def test_others_are_copied(view: str, dims: str) -> None:
     assert stages(kernel(view, dims)) == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(0, 99))
 def test_chains_of_views_keep_their_elements(data: st.DataObject, seed: int) -> None:
     """Extents of the first two axes are run-time ones while the chain leaves them alone."""

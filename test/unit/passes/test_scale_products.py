@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def computed(out: str, body: str, seed: int) -> list[tuple[str, ...]]:
     return [tuple(v.name_hint or "" for v in (op.lhs, op.rhs)) for op in products]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.integers(0, 99))
 def test_products_of_scaled_matrices(data: st.DataObject, seed: int) -> None:
     base = data.draw(st.sampled_from(("x", "z", "x @ u", "(x @ u + x)")))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -182,7 +183,7 @@ def test_three_matrices_in_the_better_order(sizes: Sequence[int], body: str, inn
     assert [dims_of(op.result) for op in stages.walk() if isinstance(op, MatmulOp)] == [inner, (m, p)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_random_linear_expressions(data: st.DataObject):
     """Sums of random linear expressions in a product have the value of the sums of its elements."""

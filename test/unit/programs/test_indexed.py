@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from on_host import Program, run
@@ -42,7 +43,7 @@ def ends(sizes: list[int]) -> np.ndarray[Any, Any]:
 PLAIN = compiled(GROUPED)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=40).filter(sum), st.integers(0, 2**31))
 def test_grouped_product_is_a_loop_over_groups(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -61,7 +62,7 @@ BY_GROUP = compiled(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=10).filter(sum), st.integers(0, 2**31))
 def test_numbers_and_rows_of_groups(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -89,7 +90,7 @@ def test_numbers_and_rows_of_groups_that_do_not_fit(given: str) -> None:
     assert [d.code for d in caught.value.diagnostics] == ["MU1075"]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**31))
 def test_gather_and_scatter_are_numpy_s(rows: int, named: int, columns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -138,7 +139,7 @@ PICKED = compiled(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), st.integers(1, 7), st.integers(0, 2**31))
 def test_take_along_is_numpy_s(b: int, m: int, n: int, j: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from builders import context, parsed
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -37,9 +38,9 @@ LEGALITY = ("legalize-tile", "legalize-pipeline", "legalize-target")
 """The passes that may refuse a program."""
 
 
-def property_test(examples: int) -> Any:
+def property_test(count: int) -> Any:
     slow = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
-    return settings(max_examples=examples, derandomize=True, suppress_health_check=slow)
+    return settings(max_examples=examples(count), derandomize=True, suppress_health_check=slow)
 
 
 def text(module: ModuleOp, generic: bool = False) -> str:

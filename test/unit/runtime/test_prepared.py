@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,7 +138,7 @@ def products(draw: st.DrawFn) -> tuple[Callable[..., Any], Any, Any, int, int]:
     return product, x, rand(*shape, *[window] * rank), int(transposed), groups
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(products(), st.booleans(), st.booleans(), st.integers(0, 1000))
 def test_a_folded_normalisation_is_the_same_function(
     drawn: tuple[Callable[..., Any], Any, Any, int, int], biased: bool, affine: bool, seed: int

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulelib import ACROSS, changed, check_explanation, configs, epilogues, mend, sizes
@@ -272,7 +273,7 @@ def singles_and_pairs(draw: st.DrawFn) -> GemmConfig:
     return config
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(singles_and_pairs(), st.none() | st.integers(0, 12))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM90, config, stages)
@@ -285,7 +286,7 @@ def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | N
 extents = st.none() | st.integers(1, 20000)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     operands, epilogues, extents, extents, extents, st.none() | st.integers(1, 64), st.sampled_from((1, 2))
 )

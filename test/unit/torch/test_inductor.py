@@ -242,6 +242,20 @@ def test_the_cache_key_names_all_that_decides():
     assert len(set(different)) == 5 and uuid() == uuid()
 
 
+def test_the_files_of_mucc_are_listed_once_for_all_keys(monkeypatch: pytest.MonkeyPatch):
+    from mucc.build.cache import keys
+
+    listed: list[str] = []
+    real = keys.files_below
+    monkeypatch.setattr(keys, "files_below", lambda folder: listed.append(folder) or real(folder))
+    keys.loaded_fingerprint.cache_clear()
+    made = backend(margin=-1.0)
+    with torch.no_grad():
+        torch.compile(Mlp(), backend=made)(torch.rand(8, 64))
+        torch.compile(torch.sin, backend=made)(torch.rand(8, 64))
+    assert listed.count(keys.PACKAGE) == 1
+
+
 # Whole: Inductor compiles C++
 
 

@@ -1,7 +1,7 @@
 """Odd PyTorch modules through the importer and the backend: all agree with PyTorch, or are refused.
 
 A run of all tests takes every second module through the importer, and every fourth, of the others, through
-the backend; all but a third and a fourth of these are long. `MUCC_ALL_MODULES=1`, as `make modules` sets it,
+the backend; all but a fourth and a sixth of these are long. `MUCC_ALL_MODULES=1`, as `make modules` sets it,
 takes all through both.
 """
 
@@ -28,12 +28,12 @@ def share(first: int, step: int, quick: int) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.long) if i % quick else name for i, name in enumerate(taken)]
 
 
-@pytest.mark.parametrize("name", share(0, 2, 3))
+@pytest.mark.parametrize("name", share(0, 2, 4))
 def test_imported(name: str):
     assert modulelib.imported(ODD[name]) == []
 
 
-@pytest.mark.parametrize("name", share(1, 4, 4))
+@pytest.mark.parametrize("name", share(1, 4, 6))
 def test_compiled(name: str):
     assert modulelib.compiled(ODD[name]) == []
 

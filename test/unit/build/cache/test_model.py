@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from budget import examples
 from cachelib import NAME, entry_file
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -154,5 +155,5 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(
-    max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck)
+    max_examples=examples(25), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ptx_machine import HEADER, Machine, asm, entry, module
@@ -425,7 +426,7 @@ def random_programs(draw: st.DrawFn) -> tuple[list[str], str]:
 KINDS = ".reg .f32 %f<9>;\n\t.reg .b32 %r<2>;\n\t.reg .pred %p<3>;"
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(random_programs())
 def test_a_spliced_kernel_computes_what_its_parts_do(program: tuple[list[str], str]):
     codes, kernel = program

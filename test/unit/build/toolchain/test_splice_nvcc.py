@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import struct
 import subprocess
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 from ptx_machine import asm, entry, module
 
 from mucc.build.toolchain.discover import Tool, find_nvcc, root
-from mucc.build.toolchain.splice import read_bodies, splice
+from mucc.build.toolchain.splice import BodyCode, read_bodies, splice
 
 pytestmark = pytest.mark.nvcc
 
@@ -59,26 +61,33 @@ static __device__ __forceinline__ float early(float a, float b) {
 """
 
 
-def body_struct(code: str) -> str:
-    apply = "static __device__ __forceinline__ void apply(float x0, float x1, float& y0, float& y1)"
-    return f"{HELPERS}struct Body {{ {apply} {{ {code} }} }};\n"
+APPLY = "static __device__ __forceinline__ void apply(float x0, float x1, float& y0, float& y1)"
+CODES = [*LIBRARY.values(), *PLAIN.values()]
 
 
-def body_source(code: str) -> str:
-    """The source of body 0 as a module, with two inputs and as many outputs as `code` has."""
-    outputs = '"f"(y0), "f"(y1)' if "y1" in code else '"f"(y0)'
+def body_structs() -> str:
+    """What all bodies are, by number."""
+    bodies = (f"struct Body{i} {{ {APPLY} {{ {code} }} }};\n" for i, code in enumerate(CODES))
+    return HELPERS + "".join(bodies)
+
+
+def body_source(number: int) -> str:
+    """The source of a body as an entry, with two inputs and as many outputs as its code has."""
+    outputs, places = ('"f"(y0), "f"(y1)', "%0, %1") if "y1" in CODES[number] else ('"f"(y0)', "%0")
     return (
-        f'{body_struct(code)}extern "C" __global__ void mucc_body_0() {{ float x0, x1, y0, y1;\n'
-        'asm volatile("// mucc.in %0, %1" : "=f"(x0), "=f"(x1)); Body::apply(x0, x1, y0, y1);\n'
-        f'asm volatile("// mucc.out {"%0, %1" if "y1" in code else "%0"}" :: {outputs}); }}\n'
+        f'extern "C" __global__ void mucc_body_{number}() {{ float x0, x1, y0, y1;\n'
+        f'asm volatile("// mucc.in %0, %1" : "=f"(x0), "=f"(x1)); Body{number}::apply(x0, x1, y0, y1);\n'
+        f'asm volatile("// mucc.out {places}" :: {outputs}); }}\n'
     )
 
 
-def kernel_source(code: str, marker: bool) -> str:
-    """A kernel that applies a body to four elements at a time. Loads and stores keep their order."""
-    two = "y1" in code
-    apply = "Body::apply(x0[v], x1[v], y0[v], y1[v]);"
-    if marker:
+def kernel_source(name: str, two: bool, number: int | None = None) -> str:
+    """A kernel that applies a body to four elements at a time, or has markers for body 0.
+
+    Loads and stores keep their order.
+    """
+    apply = f"Body{number}::apply(x0[v], x1[v], y0[v], y1[v]);"
+    if number is None:
         operands = "%0, %1, %2, %3" if two else "%0, %1, %2"
         outputs = '"=f"(y0[v]), "=f"(y1[v])' if two else '"=f"(y0[v])'
         apply = f'asm("// mucc.body 0 {1 + two}: {operands}" : {outputs} : "f"(x0[v]), "f"(x1[v]));'
@@ -92,8 +101,7 @@ def kernel_source(code: str, marker: bool) -> str:
         for y, p in (("y0", "r"), ("y1", "s"))[: 1 + two]
     ]
     return (
-        ("" if marker else body_struct(code))
-        + 'extern "C" __global__ void kernel(float const* p, float const* q, float* r, float* s, int n) {\n'
+        f'extern "C" __global__ void {name}(float const* p, float const* q, float* r, float* s, int n) {{\n'
         + "int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;\n"
         + "for (; i < n; i += gridDim.x * blockDim.x * 4) {\n"
         + "float x0[4], x1[4], y0[4], y1[4];\n"
@@ -103,12 +111,28 @@ def kernel_source(code: str, marker: bool) -> str:
 
 
 class Compilers:
-    """nvcc and ptxas in a directory for what they make."""
+    """nvcc and ptxas in a directory for what they make. nvcc compiles all bodies at once."""
 
     def __init__(self, nvcc: Tool, directory: Path):
         self.nvcc = nvcc
         self.directory = directory
-        self.skeletons: dict[bool, str] = {}
+
+    @cached_property
+    def bodies(self) -> Mapping[int, BodyCode]:
+        return read_bodies(self.ptx(body_structs() + "".join(map(body_source, range(len(CODES))))))
+
+    @cached_property
+    def skeletons(self) -> tuple[str, str]:
+        """The PTX of kernels with markers for a body of one output, and of two."""
+        one, two = (self.ptx(kernel_source("kernel", two)) for two in (False, True))
+        return one, two
+
+    @cached_property
+    def ordinary(self) -> bytes:
+        """The machine code of kernels with the bodies of PLAIN in them, `kernel_` and a number each."""
+        numbers = range(len(LIBRARY), len(CODES))
+        kernels = [kernel_source(f"kernel_{n}", "y1" in CODES[n], n) for n in numbers]
+        return self.assemble(self.ptx(body_structs() + "".join(kernels)))
 
     def ptx(self, source: str) -> str:
         (self.directory / "k.cu").write_text(source)
@@ -125,10 +149,7 @@ class Compilers:
         return (self.directory / "k.cubin").read_bytes()
 
     def spliced(self, code: str) -> str:
-        two = "y1" in code
-        if two not in self.skeletons:
-            self.skeletons[two] = self.ptx(kernel_source(code, marker=True))
-        return splice(self.skeletons[two], read_bodies(self.ptx(body_source(code))))
+        return splice(self.skeletons["y1" in code], {0: self.bodies[CODES.index(code)]})
 
 
 @pytest.fixture(scope="module")
@@ -138,14 +159,15 @@ def compilers(tmp_path_factory: pytest.TempPathFactory) -> Compilers:
     return Compilers(nvcc, tmp_path_factory.mktemp("splice"))
 
 
-def machine_code(cubin: bytes) -> bytes:
-    """The section .text.kernel of an ELF file."""
+def machine_code(cubin: bytes, kernel: str = "kernel") -> bytes:
+    """The code of a kernel in an ELF file."""
+    wanted = f".text.{kernel}".encode()
     (offset,) = struct.unpack_from("<Q", cubin, 0x28)
     size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, offset + i * size) for i in range(count)]
     for name, _, _, _, start, length in sections:
         begin = sections[names][4] + name
-        if cubin[begin : cubin.index(0, begin)] == b".text.kernel":
+        if cubin[begin : cubin.index(0, begin)] == wanted:
             return cubin[start : start + length]
     raise AssertionError("there is no such section")
 
@@ -159,8 +181,7 @@ def test_ptxas_takes_what_is_spliced(name: str, compilers: Compilers):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_machine_code_is_that_of_an_ordinary_build(name: str, compilers: Compilers):
-    whole = compilers.ptx(kernel_source(PLAIN[name], marker=False))
-    ordinary = machine_code(compilers.assemble(whole))
+    ordinary = machine_code(compilers.ordinary, f"kernel_{CODES.index(PLAIN[name])}")
     assert machine_code(compilers.assemble(compilers.spliced(PLAIN[name]))) == ordinary
 
 
@@ -176,6 +197,6 @@ def test_ptxas_scopes_registers_and_labels_to_blocks(compilers: Compilers):
         + "\tret;\n",
         ".reg .f32 %f<4>; .reg .pred %p<2>; .reg .b32 %r<2>;",
     )
-    text = compilers.ptx(kernel_source(PLAIN["add"], marker=True))
+    text, _ = compilers.skeletons
     assert "$L__BB0_2" in text and text.count("// mucc.body") == 4
     machine_code(compilers.assemble(splice(text, read_bodies(module(branches)))))

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,7 @@ def inputs(seed: int) -> list[np.ndarray]:
     return [rng.normal(0, 4, (5, 7)), rng.normal(0, 4, 7)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(bounded(), st.integers(0, 99))
 def test_all_elements_are_between_the_bounds(body: str, seed: int) -> None:
     found = compiled("f32[5, 7]", f"{body} + 0 * x")
@@ -67,7 +68,7 @@ def reductions(found: Compilation) -> list[Reduction]:
     return [op.kind.data for op in found.stages.walk() if isinstance(op, ReduceOp)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.sampled_from(("softmax", "log_softmax")), st.integers(-99, 99), st.integers(0, 64), st.integers(0, 99)
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from builders import kernel, tensor
 from geometries import convolutions, spread, text
 from hypothesis import assume, given, settings
@@ -20,7 +21,7 @@ from mucc.dialects.mu.windows import Window
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-GEOMETRIES = settings(max_examples=60)
+GEOMETRIES = settings(max_examples=examples(60))
 
 
 def on(dtype_of: str, shape: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -144,10 +145,11 @@ def toolchain() -> Toolchain:
     return found
 
 
-def ptx(source: str, *, name: str = "skeleton", has_kernels: bool = True) -> str:
-    """PTX as builds make it, which has the name of the source in it."""
+@cache
+def ptx(source: str, *, has_kernels: bool = True) -> str:
+    """PTX as builds make it of a skeleton, which has the name of the source in it."""
     made = nvrtc.compile_ptx(
-        source, target="sm_90a", include=INCLUDES, name=f"{name}.cu", has_kernels=has_kernels
+        source, target="sm_90a", include=INCLUDES, name="skeleton.cu", has_kernels=has_kernels
     )
     return made.ptx
 
@@ -165,18 +167,28 @@ def cubin(text: str, toolchain: Toolchain, folder: Path) -> bytes:
     return (folder / "k.cubin").read_bytes()
 
 
+SILU = attention("silu(y) * 1.5")
+
+
+@pytest.fixture(scope="module")
+def together(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The kernels of SILU, spliced and assembled in one piece."""
+    (image,) = parts(SILU).images
+    return cubin(spliced(image), toolchain, tmp_path_factory.mktemp("together"))
+
+
 @pytest.mark.nvcc
-def test_machine_code_is_that_of_whole_kernels(toolchain: Toolchain, tmp_path: Path) -> None:
-    (image,) = parts(attention("silu(y) * 1.5")).images
-    whole, built = (cubin(text, toolchain, tmp_path) for text in (ptx(image.source), spliced(image)))
+def test_machine_code_is_that_of_whole_kernels(toolchain: Toolchain, tmp_path: Path, together: bytes) -> None:
+    (image,) = parts(SILU).images
+    whole = cubin(ptx(image.source), toolchain, tmp_path)
     names = set(re.findall(r"mu_f_out_\w+(?=\()", image.source))
     assert len(names) == 4
     for name in names:
-        code, other = (section(data, f".text.{name}") for data in (whole, built))
+        code, other = (section(data, f".text.{name}") for data in (whole, together))
         assert code and other, name
         # Of kernels for few queries instructions may come in another order.
         assert len(code) == len(other) if "decode" in name else code == other, name
-    assert sorted(map(repr, resources(built))) == sorted(map(repr, resources(whole)))
+    assert sorted(map(repr, resources(together))) == sorted(map(repr, resources(whole)))
 
 
 @pytest.mark.nvcc
@@ -190,7 +202,7 @@ def test_softplus_is_spliced(toolchain: Toolchain, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Cache:
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolchain: Toolchain) -> Cache:
     monkeypatch.setenv("MUCC_CACHE_DIR", str(tmp_path / "cache"))
     return Cache()
 
@@ -200,7 +212,8 @@ def made(text: str) -> str:
 
 
 @pytest.mark.nvcc
-def test_a_new_function_compiles_no_kernels(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("kept")
+def test_a_new_function_compiles_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[bool] = []
     ask = nvrtc_worker.shared.compile_ptx
 
@@ -220,23 +233,35 @@ def test_a_new_function_compiles_no_kernels(cache: Cache, monkeypatch: pytest.Mo
 
 
 @pytest.mark.nvcc
-def test_functions_with_branches_are_compiled_with_the_kernels(cache: Cache) -> None:
+def test_functions_with_branches_are_compiled_with_the_kernels(
+    kept: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = attention("sin(y)", n=16)
     (image,) = parts(text).images
     assert image.divided is not None
     assert read_bodies(ptx(image.divided.bodies, has_kernels=False))[0].has_branches
-    assert made(text) == ptx(image.source, name=image.title)
-    assert cache.stats().levels["device"].entries == 0
+    ask = nvrtc_worker.shared.compile_ptx
+    compiled: list[tuple[object, object]] = []
+
+    def stand_in(*given: object, has_kernels: bool) -> nvrtc.Compiled:
+        """Kernels of attention with a sine take five seconds, so that none are compiled."""
+        if not has_kernels:
+            return ask(*given, has_kernels=False)  # pyright: ignore[reportArgumentType]
+        source, _, _, file, _ = given
+        compiled.append((source, file))
+        return nvrtc.Compiled("// whole", "")
+
+    monkeypatch.setattr(nvrtc_worker.shared, "compile_ptx", stand_in)
+    assert made(text) == "// whole"
+    assert compiled == [(image.source, f"{image.title}.cu")]
+    assert kept.stats().levels["device"].entries == 0
 
 
 @pytest.mark.nvcc
-def test_kernels_are_assembled_one_by_one_to_the_same_code(
-    cache: Cache, toolchain: Toolchain, tmp_path: Path
-) -> None:
-    text = attention("silu(y) * 1.5", n=16)
-    (image,) = parts(text).images
-    together = cubin(spliced(image), toolchain, tmp_path)
-    alone = cubins(build(Request(text.encode(), "k.mcu")).data)
+@pytest.mark.usefixtures("kept")
+def test_kernels_are_assembled_one_by_one_to_the_same_code(together: bytes) -> None:
+    (image,) = parts(SILU).images
+    alone = cubins(build(Request(SILU.encode(), "k.mcu")).data)
     names = [resources(data)[0].kernel for data in alone]
     assert names == list(image.symbols.values()) and len(names) == 4
     assert [len(resources(data)) for data in alone] == [1] * 4

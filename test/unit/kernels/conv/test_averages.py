@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from convolutions import check_on_host
 from geometries import text
 from hypothesis import assume, given, settings
@@ -108,7 +109,7 @@ def folded(module: ModuleOp) -> ModuleOp:
     return module
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.integers(1, 3), st.booleans(), st.integers(1, 3))
 def test_a_folded_average_is_that_of_the_convolution(
     data: st.DataObject, axes: int, transposed: bool, groups: int

@@ -175,17 +175,27 @@ def test_each_strategy_agrees_with_the_interpreter(program: Program) -> None:
             run(program, info, {name: sizes[name][seed] for name in info.dims}, seed)
 
 
-@pytest.mark.parametrize(
-    "tile",
-    [
-        *(wide_tile(rows, columns, FACTS, "e4m3") for rows, columns in ((128, 64), (256, 32), (128, 96))),
-        WideTile(128, 32, 5, 2, shares=4),
-        WideTile(128, 64, 3, 2, is_persistent=True),
-        WideTile(128, 32, 1, 1, is_persistent=True),
-    ],
+TILES = (
+    *(wide_tile(rows, columns, FACTS, "e4m3") for rows, columns in ((128, 64), (256, 32), (128, 96))),
+    WideTile(128, 32, 5, 2, shares=4),
+    WideTile(128, 64, 3, 2, is_persistent=True),
+    WideTile(128, 32, 1, 1, is_persistent=True),
 )
+"""Three tiles that only differ in extents, and three in what else a tile may have."""
+
+THIRDS = 3
+"""Each tile meets a third of the kernels, and each kernel a tile of both halves; long tests take the rest."""
+
+
+def kernels_of(text: str) -> list[str]:
+    """Divide a program into its kernels."""
+    return [f"kernel {rest}" for rest in text.split("kernel ")[1:]]
+
+
+@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("share", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, THIRDS))])
 def test_tiles_of_warpgroups_agree_with_the_interpreter(
-    tile: WideTile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tile: WideTile, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lower, "choose", forced(Strategy.WARPGROUPS))
 
@@ -194,7 +204,8 @@ def test_tiles_of_warpgroups_agree_with_the_interpreter(
         return tile._replace(shares=1) if layer.reduced else tile
 
     monkeypatch.setattr(wide_emission, "best_tile", best)
-    compilation = compile_text(Source("k.mcu", WIDE))
+    text = "".join(kernels_of(WIDE)[(TILES.index(tile) + share) % THIRDS :: THIRDS])
+    compilation = compile_text(Source("k.mcu", text))
     kernels = [op for p in compilation.cutlass.body.block.ops for op in p.kernels]
     strategies = {op.strategy.data for op in kernels if isinstance(op, ConvKernelOp)}
     assert strategies == {Strategy.WARPGROUPS}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from builders import kernel, lowered
 from geometries import convolutions, spread, text
 from hypothesis import assume, given, settings
@@ -55,7 +56,7 @@ def moved(name: str, axes: int, last: bool) -> str:
     return f"permute({name}, {(0, axes + 1, *range(1, axes + 1))})" if last else name
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(convolutions(), st.booleans(), st.tuples(*[st.booleans()] * 3), st.data())
 def test_kernels_compute_what_the_language_says(
     c: dict[str, Any], transposed: bool, last: tuple[bool, bool, bool], data: st.DataObject

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from geometries import convolutions, spread, text
 from hypothesis import assume, given, settings
 
@@ -21,7 +22,7 @@ def kernels(source: str) -> list[str]:
     return [op.name for program in compilation.programs for op in program.kernels]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(convolutions())
 def test_means_are_those_of_the_convolution(geometry: dict[str, Any]) -> None:
     axes, extents, sizes = geometry["axes"], geometry["extents"], geometry["sizes"]

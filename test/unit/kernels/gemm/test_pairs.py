@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from budget import examples
 from builders import lowered
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ ACTIVATIONS = {
 }
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     activation=st.sampled_from(sorted(ACTIVATIONS)),
     join=st.sampled_from(("*", "-", "+")),
@@ -132,7 +133,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     reduced=st.sampled_from(sorted(REDUCTIONS)),
     stored=st.booleans(),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
@@ -157,7 +158,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     return GemmConfig(problem, schedule)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(configs(), st.none() | st.integers(0, 9))
 def test_fixes_lead_to_a_legal_kernel(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM90, config, stages)
@@ -168,7 +169,7 @@ def test_fixes_lead_to_a_legal_kernel(config: GemmConfig, stages: int | None) ->
 extents = st.none() | st.integers(1, 1200).map(lambda n: 16 * n)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.sampled_from(COMPUTES), extents, extents, extents, st.sampled_from(("a", "b")))
 def test_default_schedules_take_the_sparse_operand_first(
     compute: str, m: int | None, n: int | None, k: int | None, sparse: str

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import tunelib
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ def by_hash(seed: int) -> Time:
     return lambda size, c: 200 + random.Random(f"{seed} {size.text} {choice_text(c.choice)}").random() * 300
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 10**6), st.integers(1, 10))
 def test_the_fastest_wins(seed: int, budget: int) -> None:
     bench = Bench(by_hash(seed))
@@ -97,7 +98,7 @@ def test_the_fastest_wins(seed: int, budget: int) -> None:
         assert found is not None and found.choice == fastest.choice
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 10**6), st.integers(1, 10))
 def test_budget_and_uniqueness(seed: int, budget: int) -> None:
     bench = Bench(by_hash(seed))
@@ -215,7 +216,7 @@ def _three() -> Iterator[Candidate]:
 # ---- plans -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from(["bf16", "f16"]),
     st.lists(st.tuples(*[st.integers(1, 40)] * 3), min_size=1, max_size=3, unique=True),

@@ -8,6 +8,7 @@ from itertools import islice, pairwise
 from math import isfinite
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,7 +120,7 @@ schedules = st.builds(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(problems(), schedules, st.sets(st.sampled_from(sorted(PINS))))
 def test_pins_of_a_legal_schedule_lead_to_a_legal_schedule(
     problem: Problem, schedule: Schedule, names: set[str]

@@ -6,6 +6,7 @@ import ctypes as ct
 from pathlib import Path
 
 import pytest
+from budget import examples
 from hostlib import build
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,7 +98,7 @@ def configs(draw: st.DrawFn) -> GemmConfig:
     return GemmConfig(problem, schedule)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(configs(), st.none() | st.integers(0, 10))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM90, config, stages)
@@ -111,7 +112,7 @@ def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | N
 extents = st.none() | st.integers(1, 20000)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(kinds, st.booleans(), st.booleans(), extents, extents, extents)
 def test_default_schedules_are_legal(
     kind: tuple[str, int], a: bool, b: bool, m: int | None, n: int | None, k: int | None

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from budget import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulelib import apply, changed, check_explanation, configs, epilogues, mend
@@ -80,7 +81,7 @@ operands = st.sampled_from(
 MAINLOOPS = ("one_sm", "two_sm", "cooperative")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(configs(operands, MAINLOOPS, st.just((128, 32))), st.none() | st.integers(0, 12))
 def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | None) -> None:
     config, stages = mend(SM100, config, stages)
@@ -89,7 +90,7 @@ def test_fixes_lead_to_a_legal_configuration(config: GemmConfig, stages: int | N
     assert SM100.smem_bytes_used(config, most) <= SM100.smem_bytes < SM100.smem_bytes_used(config, most + 1)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(operands, epilogues, st.none() | st.integers(1, 20000), st.none() | st.integers(1, 20000))
 def test_default_schedules_break_no_rule(
     kind: tuple[str, bool, bool], epilogue: Epilogue, m: int | None, n: int | None
