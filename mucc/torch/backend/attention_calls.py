@@ -15,13 +15,14 @@ from mucc.torch.importer.capture import torch
 
 Node = Any
 _F: Any = torch.nn.functional
+_operator: Any = operator
 
-PRODUCTS = (torch.matmul, operator.matmul, torch.bmm, "matmul", "bmm", "__matmul__")
+PRODUCTS = (torch.matmul, _operator.matmul, torch.bmm, "matmul", "bmm", "__matmul__")
 SOFTMAXES = (_F.softmax, torch.softmax, "softmax")
-SUMS = (torch.add, operator.add, operator.iadd, "add", "add_")
-IN_PLACE = (operator.iadd, "add_")
-SCALES = (torch.mul, operator.mul, operator.imul, "mul", "mul_")
-QUOTIENTS = (torch.div, operator.truediv, operator.itruediv, "div", "div_")
+SUMS = (torch.add, _operator.add, _operator.iadd, "add", "add_")
+IN_PLACE = (_operator.iadd, "add_")
+SCALES = (torch.mul, _operator.mul, _operator.imul, "mul", "mul_")
+QUOTIENTS = (torch.div, _operator.truediv, _operator.itruediv, "div", "div_")
 CASTS = ("to", "float", "type_as", "contiguous", "half", "bfloat16")
 
 ELEMENTS = {torch.float32: 4, torch.float16: 8, torch.bfloat16: 8}
@@ -149,7 +150,7 @@ def _replace(node: Node, scores: Scores) -> None:
     with graph.inserting_before(node):
         mask: Node | None = None
         for part in reversed(scores.added):
-            mask = part if mask is None else _called(graph.call_function, operator.add, mask, part)
+            mask = part if mask is None else _called(graph.call_function, _operator.add, mask, part)
         key = _called(graph.call_method, "transpose", scores.turned, -2, -1)
         if mask is not None and _tensor(mask).dim() < 2:
             mask = _called(graph.call_method, "unsqueeze", mask, 0)
