@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from mucc.torch.backend.layouts import ATTENTION
 from mucc.torch.importer.capture import torch
@@ -129,7 +129,7 @@ def _is_fused(query: Node, turned: Node, values: Node, added: list[Node]) -> boo
     tensors = [_tensor(n) for n in (query, turned, values)]
     if any(t is None for t in tensors):
         return False
-    q, k, v = cast("list[Any]", tensors)
+    q, k, v = tensors
     ranks, dtypes = {t.dim() for t in (q, k, v)}, {t.dtype for t in (q, k, v)}
     if len(ranks) != 1 or q.dim() not in (3, 4) or len(dtypes) != 1 or q.dtype not in ELEMENTS:
         return False
