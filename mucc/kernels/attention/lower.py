@@ -50,8 +50,8 @@ class ScoresBody(Body):
     ):
         super().__init__(program, stage)
         self.op = op
-        parts = not isinstance(op, AttentionBackwardOp)
-        query, key = (contiguous_rows(program, stage, v, parts=parts) for v in (op.query, op.key))
+        self.finds_out = not isinstance(op, AttentionBackwardOp)
+        query, key = (self.rows(v) for v in (op.query, op.key))
         pages, page = self._pages() or (None, 0)
         self.product = ScoreOp(query, key, self._scale(), pages, page)
         self.add(self.product, op)
@@ -67,6 +67,10 @@ class ScoresBody(Body):
         self.labels = labels and (label_bits(self, labels.row), label_bits(self, labels.column))
         self.causal = not isinstance(op, ScoredAttentionOp) and op.causal is not None
         self.score = self._scaled(score)
+
+    def rows(self, value: SSAValue) -> SSAValue:
+        """Return a view of an operand's rows; kernels of gradients take only such as TMA loads."""
+        return contiguous_rows(self.program, self.stage, value, parts=True, regrouped=self.finds_out)
 
     def _pages(self) -> tuple[SSAValue, int] | None:
         """Return the table of pages, and how many keys a page has, where keys lie in pages."""
@@ -125,7 +129,7 @@ class AttentionBody(ScoresBody):
 
     def __init__(self, program: ProgramBuilder, stage: StageOp, op: Anchor):
         super().__init__(program, stage, op)
-        value = contiguous_rows(program, stage, op.value, parts=True)
+        value = self.rows(op.value)
         sink = None if op.sinks is None else self.scalar(op.sinks, root_axes(op.sinks, stage))
         nan_rows = isinstance(op, ScoredAttentionOp) and self.softmax and sink is None
         limits = (self.causal, self.first, self.last)

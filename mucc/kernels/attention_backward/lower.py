@@ -15,7 +15,6 @@ from mucc.kernels.attention_backward.op import (
 )
 from mucc.kernels.lowering.access import identity, pointwise_roots, through_views
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
-from mucc.kernels.map.copies import contiguous_rows
 
 
 def lower_backward(builder: ProgramBuilder, stage: StageOp) -> None:
@@ -23,7 +22,7 @@ def lower_backward(builder: ProgramBuilder, stage: StageOp) -> None:
     anchor = stage.anchor
     assert isinstance(anchor, AttentionBackwardOp)
     body = ScoresBody(builder, stage, anchor)
-    gradient, value = (contiguous_rows(builder, stage, v) for v in (anchor.gradient, anchor.value))
+    gradient, value = map(body.rows, (anchor.gradient, anchor.value))
     rows = [gradient, body.product.query, body.product.key, value]
     for numbers in (anchor.logsumexp, anchor.rows):
         dims = Shaped.of(numbers.type).dims

@@ -55,3 +55,21 @@ def is_in_reach(access: Access, *, regrouped: bool = False) -> bool:
                 return False
         value = op.operand
     return regrouped or value is access.base or not isinstance(value.owner, RegroupOp)
+
+
+def is_whole(access: Access) -> bool:
+    """Whether all rows of what a tensor is a part of certainly begin at multiples of 16 bytes.
+
+    If its axes were split or merged it is no part itself, and its rows are such multiples.
+    """
+    value = access.base
+    while isinstance(value.owner, IndexMapOp):
+        value = value.owner.operand
+    type, axis = value.type, in_memory(value).unit_axis
+    assert isinstance(type, TensorType)
+    if axis is None or not isinstance(value.owner, RegroupOp):
+        return axis is not None
+    is_aligned = _is_multiple(value.owner, type.dims[axis], multiple_of(type, WIDEST_ACCESS))
+    while isinstance(value.owner, RegroupOp):
+        value = value.owner.operand
+    return is_aligned and not isinstance(value.owner, IndexMapOp)

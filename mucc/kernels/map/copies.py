@@ -11,7 +11,7 @@ from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.types import Dims, LayoutAttr, Shaped, TensorType
 from mucc.kernels.lowering.access import Access, identity, through_views
 from mucc.kernels.lowering.program import ProgramBuilder, build_view
-from mucc.kernels.lowering.reach import is_in_reach
+from mucc.kernels.lowering.reach import is_in_reach, is_whole
 from mucc.kernels.map.op import MapOp
 
 
@@ -47,16 +47,19 @@ def contiguous_vector(builder: ProgramBuilder, stage: StageOp, value: SSAValue) 
 
 
 def contiguous_rows(
-    builder: ProgramBuilder, stage: StageOp, value: SSAValue, *, parts: bool = False
+    builder: ProgramBuilder, stage: StageOp, value: SSAValue, *, parts: bool = False, regrouped: bool = True
 ) -> SSAValue:
     """Return a view of a tensor whose last axis is contiguous, copying the tensor if it is not.
 
-    With `parts`, slices that begin at multiples of 16 bytes are views as well.
+    With `parts`, slices that begin at multiples of 16 bytes are views as well; without `regrouped` only where
+    this is certain, for kernels that do not find out at each launch how they can read them.
     """
     dims = Shaped.of(value.type).dims
     rank = len(dims)
     access = builder.at(through_views(value, identity(dims), stage))
-    is_mapped = access.is_mapped and not (parts and is_in_reach(access, regrouped=True))
+    is_mapped = access.is_mapped and not (
+        parts and is_in_reach(access, regrouped=regrouped or is_whole(access))
+    )
     if access.is_gathered or is_mapped or (dims[-1] != 1 and access.unit_axis != rank - 1):
         access = copy(builder, stage, access, rank, dims)
     return build_view(access, rank, builder.block)

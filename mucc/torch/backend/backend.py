@@ -12,12 +12,14 @@ from typing import Any, Self
 
 from mucc.runtime.build import MuccWarning
 from mucc.target import DEFAULT_TARGET, target_of
+from mucc.torch.backend.attention_calls import call_attention
 from mucc.torch.backend.background import Background, WithoutKernels, compiled_anyhow, served
 from mucc.torch.backend.channels_last import lay_out_convolutions
 from mucc.torch.backend.concatenate import concatenate
 from mucc.torch.backend.copies import copied
 from mucc.torch.backend.encoder_layers import take_apart_layers
 from mucc.torch.backend.four_axes import give_four_axes
+from mucc.torch.backend.indices import IndicesPass
 from mucc.torch.backend.layouts import lay_out_masks
 from mucc.torch.backend.masks import MasksPass
 from mucc.torch.backend.options import Options
@@ -205,6 +207,8 @@ class Backend:
     def _lay_out(self, module: Any, options: Options, trains: bool) -> None:
         try:
             take_apart_layers(module)
+            if trains:
+                call_attention(module)
             give_four_axes(module)
             lay_out_masks(module)
             if not trains:
@@ -242,8 +246,9 @@ class Backend:
             settings[PASS] = made.behind(PASS, settings.get(PASS))
             if not has_kernels:
                 settings[PASS] = WithoutKernels(made.first)
-            masks = MasksPass(self._dropped, partial(failed, options=options))
-            settings[JOINT] = masks.behind(JOINT, settings.get(JOINT))
+            report = partial(failed, options=options)
+            indices = IndicesPass(report).behind(JOINT, settings.get(JOINT))
+            settings[JOINT] = MasksPass(self._dropped, report).behind(JOINT, indices)
             if background is not None:
                 compile = compiled_anyhow(compile, PASS, made.first, background)
             compile = self._concatenated(compile, made)

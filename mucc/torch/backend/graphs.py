@@ -50,7 +50,7 @@ def graph_of(fx: Any, module: Any, formats: Formats, anywhere: bool) -> tuple[Gr
         if node.op == "placeholder":
             inputs[node.name] = Input(Source.USER, node.name, len(inputs))
         elif node.op == "get_attr" and "val" not in node.meta:
-            value = _attribute(module, node.target)
+            value = attribute(module, node.target)
             if isinstance(value, torch.Tensor):
                 node.meta["val"] = value
         elif node.op == "output":
@@ -63,7 +63,8 @@ def graph_of(fx: Any, module: Any, formats: Formats, anywhere: bool) -> tuple[Gr
     return graph, Extents(typical_extents(nodes, names), declared_ranges(nodes, names))
 
 
-def _attribute(module: Any, path: str) -> Any:
+def attribute(module: Any, path: str) -> Any:
+    """Return what a module has at a path; None where it has nothing there."""
     for part in path.split("."):
         module = getattr(module, part, None)
     return module

@@ -15,13 +15,10 @@ from typing import Any
 from mucc.torch.backend.joined import GraphPass
 from mucc.torch.backend.labels import number_labels
 from mucc.torch.importer.capture import torch
+from mucc.torch.importer.known_values import KnownValues
 from mucc.torch.importer.partition import Node
 
 _aten = torch.ops.aten
-_modes: Any = torch.utils._python_dispatch
-
-LARGEST = 1 << 27
-"""The most elements of a tensor that is computed to learn a mask's values."""
 
 MASKED = tuple(
     overload
@@ -69,7 +66,7 @@ def simplify_masks(graph: Any) -> int:
 
     Returns how many calls had a known mask.
     """
-    known, forms = _Known(graph), dict[Node, str | None]()
+    known, forms = KnownValues(graph), dict[Node, str | None]()
     changes: list[tuple[Node, int | str, str]] = []
     compared: list[Node] = []
     for node in graph.nodes:
@@ -77,7 +74,7 @@ def simplify_masks(graph: Any) -> int:
             continue
         mask = node.args[place] if isinstance(place, int) else node.kwargs[place]
         if mask not in forms:
-            forms[mask] = known.form(mask)
+            forms[mask] = known.told(mask, form_of)
         form = forms[mask]
         if form is None and not known.constant.get(mask):
             compared.append(mask)
@@ -128,60 +125,6 @@ def _set(node: Node, place: int | str, value: Any) -> None:
     args = [*node.args, *defaults[len(node.args) : place + 1]]
     args[place] = value
     node.args = tuple(args)
-
-
-class _Known:
-    """Values of a graph that no argument goes into, computed where they are asked for."""
-
-    def __init__(self, graph: Any):
-        self.graph = graph
-        self.constant: dict[Node, bool] = {}
-        for node in graph.nodes:
-            self.constant[node] = _is_pure(node) and all(self.constant[n] for n in node.all_input_nodes)
-        self.values: dict[Node, Any] = {}
-
-    def form(self, mask: Node) -> str | None:
-        """Return "none" of a mask that hides nothing, "causal" of one that hides what follows, or None."""
-        if not self.constant.get(mask):
-            return None
-        with _modes._disable_current_modes(), torch.no_grad():
-            try:
-                return form_of(self.value(mask))
-            finally:
-                self.values.clear()
-
-    def value(self, node: Node) -> Any:
-        """Compute a node, and what it reads, in the order of the graph."""
-        needed, waiting = {node}, [node]
-        while waiting:
-            new = [n for n in waiting.pop().all_input_nodes if n not in needed]
-            needed.update(new)
-            waiting += new
-        for n in self.graph.nodes:
-            if n in needed:
-                args, options = torch.fx.node.map_arg((n.args, n.kwargs), self.values.__getitem__)
-                self.values[n] = n.target(*args, **options)
-        return self.values[node]
-
-
-def _is_pure(node: Node) -> bool:
-    """Whether a node is an operation that makes tensors of known sizes of nothing but its arguments."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-        return False
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or not all(isinstance(d, int) for d in value.shape):
-        return False
-    random = torch.Tag.nondeterministic_seeded in node.target.tags
-    stored = sum(d > 0 for d in value.shape) == value.dim() and _elements(value) <= LARGEST
-    return stored and not random and not node.target._schema.is_mutable
-
-
-def _elements(value: Any) -> int:
-    """Return the elements of a tensor that lie in memory, without those of broadcast axes."""
-    count = 1
-    for extent, stride in zip(value.shape, value.stride(), strict=True):
-        count *= extent if stride else 1
-    return count
 
 
 def form_of(mask: Any) -> str | None:

@@ -41,10 +41,11 @@ class Region:
         for node in kernel.piece.nodes:
             for name in names_of(graph, node):
                 own.update(dict.fromkeys(copy.parts[name]))
+        parameters = tuple(copy.parts[p][-1] for p in kernel.parameters)
         return Region(
             kernel,
-            tuple(own),
-            tuple(copy.parts[p][-1] for p in kernel.parameters),
+            tuple(n for n in own if n not in parameters),  # another operation may read a linear layer's view
+            parameters,
             tuple(copy.parts[r][-1] for r in kernel.results),
         )
 

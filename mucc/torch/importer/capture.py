@@ -84,17 +84,17 @@ class Captured:
 
     def number(self, name: str) -> float | None:
         """Return the value of an input that is a constant 0-d float tensor; None for others."""
-        value = self._constant(name)
+        value = self.constant(name)
         return float(value) if value is not None and not value.dim() and value.is_floating_point() else None
 
     def is_small(self, name: str) -> bool:
         """Whether an input is a constant tensor of integers within 32 bits."""
-        value = self._constant(name)
+        value = self.constant(name)
         if value is None or not value.numel() or value.is_floating_point():
             return False
         return bool((value == value.to(torch.int32)).all())
 
-    def _constant(self, name: str) -> Any:
+    def constant(self, name: str) -> Any:
         """Return the constant tensor of an input; None for other inputs."""
         given = self.inputs.get(name)
         if given is None or given.source not in (Source.CONSTANT, Source.ATTRIBUTE):

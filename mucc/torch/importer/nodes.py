@@ -1,4 +1,4 @@
-"""Tell kinds of nodes of graphs apart: extents, parts of tuples, calls that keep their order."""
+"""Tell kinds of nodes of graphs apart (extents, parts of tuples, calls in order), and append calls."""
 
 from __future__ import annotations
 
@@ -37,3 +37,16 @@ def keeps_place(node: Node) -> bool:
 def is_part(node: Node) -> bool:
     """Whether a node only takes one of several values of another."""
     return node.target is operator.getitem
+
+
+def called(graph: Any, like: Any, target: Any, *args: Any, **options: Any) -> Node:
+    """Append a call, with the value that it makes of fake tensors, in the mode of `like`."""
+    made = graph.call_function(target, args, options)
+    values = torch.utils._pytree.tree_map(_value, args)
+    with like.fake_mode:
+        made.meta["val"] = target(*values, **options)
+    return made
+
+
+def _value(argument: Any) -> Any:
+    return argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument

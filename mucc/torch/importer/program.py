@@ -17,6 +17,8 @@ from mucc.torch.importer.emit import Kernel, emit_piece, module_of
 from mucc.torch.importer.extents import derived_extents
 from mucc.torch.importer.fold_norms import fold_norms, is_prepared
 from mucc.torch.importer.integers import wide_integers
+from mucc.torch.importer.known_indices import slice_known_indices
+from mucc.torch.importer.known_values import KnownValues
 from mucc.torch.importer.lowering import Unsupported
 from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
 from mucc.torch.importer.ordered_weights import weight_orders
@@ -179,6 +181,9 @@ def import_graph(
     """
     fold_norms(captured)
     take_strided(captured)
+    slice_known_indices(
+        captured.graph, KnownValues(captured.graph, lambda node: captured.constant(node.name))
+    )
     derived = derived_extents(captured.graph.nodes, names or {})
     graph = Graph(captured, formats, names=names or {}, derived=derived, excluded=wide_integers(captured))
     steps = cut(graph, judge)

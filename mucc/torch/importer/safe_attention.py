@@ -15,9 +15,9 @@ from mucc.dialects.mu.ops.normalisation import SoftmaxOp
 from mucc.dialects.mu.ops.reduction import ReduceOp
 from mucc.dialects.mu.ops.shape import FullOp, ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, ExpandOp, PermuteOp, TransposeOp
-from mucc.dialects.mu.types import Shaped
+from mucc.dialects.mu.types import Shaped, TensorType
 from mucc.torch.importer.lowering import dims_of
-from mucc.torch.importer.split_axis import Made, is_only_use, made
+from mucc.torch.importer.split_axis import Made, is_only_use, made, remade
 
 View = BroadcastOp | ExpandOp | PermuteOp | ReshapeOp | TransposeOp
 
@@ -116,17 +116,7 @@ def _narrow(value: SSAValue, new: list[Operation]) -> SSAValue:
     if Shaped.of(source.type).element_type not in (bf16, f16):
         return value
     for view in reversed(views):
-        match view:
-            case BroadcastOp():
-                again = BroadcastOp(source, dims_of(view.result))
-            case ExpandOp():
-                again = ExpandOp(source, view.axes.get_values())
-            case PermuteOp():
-                again = PermuteOp(source, view.order.get_values())
-            case ReshapeOp():
-                again = ReshapeOp(source, dims_of(view.result))
-            case TransposeOp():
-                again = TransposeOp(source)
-        new.append(again)
-        source = again.results[0]
+        type = TensorType.of(dims_of(view.results[0]), Shaped.of(source.type).element_type)
+        new.append(remade(view, [source], type))
+        source = new[-1].results[0]
     return source

@@ -82,9 +82,8 @@ class Split:
                 known = [v for v in operands if v is not None]
                 if len(known) < len(operands):
                     return None
-                types = [TensorType.of(wide, Shaped.of(r.type).element_type) for r in op.results]
-                made = type(op).create(operands=known, result_types=types, properties=dict(op.properties))
-                return self._add(made)
+                type = TensorType.of(wide, Shaped.of(value.type).element_type)
+                return self._add(remade(op, known, type))
             case _:
                 return self._add(ReshapeOp(value, wide))
 
@@ -159,6 +158,11 @@ def give_up(new: Sequence[Operation]) -> None:
     """Erase operations that are not used, whose operands would count them among their uses."""
     for op in reversed(new):
         op.erase()
+
+
+def remade(op: Operation, operands: Sequence[SSAValue], type: TensorType) -> Operation:
+    """Make an operation like another, of other operands, with one result of another type."""
+    return op.create(operands=operands, result_types=[type], properties=dict(op.properties))
 
 
 def made(*new: Operation) -> Made:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mucc.torch.importer.capture import Captured, torch
+from mucc.torch.importer.nodes import called
 from mucc.torch.importer.partition import returned
 
 Node = Any
@@ -82,7 +83,7 @@ class _Rewriting:
             return
         with self.graph.inserting_before(node):
             if base.op == "placeholder" and not is_write:
-                made = _called(self.graph, base.meta["val"], node.target, base, [*size], [*strides], at)
+                made = called(self.graph, base.meta["val"], node.target, base, [*size], [*strides], at)
             elif (flat := self._flat(base)) is None:
                 return
             elif is_write:
@@ -107,27 +108,27 @@ class _Rewriting:
         if base.op == "placeholder":
             most = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
             extent = value.storage_offset() + 1 + most if value.numel() else 0
-            return _called(self.graph, value, _aten.as_strided.default, base, [extent], [1], 0)
+            return called(self.graph, value, _aten.as_strided.default, base, [extent], [1], 0)
         order = sorted(range(value.dim()), key=lambda axis: -value.stride(axis))
         if value.storage_offset() or not value.permute(order).is_contiguous():
             return None
-        flat = _called(self.graph, value, _aten.permute.default, base, order)
-        return _called(self.graph, value, _aten.reshape.default, flat, [-1])
+        flat = called(self.graph, value, _aten.permute.default, base, order)
+        return called(self.graph, value, _aten.reshape.default, flat, [-1])
 
     def _read(self, flat: Node, size: Sequence[int], strides: Sequence[int], at: int) -> Node:
         """Append the elements of a view of memory."""
         like = flat.meta["val"]
         places = _places(self.graph, like, size, strides, at)
-        return _called(self.graph, like, _aten.index.Tensor, flat, [places])
+        return called(self.graph, like, _aten.index.Tensor, flat, [places])
 
     def _written(self, node: Node, flat: Node, places: Node) -> Node:
         """Append a view of a copy of memory in which the elements of `places` are others."""
         like, new, shown = flat.meta["val"], node.args[1], node.args[0].meta["val"]
         if new.meta["val"].dtype != like.dtype:
-            new = _called(self.graph, like, _aten._to_copy.default, new, dtype=like.dtype)
-        put = _called(self.graph, like, _aten.index_put.default, flat, [places], new)
+            new = called(self.graph, like, _aten._to_copy.default, new, dtype=like.dtype)
+        put = called(self.graph, like, _aten.index_put.default, flat, [places], new)
         if shown.is_contiguous() and shown.numel() == like.numel():
-            made = _called(self.graph, like, _aten.reshape.default, put, [*shown.shape])
+            made = called(self.graph, like, _aten.reshape.default, put, [*shown.shape])
         else:
             made = self._read(put, shown.shape, shown.stride(), shown.storage_offset())
         self.memory[made] = put
@@ -150,23 +151,10 @@ class _Rewriting:
 def _places(graph: Any, like: Any, size: Sequence[int], strides: Sequence[int], at: int) -> Node:
     """Append the number in memory of each element."""
     options = {"dtype": torch.int64, "device": like.device}
-    found = _called(graph, like, _aten.full.default, [], at, **options)
+    found = called(graph, like, _aten.full.default, [], at, **options)
     for axis, (extent, stride) in enumerate(zip(size, strides, strict=True)):
-        numbers = _called(graph, like, _aten.arange.default, extent, **options)
-        steps = _called(graph, like, _aten.mul.Tensor, numbers, stride)
-        steps = _called(graph, like, _aten.reshape.default, steps, [extent, *[1] * (len(size) - axis - 1)])
-        found = _called(graph, like, _aten.add.Tensor, found, steps)
+        numbers = called(graph, like, _aten.arange.default, extent, **options)
+        steps = called(graph, like, _aten.mul.Tensor, numbers, stride)
+        steps = called(graph, like, _aten.reshape.default, steps, [extent, *[1] * (len(size) - axis - 1)])
+        found = called(graph, like, _aten.add.Tensor, found, steps)
     return found
-
-
-def _called(graph: Any, like: Any, target: Any, *args: Any, **options: Any) -> Node:
-    """Append a call, with the value that it makes of fake tensors, in the mode of `like`."""
-    made = graph.call_function(target, args, options)
-    values = torch.utils._pytree.tree_map(_value, args)
-    with like.fake_mode:
-        made.meta["val"] = target(*values, **options)
-    return made
-
-
-def _value(argument: Any) -> Any:
-    return argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument

@@ -129,6 +129,18 @@ def test_training_has_kernels_forward_and_backward():
     assert len(made.programs) == 2 and all(p.kernels for p in made.programs)
 
 
+def test_a_view_before_a_linear_layer_that_another_product_reads():
+    def products(x: Any) -> Any:
+        return torch.vmap(torch.vmap(torch.dot, (None, 0)), (0, None))(x, x)
+
+    gradients: list[Any] = []
+    for function in (products, torch.compile(products, backend=backend())):
+        x = torch.rand(5, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
+        function(x).square().sum().backward()
+        gradients.append(x.grad)
+    close(*gradients)
+
+
 def test_a_training_step():
     losses: list[list[float]] = []
     for compiled in (False, True):
