@@ -375,9 +375,10 @@ _GRID: dict[str, CodeInfo] = {
 
 _STAGES: dict[str, CodeInfo] = {
     "MU2001": entry(
-        "schedule for a stage that has none",
+        "schedule for a stage or a kernel that has none",
         "A schedule names a stage of a kernel: one that the program pins with `stage`, a result, or `s0`, "
         "`s1` … for the others. Only stages that hold a product or attention have one; the help lists them. "
+        "A schedule of a whole kernel needs one of them, too, unless it sets `reproducible` alone. "
         "`--emit=stages` shows which operation runs in which stage.",
         scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.s0 for"),
         scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.out for"),
