@@ -86,6 +86,20 @@ def test_names_are_identifiers_and_differ(wanted: list[str]):
         assert "__" not in name and not name.startswith("_"), "such names belong to the implementation"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["EOF", "M_PI", "INT_MAX", "EINVAL", "DBL_MAX_EXP", "stdin", "CUTE_HOST", "uint32_t", "float4", "half"],
+)
+def test_names_of_headers_are_not_taken(name: str):
+    namer = Namer()
+    assert [namer(name), namer(name)] == [f"{name}_", f"{name}_3"]
+
+
+def test_other_names_stay_as_they_are():
+    names = ["x", "M", "HW", "BATCH", "weight", "q_rope", "out", "s0"]
+    assert list(map(Namer(), names)) == names
+
+
 def test_a_raw_string_ends_where_it_should():
     text = 'a )m" b'
     assert raw_string_literal(text, "m") == f'R"m_({text})m_"'
