@@ -38,7 +38,7 @@ _TYPES = re.compile(
 """Types of the C and CUDA headers that the generated code names."""
 
 _MACROS = re.compile(
-    r"NULL|NAN|INFINITY|W?EOF|BUFSIZ|MAXFLOAT|NZERO|CSIGNAL|SNAN\w*|linux|unix|assert\w*|alloca|offsetof"
+    r"k[A-Z]\w*|NULL|NAN|INFINITY|W?EOF|BUFSIZ|MAXFLOAT|NZERO|CSIGNAL|SNAN\w*|linux|unix|assert\w*|alloca|offsetof"
     r"|std(in|out|err)|va_\w+|strn?dupa|toascii\w*|is\w+_l|isascii|issubnormal|[bl]e(16|32|64)toh"
     r"|hto[bl]e(16|32|64)|math_errhandling|sched_priority|pthread_\w+|cu(da)?[A-Z]\w*|E[A-Z0-9]{2,}|W[A-Z]{5,}"
     r"|(BIG|LITTLE|PDP)_ENDIAN|BYTE_ORDER|(PRI|SCN)[A-Zdioux]\w+|Return_Status|CUDA\w+|NFDBITS|TIME\w*_\w+"
@@ -46,7 +46,7 @@ _MACROS = re.compile(
     r"|CLOCK|PTHREAD|CUTLASS|CUTE|CUDART|MUCC|CCCL|LIBCUDACXX|RESOURCE|XATTR|RENAME|DLFO|BC|MATH|MAX|FLT|L?DBL"
     r"|U?INT\w*|CLOCKS|DECIMAL)_\w+|\w+_(MAX|MIN|WIDTH|BIT|BUF)"
 )
-"""Macros of the C, CUDA and CUTLASS headers, and names that look like them."""
+"""Constants of kernels, macros of the C, CUDA and CUTLASS headers, and names that look like them."""
 
 
 def identifier(text: str) -> str:
