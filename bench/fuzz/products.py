@@ -11,11 +11,16 @@ from bench.fuzz.drawing import LARGEST, Chain, Value, extent, floats, needs, num
 
 
 def multiplied(c: Chain, v: Value) -> Value:
-    """Multiply by a matrix, from the right or from the left."""
+    """Multiply by a matrix, from the right or from the left, at times by one around an axis of one element."""
     floats(v)
     needs(v.rank >= 2)
     inner, n = v.dims[-1], c.extent()
     batch = v.dims[:-2] if c.chance(0.3) else ()
+    if c.chance(0.1):
+        w = c.param((n, 1, inner), v.dtype, " ")
+        dims = (*(v.dims[:-1] if v.rank >= 3 else (1, v.dims[0])), n)
+        needs(prod(map(extent, dims)) <= LARGEST)
+        return Value(f"({v.text} @ permute({w.text}, (1, 2, 0)))", dims, v.dtype, True)
     b = c.other((*batch, inner, n), v.dtype)
     left, right, dims = v.text, b.text, (*v.dims[:-1], n)
     if c.chance(0.2):

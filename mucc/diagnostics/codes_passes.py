@@ -394,8 +394,8 @@ _KERNELS: dict[str, CodeInfo] = {
     ),
     "MU2012": entry(
         "signature is too large",
-        "A call passes at most 64 parameters and results, of at most 8 axes each, and a kernel has at most 32 "
-        "dims, those with a value among them. Values within a kernel may have more axes.",
+        "A call passes at most 64 parameters and results, of at most 8 axes each, and a kernel has at most "
+        "32 dims, those with a value among them. Values within a kernel may have more axes.",
         "kernel f[M](x: f32[M, 2, 2, 2, 2, 2, 2, 2, 2]) -> f32[M] {\n"
         "    return sum(x, axis=(1, 2, 3, 4, 5, 6, 7, 8))\n}",
         "kernel f[M](x: f32[M, 256]) -> f32[M] {\n    return sum(x, axis=1)\n}",

@@ -95,6 +95,18 @@ def test_names_of_headers_are_not_taken(name: str):
     assert [namer(name), namer(name)] == [f"{name}_", f"{name}_3"]
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("(Keys: f32[M, 8]) -> f32[M, 8] { return sort(Keys * 2) }", "Keys"),
+        ("(Sum: f32[M, 8], x: f32[M, 8]) -> f32[M] { return sum(x + Sum, axis=1) }", "Sum"),
+    ],
+)
+def test_types_of_kernels_are_not_taken(text: str, name: str):
+    emitted = compile_text(Source("k.mcu", f"kernel f[M]{text}")).emit("cu")
+    assert f"> {name}_;" in emitted and f"> {name};" not in emitted
+
+
 def test_other_names_stay_as_they_are():
     names = ["x", "M", "HW", "BATCH", "weight", "q_rope", "out", "s0"]
     assert list(map(Namer(), names)) == names
