@@ -11,7 +11,7 @@ from bench.fuzz.drawing import LARGEST, Chain, Value, extent, floats, needs, num
 
 
 def multiplied(c: Chain, v: Value) -> Value:
-    """Multiply by a matrix, from the right or from the left, at times by one around an axis of one element."""
+    """Multiply by a matrix, from the right or from the left, at times one around an axis of one element."""
     floats(v)
     needs(v.rank >= 2)
     inner, n = v.dims[-1], c.extent()
