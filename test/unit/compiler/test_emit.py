@@ -99,6 +99,11 @@ def test_names_of_headers_are_not_taken(name: str):
     ("text", "name"),
     [
         ("(Keys: f32[M, 8]) -> f32[M, 8] { return sort(Keys * 2) }", "Keys"),
+        (
+            "(q: bf16[2, M, 64], product: bf16[2, M, M]) -> bf16[2, M, 64] "
+            "{ return attention(q, q, q, mask=product) }",
+            "product",
+        ),
         ("(Sum: f32[M, 8], x: f32[M, 8]) -> f32[M] { return sum(x + Sum, axis=1) }", "Sum"),
     ],
 )
