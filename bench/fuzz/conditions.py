@@ -27,13 +27,13 @@ def compared(c: Chain, v: Value) -> Value:
 
 
 def combined(c: Chain, v: Value) -> Value:
-    """Negate a condition, or combine it with another one, which may be broadcast."""
+    """Negate a condition, or combine or compare it with another one, which may be broadcast."""
     _is_bool(v)
     if c.chance(0.3):
         return replace(v, text=f"(not {v.text})")
     other = c.other(tuple(1 if c.chance(0.2) else d for d in v.dims), "bool")
     pair = (v.text, other.text) if c.chance(0.5) else (other.text, v.text)
-    return replace(v, text=f"({pair[0]} {c.pick(('and', 'or'))} {pair[1]})")
+    return replace(v, text=f"({pair[0]} {c.pick(('and', 'or', '==', '!='))} {pair[1]})")
 
 
 def selecting(c: Chain, v: Value) -> Value:

@@ -11,11 +11,16 @@ from bench.fuzz.drawing import LARGEST, Chain, Value, extent, floats, needs, num
 
 
 def multiplied(c: Chain, v: Value) -> Value:
-    """Multiply by a matrix, from the right or from the left."""
+    """Multiply by a matrix, from the right or from the left, at times one around an axis of one element."""
     floats(v)
     needs(v.rank >= 2)
     inner, n = v.dims[-1], c.extent()
     batch = v.dims[:-2] if c.chance(0.3) else ()
+    if c.chance(0.1):
+        w = c.param((n, 1, inner), v.dtype, " ")
+        dims = (*(v.dims[:-1] if v.rank >= 3 else (1, v.dims[0])), n)
+        needs(prod(map(extent, dims)) <= LARGEST)
+        return Value(f"({v.text} @ permute({w.text}, (1, 2, 0)))", dims, v.dtype, True)
     b = c.other((*batch, inner, n), v.dtype)
     left, right, dims = v.text, b.text, (*v.dims[:-1], n)
     if c.chance(0.2):
@@ -190,13 +195,12 @@ def convolved(c: Chain, v: Value) -> Value:
 def pooled(c: Chain, v: Value) -> Value:
     """Take the largest element, the mean or a divided sum of each window."""
     extents = spatial(v)
-    is_max = c.chance(0.5)
-    size = [c.rng.randint(1, min(3, n)) for n in extents]
+    is_max, is_ceil = c.chance(0.5), c.chance(0.3)
+    size = [c.rng.randint(1, 3 if is_ceil else min(3, n)) for n in extents]
     stride = size if c.chance(0.5) else [c.rng.randint(1, 3) for _ in extents]
     pad = [c.rng.randint(0, k // 2) if c.chance(0.3) else 0 for k in size]
     dilation = [c.pick((1, 1, 2)) if is_max and c.chance(0.3) else 1 for _ in size]
     wide = [d * (k - 1) + 1 for k, d in zip(size, dilation, strict=True)]
-    is_ceil = c.chance(0.3)
     options = f", {tupled(size)}, stride={tupled(stride)}, pad={tupled(pad)}{', ceil=on' if is_ceil else ''}"
     if is_max:
         text = f"max_pool({v.text}{options}, dilation={tupled(dilation)})"
@@ -204,8 +208,9 @@ def pooled(c: Chain, v: Value) -> Value:
         text = f"avg_pool({v.text}{options}{c.pick(('', '', ', count_pad=off', ', divisor=3'))})"
     found: list[int] = []
     for n, k, s, p in zip(extents, wide, stride, pad, strict=True):
-        needs(n + 2 * p >= k)
+        needs(is_ceil or n + 2 * p >= k)
         count = (n + 2 * p - k + (s - 1 if is_ceil else 0)) // s + 1
         # As in PyTorch, the last window begins within the tensor or its padding in front.
         found.append(count - 1 if is_ceil and (count - 1) * s >= n + p else count)
+    needs(min(found) >= 1)
     return replace(v, text=text, dims=(*v.dims[:2], *found), rough=v.rough or not is_max)

@@ -24,8 +24,29 @@ KEYWORDS = words(
     """
 )
 
-# Namespaces that the generated code looks into, and macros of the headers.
-RESERVED = words("mucc mu cute cutlass std fusion cuda main INFINITY NAN NULL linux unix assert errno")
+RESERVED = words(
+    """
+    mucc mu cute cutlass std fusion cuda main size_t ssize_t ptrdiff_t half half2 uint ulong ushort dim3
+    threadIdx blockIdx blockDim gridDim warpSize errno
+    """
+)
+"""Namespaces that the generated code looks into, and types and variables that it names."""
+
+_TYPES = re.compile(
+    r"u?int(_fast|_least)?(8|16|32|64|max|ptr)_t|(u?(char|short|int|long|longlong)|float|double)[1-4](_32a)?"
+)
+"""Types of the C and CUDA headers that the generated code names."""
+
+_MACROS = re.compile(
+    r"k[A-Z]\w*|NULL|NAN|INFINITY|W?EOF|BUFSIZ|MAXFLOAT|NZERO|CSIGNAL|SNAN\w*|linux|unix|assert\w*|alloca|offsetof"
+    r"|std(in|out|err)|va_\w+|strn?dupa|toascii\w*|is\w+_l|isascii|issubnormal|[bl]e(16|32|64)toh"
+    r"|hto[bl]e(16|32|64)|math_errhandling|sched_priority|pthread_\w+|cu(da)?[A-Z]\w*|E[A-Z0-9]{2,}|W[A-Z]{5,}"
+    r"|(BIG|LITTLE|PDP)_ENDIAN|BYTE_ORDER|(PRI|SCN)[A-Zdioux]\w+|Return_Status|CUDA\w+|NFDBITS|TIME\w*_\w+"
+    r"|(M|L|P|LC|NV|CU|FP|FE|NL|MB|MQ|FD|DL|RE|RTLD|HUGE|SIG|SEEK|EXIT|IF|LM|STA|ADJ|MOD|ATOMIC|CLONE|CPU|SCHED"
+    r"|CLOCK|PTHREAD|CUTLASS|CUTE|CUDART|MUCC|CCCL|LIBCUDACXX|RESOURCE|XATTR|RENAME|DLFO|BC|MATH|MAX|FLT|L?DBL"
+    r"|U?INT\w*|CLOCKS|DECIMAL)_\w+|\w+_(MAX|MIN|WIDTH|BIT|BUF)"
+)
+"""Constants of kernels, macros of the C, CUDA and CUTLASS headers, and names that look like them."""
 
 
 def identifier(text: str) -> str:
@@ -44,8 +65,9 @@ class Namer:
     def __call__(self, text: str) -> str:
         """Generate a new name from `text`."""
         name = stem = identifier(text)
+        is_foreign = _TYPES.fullmatch(name) or _MACROS.fullmatch(name)
         count = 1
-        while name in self._taken:
+        while name in self._taken or (is_foreign and name == stem):
             count += 1
             name = f"{stem}_{count}" if count > 2 else f"{stem}_"
         self._taken.add(name)

@@ -54,6 +54,7 @@ _MEMBERS = words(
     result count extents total rows length chunk codes inside index
     kChannels kOutputs kChannelsInner kVectorX kVectorW kAlongChannels kVectors kRun kChannelAxis Element
     Format Shape Windows Wide Patches kTogether kLines kLineRun problem
+    Keys Score To Sum Sums Team Results Filled Bits State Pool PoolKind Planes PerChannel Strips Scales
     """
 )
 

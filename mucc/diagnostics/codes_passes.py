@@ -375,9 +375,10 @@ _GRID: dict[str, CodeInfo] = {
 
 _STAGES: dict[str, CodeInfo] = {
     "MU2001": entry(
-        "schedule for a stage that has none",
+        "schedule for a stage or a kernel that has none",
         "A schedule names a stage of a kernel: one that the program pins with `stage`, a result, or `s0`, "
         "`s1` … for the others. Only stages that hold a product or attention have one; the help lists them. "
+        "A schedule of a whole kernel needs one of them, too, unless it sets `reproducible` alone. "
         "`--emit=stages` shows which operation runs in which stage.",
         scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.s0 for"),
         scheduled("tile = 128x128x64").replace("schedule f for", "schedule f.out for"),
@@ -390,6 +391,14 @@ _KERNELS: dict[str, CodeInfo] = {
         "mucc walks from a value to those that it is computed of, and takes a few hundred steps between "
         "values that are stored. Programs that people write are far from that; one that a script wrote may "
         "not be. Store a value on the way with `stage h = ...`, or write two kernels.\n",
+    ),
+    "MU2012": entry(
+        "signature is too large",
+        "A call passes at most 64 parameters and results, of at most 8 axes each, and a kernel has at most "
+        "32 dims, those with a value among them. Values within a kernel may have more axes.",
+        "kernel f[M](x: f32[M, 2, 2, 2, 2, 2, 2, 2, 2]) -> f32[M] {\n"
+        "    return sum(x, axis=(1, 2, 3, 4, 5, 6, 7, 8))\n}",
+        "kernel f[M](x: f32[M, 256]) -> f32[M] {\n    return sum(x, axis=1)\n}",
     ),
     "MU2010": entry(
         "operation without a kernel",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from mucc.diagnostics.core import Fix, Span, near_spelling
@@ -31,7 +32,7 @@ from mucc.dialects.mu.surface import (
     Option,
     Parameter,
 )
-from mucc.dialects.mu.types import DTYPES, Dim, Dims
+from mucc.dialects.mu.types import DTYPES, Dim, Dims, Shaped
 from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context, Labels, type_text
 from mucc.frontend.expressions import MAX_HEIGHT
@@ -65,6 +66,10 @@ _MOST_LISTED = 12
 _FUNCTIONS_LISTED = "`mucc docs --card` lists the functions of the language"
 
 _RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+def _is_bool(value: SSAValue) -> bool:
+    return Shaped.of(value.type).element_type == i1
 
 
 @dataclass
@@ -226,6 +231,11 @@ class ExprGen:
             (expr.lhs.span, f"this is {type_text(lhs.type)}"),
             (expr.rhs.span, f"this is {type_text(rhs.type)}"),
         )
+
+        if expr.op in ("==", "!=") and _is_bool(lhs) and _is_bool(rhs):
+            lhs, rhs = (self.add(expr.span, lambda v=v: e.CastOp(v, DTYPES["s32"])) for v in (lhs, rhs))
+            if lhs is None or rhs is None:
+                return None
 
         def build() -> Operation:
             if relation := _RELATIONS.get(expr.op):

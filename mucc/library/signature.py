@@ -23,6 +23,9 @@ _SINGLES = {"e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "s4": 1, "u4": 1}
 ITEM_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "s32": 4, **_SINGLES}
 """Bytes of an array's element, which is one number, or two for `PACKED` dtypes."""
 
+MOST_ARGS, MOST_DIMS, MOST_AXES = 64, 32, 8
+"""Arguments and dims of a kernel, and axes of an argument, at most (mucc/spec.h)."""
+
 PACKED = ("s4", "u4")
 """Dtypes with two elements per byte along the last axis, passed as arrays of bytes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -11,8 +12,10 @@ from xdsl.ir import Operation
 from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
+from mucc.dialects.mu.types import Shaped
 from mucc.dialects.rewriting import Finding, Pass, PassError
 from mucc.kernels.registry import claimant, kinds
+from mucc.library.signature import MOST_ARGS, MOST_AXES, MOST_DIMS
 from mucc.passes.levels import PRIMITIVES
 from mucc.target import DEFAULT_TARGET
 
@@ -39,7 +42,9 @@ def function_of(op: Operation) -> str:
 
 @dataclass(frozen=True)
 class CheckLowering(Pass):
-    """Refuse operations of kernels that no pass lowers, once for each function and advice."""
+    """Refuse signatures that no library holds, and operations that no pass lowers, once for each function and
+    advice.
+    """
 
     name = "check-lowering"
 
@@ -47,16 +52,42 @@ class CheckLowering(Pass):
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
         found: dict[tuple[str, str], Finding] = {}
+        beyond: list[Finding] = []
         for kernel in op.body.block.ops:
             if not isinstance(kernel, KernelOp):
                 continue
+            beyond += _beyond(kernel)
             for inner in kernel.body.block.ops:
                 if not lowers(inner, self.target):
                     name = function_of(inner)
                     instead = _instead(inner)
                     found.setdefault((name, instead), _finding(name, instead, inner))
-        if found:
-            raise PassError(tuple(found.values()))
+        if found or beyond:
+            raise PassError((*beyond, *found.values()))
+
+
+def _beyond(kernel: KernelOp) -> Iterator[Finding]:
+    """Yield what is more of a kernel's signature than a library holds."""
+    types = [*kernel.function_type.inputs, *kernel.function_type.outputs]
+    axes = max((len(Shaped.of(type).dims) for type in types), default=0)
+    counts = (
+        (len(types), MOST_ARGS, "parameters and results", "write two kernels"),
+        (
+            len(kernel.dims),
+            MOST_DIMS,
+            "dims",
+            "write the values of bound dims as numbers, or write two kernels",
+        ),
+        (axes, MOST_AXES, "axes of one tensor", "merge axes before the call, and `reshape` in the kernel"),
+    )
+    for count, most, what, advice in counts:
+        if count > most:
+            yield Finding(
+                "MU2012",
+                f"kernel '{kernel.sym_name.data}' has {count} {what}, of which a library holds {most}",
+                location=kernel.location,
+                helps=(advice,),
+            )
 
 
 def _instead(op: Operation) -> str:

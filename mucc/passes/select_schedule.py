@@ -21,29 +21,35 @@ from mucc.kernels.settings import pinned
 def unknown_stages(schedules: list[ScheduleOp], programs: list[ProgramOp]) -> Iterator[Finding]:
     """Return schedules that apply to no kernel."""
     for schedule in schedules:
-        program = next((p for p in programs if p.sym_name.data == schedule.kernel.data), None)
-        if program is None or schedule.stage is None:
+        program = next((p for p in programs if _is_for(schedule, p)), None)
+        if program is None:
             continue
         stages = {k.stage.data: kind_of(k).has_schedule for k in program.kernels}
-        if stages.get(schedule.stage.data) or _only_promises(schedule, stages):
-            continue
         able = [name for name, has_schedule in stages.items() if has_schedule]
-        reason = "has no contraction to schedule" if schedule.stage.data in stages else "does not exist"
+        name = None if schedule.stage is None else schedule.stage.data
+        if name in able or (name is None and able) or _only_promises(schedule, stages):
+            continue
+        reason = "has no contraction to schedule" if name is None or name in stages else "does not exist"
+        stage = "" if name is None else f"stage '{name}' of "
         yield Finding(
             code="MU2001",
-            message=f"stage '{schedule.stage.data}' of kernel '{schedule.kernel.data}' {reason}",
+            message=f"{stage}kernel '{schedule.kernel.data}' {reason}",
             location=schedule.location,
-            helps=(f"stages with a schedule: {', '.join(able)}",) if able else (),
+            helps=(f"stages with a schedule: {', '.join(able)}" if able else _OTHERS,),
         )
 
 
+_OTHERS = "products and attention have schedules: the compiler chooses for all other kernels"
+
+
+def _is_for(schedule: ScheduleOp, program: ProgramOp) -> bool:
+    return (schedule.kernel, schedule.target.data) == (program.sym_name, program.target.data)
+
+
 def _only_promises(schedule: ScheduleOp, stages: Mapping[str, bool]) -> bool:
-    """Whether a schedule sets nothing for its stage but what every kernel has."""
-    return (
-        schedule.stage is not None
-        and schedule.stage.data in stages
-        and {*schedule.settings.data} == {REPRODUCIBLE.name}
-    )
+    """Whether a schedule sets nothing for its kernel, or for its stage, but what every kernel has."""
+    names = {*schedule.settings.data}
+    return names <= {REPRODUCIBLE.name} and (schedule.stage is None or schedule.stage.data in stages)
 
 
 @dataclass(frozen=True)

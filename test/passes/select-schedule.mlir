@@ -112,10 +112,12 @@ mu.schedule "another" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
 
 // -----
 
-// A schedule for a stage that has no contraction, or that is not there, is an error.
+// A schedule for a stage that has no contraction, or that is not there, is an error, as is one for a kernel
+// without contractions. One for another target is not looked at.
 
 // CHECK: error[MU2001]: stage 'm' of kernel 'wrong' has no contraction to schedule
 // CHECK-NEXT: error[MU2001]: stage 'z' of kernel 'wrong' does not exist
+// CHECK-NEXT: error[MU2001]: kernel 'wrong' has no contraction to schedule
 cutlass.program @wrong(%x: !mu.tensor<[M, M], bf16>, %y: !mu.tensor<[M, M], bf16>)
     attributes {target = "sm_90a", arg_names = ["x", "y"], num_inputs = 1 : i64, dims = ["M"]} {
   cutlass.map "m" space ["M", "M"] {
@@ -125,6 +127,8 @@ cutlass.program @wrong(%x: !mu.tensor<[M, M], bf16>, %y: !mu.tensor<[M, M], bf16
 }
 mu.schedule "wrong" stage "m" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
 mu.schedule "wrong" stage "z" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
+mu.schedule "wrong" for "sm_90a" {tile = #mu.tile<64, 64, 64>}
+mu.schedule "wrong" stage "z" for "sm_100a" {tile = #mu.tile<64, 64, 64>}
 
 // -----
 

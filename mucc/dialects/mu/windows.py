@@ -37,12 +37,10 @@ class Window(NamedTuple):
         """Count the positions of the window along an axis; 0 where it does not fit.
 
         With `ceil`, the last window may extend past the padding if it begins before the end padding, as in
-        torch.
+        torch, even if it is the only one.
         """
         room = extent + 2 * self.pad - self.reach
-        if room < 0:
-            return 0
-        places = (room + (self.stride - 1 if ceil else 0)) // self.stride + 1
+        places = max(0, (room + (self.stride - 1 if ceil else 0)) // self.stride + 1)
         if ceil and (places - 1) * self.stride >= extent + self.pad:
             places -= 1
         return places

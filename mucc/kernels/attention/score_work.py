@@ -22,7 +22,7 @@ SCORE_MEMBERS = words(
     """
     query key value packs keys score first_column last_column row_label column_label sum a b keeps to Element
     kBatch kWidth kResultWidth kTileRows kScale kCausal kPlain kHasFirst kHasLast kHasLabels kLabelAxes
-    spans kShared Score
+    spans kShared Score product
     """
 )
 

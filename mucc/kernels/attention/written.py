@@ -53,16 +53,33 @@ def _last_axis(value: SSAValue) -> int:
 
 
 def _softmax_of(weights: SSAValue) -> Weights | None:
-    """Return the scores whose softmax over the last axis weights are, if nothing else reads it."""
-    value = _without_casts(weights)
+    """Return the scores whose softmax over the last axis weights are, if only products by values read it."""
+    value = weights
+    while isinstance(op := value.owner, CastOp | RetypeOp) and _weighed(value) is not None:
+        value = op.operand
     part = value.owner if isinstance(value.owner, SliceOp) else None
     if part is not None:
         value = _without_casts(part.operand)
-    if not isinstance(op := value.owner, SoftmaxOp) or not _only_use(value):
+    if not isinstance(op := value.owner, SoftmaxOp):
+        return None
+    if _weighed(value) is None if part is None else not _only_use(value):
         return None
     if op.axis.value.data != _last_axis(value):
         return None
     return Weights(op.operand, op) if part is None else _with_sinks(op.operand, part)
+
+
+def _weighed(weights: SSAValue) -> set[MatmulOp] | None:
+    """Return the products that weights are the left operand of; None if anything else reads them."""
+    products: set[MatmulOp] = set()
+    for op in {use.operation for use in weights.uses}:
+        if isinstance(op, CastOp | RetypeOp) and (more := _weighed(op.result)) is not None:
+            products |= more
+        elif isinstance(op, MatmulOp) and op.lhs is weights and op.rhs is not weights:
+            products.add(op)
+        else:
+            return None
+    return products
 
 
 def _with_sinks(value: SSAValue, part: SliceOp) -> Weights | None:
@@ -221,6 +238,12 @@ def _are_attention(product: MatmulOp, readers: set[Operation], block: Block) -> 
     return readers <= {f.weights.reader for op in products for f in _found(op) if f.product is product}
 
 
+def _sharing(op: MatmulOp, found: Found) -> set[MatmulOp]:
+    """Return the other products by the same weights, if these are a softmax."""
+    reader = found.weights.reader
+    return (_weighed(reader.result) or set()) - {op} if isinstance(reader, SoftmaxOp) else set()
+
+
 def _copied(value: SSAValue, known: dict[SSAValue, SSAValue]) -> list[Operation]:
     """Return copies of the pointwise operations that lead to a value from known ones, whose copies they read.
 
@@ -242,7 +265,8 @@ def _copied(value: SSAValue, known: dict[SSAValue, SSAValue]) -> list[Operation]
 class Written(RewritePattern):
     """`softmax(f(q @ k.T)) @ v` and `f(q @ k.T) @ v` -> attention, where only attention reads the scores.
 
-    Where several do, each gets a copy of the scores, which it computes for less than a store of all of them.
+    Where several do, or several products read one softmax, each gets a copy of the scores, which it computes
+    for less than a store of all of them.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -253,13 +277,16 @@ class Written(RewritePattern):
             others = _other_readers(found)
             if others and not _are_attention(product, others, block):
                 continue
+            shared = _sharing(op, found)
+            if not all(any(_found(other)) for other in shared):
+                continue
             if (keys := _keys(product.rhs)) is None:
                 continue
             b, (new, key) = Emit(), keys
             b.ops += new
             known: dict[SSAValue, SSAValue] = {product.result: b(ScoresOp(product.lhs, key))}
             computed = known[product.result]
-            if others:
+            if others or shared:
                 b.ops += _copied(scores, known)
                 scores = known[scores]
             given = product.lhs, key, op.rhs, scores, sinks
@@ -267,7 +294,7 @@ class Written(RewritePattern):
             if computed.type != product.result.type or result.type != op.result.type:
                 b.discard()
                 continue
-            if not others:
+            if not others and not shared:
                 rewriter.insert(b.ops[:-1], InsertPoint.before(product))
                 product.result.replace_all_uses_with(computed)
                 b.ops = [attention]

@@ -106,14 +106,14 @@ def _kept(dims: Dims, norm: Dims, gone: Sequence[int], channel: int) -> tuple[bo
     None where statistics are of anything else than whole channels.
     """
     outputs, kept = dims[channel], [axis for axis in range(len(norm)) if axis not in gone]
-    if not isinstance(outputs, int):
+    if not isinstance(outputs, int) or len(norm) < 3:
         return None
     if norm == dims:
         shared: dict[tuple[int, ...], tuple[bool, int]]
         shared = {(channel,): (True, 1), (0, channel): (False, 1), (0,): (False, outputs)}
         return shared.get(tuple(kept))
     places = dims[2:] if channel == 1 else dims[1:-1]
-    groups = norm[channel] if channel == 1 else norm[-2] if len(norm) > 2 else None
+    groups = norm[channel] if channel == 1 else norm[-2]
     if not isinstance(groups, int) or outputs % groups:
         return None
     parts = (groups, outputs // groups)

@@ -74,14 +74,16 @@ def build_view(access: Access, rank: int, block: Block) -> SSAValue:
     turns = (positions := _positions(axes, rank)) is None and len(axes) >= 2
     if turns:
         positions = _positions(transposed(axes), rank)
-    if positions is None and (permuted := _permuted(access, rank)) is not None:
+    walked = tuple(axis for axis in axes if axis is not None)
+    # A matrix that is turned says so in its type, where a permuted one does not.
+    is_matrix = None in axes and len(walked) >= 2 and _positions(transposed(walked), rank) is not None
+    if positions is None and not is_matrix and (permuted := _permuted(access, rank)) is not None:
         axes = tuple(access.axes[i] for i in permuted)
         positions, turns = _positions(axes, rank), False
         block.add_op(view := PermuteOp(value, permuted))
         value = view.result
     if positions is None and None in axes:
         block.add_op(view := SqueezeOp(value, [i for i, axis in enumerate(axes) if axis is None]))
-        walked = tuple(axis for axis in axes if axis is not None)
         return build_view(Access(view.result, walked), rank, block)
     if positions is None:
         raise ViewError(f"axes {access.axes} of {access.base.type}")

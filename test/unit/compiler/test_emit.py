@@ -86,6 +86,37 @@ def test_names_are_identifiers_and_differ(wanted: list[str]):
         assert "__" not in name and not name.startswith("_"), "such names belong to the implementation"
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["EOF", "M_PI", "INT_MAX", "EINVAL", "stdin", "CUTE_HOST", "size_t", "float4", "half", "kWords"],
+)
+def test_names_of_headers_are_not_taken(name: str):
+    namer = Namer()
+    assert [namer(name), namer(name)] == [f"{name}_", f"{name}_3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("(Keys: f32[M, 8]) -> f32[M, 8] { return sort(Keys * 2) }", "Keys"),
+        (
+            "(q: bf16[2, M, 64], product: bf16[2, M, M]) -> bf16[2, M, 64] "
+            "{ return attention(q, q, q, mask=product) }",
+            "product",
+        ),
+        ("(Sum: f32[M, 8], x: f32[M, 8]) -> f32[M] { return sum(x + Sum, axis=1) }", "Sum"),
+    ],
+)
+def test_types_of_kernels_are_not_taken(text: str, name: str):
+    emitted = compile_text(Source("k.mcu", f"kernel f[M]{text}")).emit("cu")
+    assert f"> {name}_;" in emitted and f"> {name};" not in emitted
+
+
+def test_other_names_stay_as_they_are():
+    names = ["x", "M", "HW", "BATCH", "weight", "q_rope", "out", "s0"]
+    assert list(map(Namer(), names)) == names
+
+
 def test_a_raw_string_ends_where_it_should():
     text = 'a )m" b'
     assert raw_string_literal(text, "m") == f'R"m_({text})m_"'

@@ -186,6 +186,8 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
     "where(x > 0 and x < 3, x, -x)": lambda x: x if 0 < x < 3 else -x,
     "where(x < -1 or x >= 1, x, 0)": lambda x: x if x < -1 or x >= 1 else 0.0,
     "where(not (x > 1), x, 0)": lambda x: x if not x > 1 else 0.0,
+    "where((x > -1) == (x < 1), x, 0)": lambda x: x if -1 < x < 1 else 0.0,
+    "cast((x > -1) != (x < 1), f32)": lambda x: float(not -1 < x < 1),
     "cast(x > 0, f32)": lambda x: float(x > 0),
     "cast(x, bf16)": lambda x: nearest(x, "bf16"),
     "max(x, 1) - min(x, -1) * 2 / 4": lambda x: max(x, 1) - min(x, -1) * 2 / 4,

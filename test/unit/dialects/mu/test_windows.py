@@ -126,6 +126,18 @@ def test_pooling(c: dict[str, Any], kind: str, ceil: bool, count_pad: bool, divi
         compared(f"avg_pool({given}, count_pad={flag}, divisor={divisor})", expected, x=x)
 
 
+@pytest.mark.parametrize("extent, window", [(2, (3, 2, 0)), (1, (3, 3, 0)), (3, (5, 3, 1)), (1, (4, 9, 1))])
+def test_a_window_that_does_not_fit_is_pooled_with_ceil(extent: int, window: tuple[int, int, int]) -> None:
+    size, stride, pad = window
+    x = random(2, 3, extent)
+    given = f"x, {size}, stride={stride}, pad={pad}, ceil=on"
+    value = torch.from_numpy(x)
+    compared(f"max_pool({given})", F.max_pool1d(value, *window, ceil_mode=True), x=x)
+    for count_pad in (True, False):
+        expected = F.avg_pool1d(value, *window, ceil_mode=True, count_include_pad=count_pad)
+        compared(f"avg_pool({given}, count_pad={'on' if count_pad else 'off'})", expected, x=x)
+
+
 def test_both_libraries_agree() -> None:
     x, w, v = random(2, 4, 5, 6), random(6, 2, 3, 2), random(4, 3, 2, 2)
     run(

@@ -133,3 +133,12 @@ def test_a_norm_that_is_stored_without_an_axis_keeps_its_kernel(monkeypatch: pyt
     compilation = compiled(text, monkeypatch)
     assert "partial_moments" not in compilation.emit("stages")
     assert compilation.emit("cu")
+
+
+@pytest.mark.parametrize("shape", ["(384,)", "(3, 128)"])
+def test_a_norm_of_fewer_axes_keeps_its_kernel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        f"kernel f(x: f32[3, 4, 17, 2], w: f32[8, 4, 2, 2]) -> f32[{shape.strip('(),')}] "
+        f"{{ return layer_norm(reshape(conv(x, w), {shape}), axis=0) }}"
+    )
+    assert "partial_moments" not in compiled(text, monkeypatch).emit("stages")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import access, last_stage, strided
 
+from mucc.compiler.driver import compile_text
+from mucc.diagnostics.core import Source
 from mucc.dialects.mu.types import Dim, Dims, LayoutAttr
 from mucc.kernels.gemm.axes import Pattern, classify, lhs_access, matmul_dims, operand_fits, rhs_access
 from mucc.kernels.lowering.access import Axes
@@ -202,3 +204,17 @@ EACH = (("M",), ("N",), ("K",), ("B", "H"))
 )
 def test_axes_that_the_right_operand_lacks_are_rows(rest: str, expected: tuple[tuple[Dim, ...], ...]) -> None:
     assert shape(HEADS + rest) == expected
+
+
+@pytest.mark.parametrize(
+    "types, product",
+    [
+        ("x: f16[N, 1, 8], w: f16[1, 3, N]) -> f32[1, 8, 3]", "permute(x, (1, 2, 0)) @ w.T"),
+        ("x: f16[N, 1, 1, 8], w: f16[N, 3]) -> f32[1, 1, 8, 3]", "permute(x, (1, 2, 3, 0)) @ w"),
+        ("x: f16[1, 3, N], w: f16[8, 1, N]) -> f32[1, 3, 8]", "x @ permute(w, (1, 2, 0))"),
+    ],
+)
+def test_a_matrix_around_an_axis_of_one_element_is_read_in_place(types: str, product: str) -> None:
+    compilation = compile_text(Source("k.mcu", f"kernel f[N]({types} {{ return {product} }}"))
+    assert compilation.emit("cu")
+    assert "cutlass.map" not in compilation.emit("cutlass")
