@@ -29,7 +29,7 @@ def judge(
         memory_limit=options.memory_limit,
         runs=options.runs,
         bound=bound_ms is not None,
-        bound_us=None if bound_ms is None else bound_ms * 1e3,
+        known=None if bound_ms is None else auditing.Bound(bound_ms),
     )
     try:
         verdict: dict[str, Any] = auditing.audit(str(problem), str(solution), asked).to_json()

@@ -40,6 +40,14 @@ class Bound(NamedTuple):
         """The name of the slowest unit; empty without work."""
         return self.limits[0].unit if self.seconds else ""
 
+    def seconds_with(self, cached: int) -> float:
+        """Return the seconds where so many bytes stay in the card's cache instead of going to memory."""
+        moved = self.limit(DRAM)
+        if moved is None or not moved.rate:
+            return self.seconds
+        others = (x.seconds for x in self.limits if x is not moved)
+        return max(max(0, moved.amount - cached) / moved.rate, *others, 0.0)
+
     def limit(self, unit: str) -> Limit | None:
         """Return the time of one unit."""
         return next((x for x in self.limits if x.unit == unit), None)

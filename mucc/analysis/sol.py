@@ -79,6 +79,8 @@ class Sol(NamedTuple):
     """Operations without a known amount of work, which the bound leaves out."""
     has_calls: bool = False
     """Whether PyTorch runs a part of the work, outside the stages."""
+    cached: int = 0
+    """Bytes of results that may still be in the card's cache when the last kernel ends, at the most."""
 
     @property
     def is_whole(self) -> bool:
@@ -93,6 +95,11 @@ class Sol(NamedTuple):
     def staged_seconds(self) -> float:
         """The sum of the bounds of the stages, in seconds."""
         return sum(stage.bound.seconds for stage in self.stages)
+
+    @property
+    def least_seconds(self) -> float:
+        """The least seconds that can be measured: the bound, but for results that stay in the cache."""
+        return self.bound.seconds_with(self.cached)
 
     def gap(self, measured: float) -> float:
         """Return a measured time over the bound."""
@@ -149,6 +156,7 @@ def analyse(
         staged,
         tuple(_hints(counter, rates, bound, moved)),
         tuple(counter.facts()),
+        cached=min(counter.stored, rates.device.l2_bytes),
     )
 
 
@@ -169,6 +177,7 @@ def together(name: str, parts: Sequence[Sol], rates: Rates) -> Sol:
         tuple(s._replace(name=f"{p.kernel}.{s.name}") for p in parts for s in p.stages),
         (),
         tuple(f"{p.kernel}: {fact}" for p in parts for fact in p.facts),
+        cached=min(sum(p.cached for p in parts), rates.device.l2_bytes),
     )
 
 
@@ -206,6 +215,7 @@ def with_calls(sol: Sol, calls: Calls, rates: Rates) -> Sol:
         hints=(),
         missing=calls.missing,
         has_calls=True,
+        cached=min(sol.cached + calls.moved, rates.device.l2_bytes),
     )
 
 
@@ -266,7 +276,12 @@ class _Counter:
     def bytes(self) -> int:
         """Count compulsory bytes: each needed input read once, each result written once."""
         read = sum(self.size(a) for a, name in self.named_inputs() if name.data not in self.inner)
-        return read + sum(self.number([tensor_bytes(t)]) for t in self.written)
+        return read + self.stored
+
+    @property
+    def stored(self) -> int:
+        """The bytes of results that are written to memory."""
+        return sum(self.number([tensor_bytes(t)]) for t in self.written)
 
     @property
     def written(self) -> list[TensorType]:

@@ -40,7 +40,8 @@ class HintJson(TypedDict):
 
 
 class SolReport(BoundJson, total=False):
-    """The speed of light of a kernel or problem. `missing` names what a bound omits that is not `whole`."""
+    """The speed of light of a kernel or problem. `missing` names what a bound omits that is not `whole`;
+    `cached` are bytes of results that may still be in the card's cache at the end, at the most."""
 
     kernel: str
     device: str
@@ -50,6 +51,7 @@ class SolReport(BoundJson, total=False):
     reachable: BoundJson
     assumptions: dict[str, BoundJson]
     stages: list[StageBoundJson]
+    cached: int
     staged_bytes: int
     staged_us: int | float
     structure: list[str]

@@ -82,6 +82,7 @@ stream or thread than the one that was timed, arithmetic of fewer bits than decl
 wait.
 
 The bound takes the datasheet's rates, or what was measured where that is more, and compulsory traffic only.
+Results may still be in L2 when the last kernel ends: as many bytes of them as L2 holds are not counted here.
 Where inputs fit in L2 and were there before the launch, a kernel may read less than that from memory: flush
 L2, or measure with inputs that are larger.
 """,

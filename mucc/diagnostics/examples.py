@@ -28,8 +28,8 @@ def functions(text: str, call: str) -> str:
 
 
 def schedule(setting: str, head: str = "schedule f for sm_90a") -> str:
-    """Build a program without contractions, with one schedule setting."""
-    return f"{GOOD}\n{head} {{\n    {setting}\n}}"
+    """Build a product with one schedule setting."""
+    return f"{GEMM}\n{head} {{\n    {setting}\n}}"
 
 
 def kernel(dtype: str = "bf16", x: str = "M, K", w: str = "N, K", body: str = "x @ w.T") -> str:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mucc.agent.audit.auditing import audit
     from mucc.agent.audit.findings import Finding, Label, Severity
+    from mucc.agent.audit.observations import Bound
     from mucc.agent.audit.options import Options
     from mucc.agent.audit.verdict import Verdict
 
 _LAZY = {
+    "Bound": "observations",
     "Finding": "findings",
     "Label": "findings",
     "Options": "options",
@@ -26,7 +28,7 @@ _LAZY = {
     "audit": "auditing",
 }
 
-__all__ = ["Finding", "Label", "Options", "Severity", "Verdict", "audit"]
+__all__ = ["Bound", "Finding", "Label", "Options", "Severity", "Verdict", "audit"]
 
 
 def __getattr__(name: str) -> object:

@@ -103,7 +103,7 @@ class Auditor:
             verdict = confirmed(verdict, self._once(request, solution, again))
         if not options.shapes or not verdict.accepted:
             return verdict
-        quick = replace(options, device=verdict.device, bound=False, bound_us=None, runs=FEWEST)
+        quick = replace(options, device=verdict.device, bound=False, known=None, runs=FEWEST)
 
         def judge(smaller: str) -> Verdict:
             return self._once(replace(request, text=smaller), solution, quick)
@@ -249,15 +249,15 @@ class _Audit:
 
     def _sol(self, run: Run) -> SolCall | None:
         card = self.options.card or run.card
-        if not self.options.bound or self.options.bound_us is not None or not card:
+        if not self.options.bound or self.options.known is not None or not card:
             return None
         if self._bound_of(run) in self.auditor.bounds:
             return None
         return SolCall(self.auditor.zygote, self.request, card)
 
     def _bound(self, sol: SolCall | None, run: Run) -> tuple[Bound | None, str]:
-        if self.options.bound_us is not None:
-            return Bound(self.options.bound_us / 1e3, "as given", self.options.bound_whole), ""
+        if self.options.known is not None:
+            return replace(self.options.known, note="as given"), ""
         key = self._bound_of(run)
         if sol:
             self.auditor.bounds[key] = sol.bound(self.options.precision)

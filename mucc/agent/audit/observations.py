@@ -13,6 +13,10 @@ from mucc.agent.audit.noise import interval
 from mucc.agent.audit.places import Look
 from mucc.api.json_types import from_json
 
+TOLD = 0.5
+"""The share of calls amid the series of which more have to tell whether kernels on other streams wait for
+inputs, where times of the judge's own kernel tell nothing."""
+
 BUSY = 0.1
 """The share of calls' time spent waiting for a processor above which other work disturbed them."""
 
@@ -94,6 +98,11 @@ class Call:
     work: tuple[Work, ...] = ()
     seconds: float = 0.0
     """What the call took by its own process's clock, the profiler included where it is observed."""
+
+    @property
+    def tells_turn(self) -> bool:
+        """Whether it is known of all kernels of an observed call if they started before the call's turn."""
+        return all(w.early_us is not None for w in self.work if w.kind == "kernel")
 
 
 @dataclass(frozen=True)
@@ -182,13 +191,20 @@ class Reference:
 class Bound:
     """The speed of light of the problem: the lowest bound that any permitted arithmetic has, in ms.
 
-    One that is not `whole` leaves out work that is not understood: nothing is faster, but how near to it a
-    time may come is not known.
+    A time may be as low as `least_ms`, since results may still be in the card's cache when a call ends; where
+    that is not known it is the bound. One that is not `whole` leaves out work that is not understood: nothing
+    is faster, but how near to it a time may come is not known.
     """
 
     ms: float
     note: str = ""
     whole: bool = True
+    cached_ms: float | None = None
+    """The bound where as many of the results as fit stay in the cache."""
+
+    @property
+    def least_ms(self) -> float:
+        return self.ms if self.cached_ms is None else self.cached_ms
 
 
 @dataclass(frozen=True)
@@ -234,6 +250,17 @@ class Observations:
     def amid(self) -> Sequence[Call]:
         """Those of them that were made between timed calls."""
         return [c for c in self.observed if c.case.is_amid]
+
+    @property
+    def streams(self) -> Sequence[int]:
+        """The streams on which kernels of the solution run."""
+        return sorted({w.stream for c in self.calls for w in c.work if w.kind == "kernel"})
+
+    @property
+    def tells_turns(self) -> bool:
+        """Whether most observed calls amid the series tell of all their kernels if they started before the
+        call's turn."""
+        return sum(call.tells_turn for call in self.amid) > TOLD * len(self.amid)
 
     @property
     def correct(self) -> bool:

@@ -58,8 +58,7 @@ class Judge:
             time_limit=self.settings.audit_seconds,
             memory_limit=self.settings.memory,
             bound=bound is not None,
-            bound_us=bound.ms * 1e3 if bound else None,
-            bound_whole=bound is None or bound.whole,
+            known=bound,
         )
         with processes.temporary_folder(tempfile.gettempdir()) as folder:
             driver = lay_out(folder, task, program, library)

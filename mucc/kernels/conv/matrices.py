@@ -14,9 +14,6 @@ CHUNK = 64
 FORMATS = ("bf16", "f16")
 """The formats whose rows wgmma takes innermost."""
 
-MARGIN = 1.1
-"""How many times as fast as another strategy this one has to be expected to be; no card has timed it yet."""
-
 
 def refused(layer: Layer) -> str | None:
     """Return why wgmma and TMA do not take x of a layer where it lies, as a clause; None if they do."""

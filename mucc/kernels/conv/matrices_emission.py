@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
-from mucc.codegen.texts import Entry
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.matrices import best_matrix_tile
 from mucc.kernels.conv.wide import WideTile
@@ -22,18 +22,7 @@ class MatricesWork(WideWork):
     def best(self, layer: Layer, facts: Facts) -> WideTile:
         return best_matrix_tile(layer, facts)
 
-    @property
-    def vector_x(self) -> bool:
-        return False
-
-    @property
-    def vector_w(self) -> bool:
-        return False
-
-    @property
-    def holds(self) -> bool:
-        return False
-
-    def entries(self, entry: str) -> list[Entry]:
-        single, _, *mapped = super().entries(entry)
-        return [single, *mapped]
+    @cached_property
+    def is_mapped(self) -> bool:
+        """Whether one small kernel does for other calls: for all of them."""
+        return True

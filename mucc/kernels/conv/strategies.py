@@ -16,7 +16,7 @@ from mucc.dialects.cutlass.nodes import LoadOp, StoreOp
 from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.ops.views import IndexMapOp
 from mucc.kernels.conv.layer import Layer, layer_of_kernel
-from mucc.kernels.conv.matrices import MARGIN, best_matrix_tile, matrix_cycles
+from mucc.kernels.conv.matrices import best_matrix_tile, matrix_cycles
 from mucc.kernels.conv.matrices import refused as refused_matrices
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
 from mucc.kernels.conv.patches import best_patch, patch_cycles
@@ -67,8 +67,6 @@ class Way(ABC):
     strategy: ClassVar[Strategy]
     by_vectors: ClassVar[bool] = False
     """Whether x is copied in vectors along its channels, which then have to be adjacent."""
-    margin: ClassVar[float] = 1.0
-    """How many times as fast as the others the strategy has to be expected to be."""
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         """Return why the strategy is not legal, as a clause; None if it is."""
@@ -155,7 +153,7 @@ class Matrices(Warpgroups):
     Calls whose tensors TMA cannot map are computed as by `Tiles`.
     """
 
-    strategy, by_vectors, margin = Strategy.MATRICES, False, MARGIN
+    strategy, by_vectors = Strategy.MATRICES, False
 
     def refused(self, layer: Layer, facts: Facts) -> str | None:
         return super().refused(layer, facts) or refused_matrices(layer)
@@ -270,7 +268,10 @@ class Direct(Way):
         return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Matrices(), Planes(), Positions(), Tiles(), Patches(), Direct())
+WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
+
+UNTRIED: tuple[Way, ...] = (Matrices(),)
+"""Strategies that no card has run yet: the compiler does not choose them (`bench.conv --strategy` does)."""
 
 
 def _padded(extent: float, multiple: int) -> int:
@@ -288,7 +289,7 @@ def seconds(way: Way, layer: Layer, facts: Facts) -> float:
 def fastest(ways: Sequence[Way], layer: Layer, facts: Facts) -> tuple[Way, float]:
     """Return the legal strategy that should be fastest, of equal ones the first, and its time."""
     times = [(way, seconds(way, layer, facts)) for way in ways if way.refused(layer, facts) is None]
-    return min(times, key=lambda one: one[0].margin * one[1])
+    return min(times, key=lambda one: one[1])
 
 
 def choose(layer: Layer, facts: Facts) -> Strategy:
@@ -313,11 +314,11 @@ ResNet-18, where 3 were expected (`bench.models --profiles`)."""
 def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     """Estimate the time of a kernel, whose operands are where its strategy reads them."""
     layer = layer_of_kernel(op, sizes)._replace(copied=0)
-    (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
+    (way,) = (way for way in (*WAYS, *UNTRIED) if way.strategy is op.strategy.data)
     estimate = seconds(way, layer, facts)
     if way.strategy in (Strategy.WARPGROUPS, Strategy.MATRICES):
         share = WIDE_APART if layer.classes > 1 else WIDE_REACHED
-        return max(way.margin * estimate / share + WIDE_BEGIN, LEAST)
+        return max(estimate / share + WIDE_BEGIN, LEAST)
     if way.strategy is Strategy.DIRECT and strip_cycles(layer, facts) is not None:
         return estimate / REACHED
     is_scattered = way.strategy is Strategy.DIRECT and layer.channels > 1 and not layer.whole
@@ -343,13 +344,14 @@ def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[st
     elif op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
         layer = layer._replace(copied=0, matrices=False)
     lines: list[str] = []
-    for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):
+    for way in sorted((*WAYS, *UNTRIED), key=lambda way: way.strategy is not op.strategy.data):
         refused = way.refused(layer, facts)
         time = refused or f"{seconds(way, layer, facts) * 1e6:.1f} us expected"
         manner = "" if refused else way.manner(layer, facts)
         if not refused and way.by_vectors and layer.whole and layer.copied:
             manner += f"{', ' if manner else ''}x copied"
         time += f" ({manner})" if manner else ""
+        time += ", no card has run it" if way in UNTRIED and not refused else ""
         chosen = "    (chosen)" if way.strategy is op.strategy.data else ""
         lines.append(f"{way.strategy.value:<10} {time}{chosen}")
     return lines

@@ -174,6 +174,28 @@ def test_work_that_does_not_wait_for_a_calls_turn_is_rejected_whoever_uses_the_g
     )
 
 
+WAITED = (0.221, 1.7, 0.222, 0.094)
+"""How long clearing caches took in ms where a second stream waited for the default one, on an H100."""
+
+
+def test_a_stream_that_waits_may_delay_the_judges_kernel():
+    """`honest_streams`, `honest_persisting`: the GPU stays with a process whose stream waits for another."""
+    assert judged(amid(*[FORKED] * 3, cleared=WAITED)) == {"late_work": "minor"}
+
+
+@pytest.mark.parametrize(
+    ("records", "queued"),
+    [
+        pytest.param(FORKED, False, id="records do not tell"),
+        pytest.param([kernel(SPUN + 2, SPUN + 90), mark(SPUN + 113)], True, id="one stream"),
+        pytest.param(WARM, True, id="records tell early work"),
+    ],
+)
+def test_other_delays_of_the_judges_kernel_reject(records: list[Activity], queued: bool):
+    found = judged(amid(*[records] * 3, queued=queued, cleared=WAITED))
+    assert found["early_work"] == "reject"
+
+
 def test_a_second_audit_has_to_see_what_one_call_has_shown():
     (found,) = EarlyWork().check(amid(FORKED, WARM, FORKED))
     assert found.severity == "reject" and not found.is_repeated

@@ -131,6 +131,13 @@ def test_times_below_the_bound_reject_where_nobody_else_used_the_gpu(crowded: st
     assert found.severity == severity
 
 
+@pytest.mark.parametrize(("cached_ms", "rejected"), [(None, True), (0.0095, True), (0.005, False)])
+def test_results_that_stay_in_the_cache_lower_the_ceiling(cached_ms: float | None, rejected: bool):
+    held, bound = Timing((0.0084,) * 9), Bound(0.01, cached_ms=cached_ms)
+    seen = Observations("cuda", "declared", None, (), (), held, Reference(), bound, (), ())
+    assert bool(list(sol_ceiling.SolCeiling().check(seen))) is rejected
+
+
 def test_what_is_handed_over_late_counts():
     calls = [Times(1.0, 1.1, 0.12, 0), Times(0.01, 1.12, 0.12, 0), Times(0.01, 0.14, 0.12, 0)]
     parts = [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mucc.agent.audit.bound import lowest
 from mucc.analysis import sol_report
 from mucc.analysis.bound import DRAM, Rates
 from mucc.analysis.sol import Sol
@@ -343,6 +344,26 @@ def test_a_time_below_the_bound_is_reported():
     assert not list(sol_report.warnings(found, 0.95 * ms))
     (warning,) = sol_report.warnings(found, 0.5 * ms)
     assert warning.code == "MU5407" and "50%" in warning.message
+
+
+@pytest.mark.parametrize(("elements", "left"), [(5_242_880, 0), (52_428_800, 4 * 52_428_800 - 50 * 2**20)])
+def test_results_may_still_be_in_the_cache_at_the_end(elements: int, left: int):
+    """`relu` of f32 on an H200: of its results as many bytes as L2 holds need not reach memory in time."""
+    found = sol("kernel f[N](x: f32[N]) -> f32[N] { return relu(x) }\n", N=elements)
+    dram = found.bound.limit(DRAM)
+    assert dram is not None and dram.amount == 8 * elements and H200.device.l2_bytes == 50 * 2**20
+    assert found.least_seconds == pytest.approx((4 * elements + left) / dram.rate)
+    report = sol_report.as_json(found)
+    bound = lowest(report, "declared")
+    assert bound is not None and bound.ms == pytest.approx(found.bound.seconds * 1e3)
+    assert bound.least_ms == pytest.approx(found.least_seconds * 1e3)
+    assert not list(sol_report.warnings(found, 0.95 * bound.least_ms))
+    assert list(sol_report.warnings(found, 0.85 * bound.least_ms))
+
+
+def test_the_cache_lowers_no_bound_of_arithmetic():
+    found = sol(linear("bf16"), M=M, N=N, K=K)
+    assert found.cached > 0 and found.least_seconds == found.bound.seconds
 
 
 def test_what_was_measured_replaces_the_datasheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

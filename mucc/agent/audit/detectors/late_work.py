@@ -7,11 +7,7 @@ from collections.abc import Iterator
 from mucc.agent.audit.activity import RESOLVED_US
 from mucc.agent.audit.findings import Finding, minor, note, reject, unless_crowded, unsure
 from mucc.agent.audit.noise import delayed
-from mucc.agent.audit.observations import Call, Observations, Work
-
-TOLD = 0.5
-"""The share of calls amid the series of which more have to tell that kernels on other streams wait for inputs
-where other processes use the GPU: times of the judge's own kernel tell nothing there."""
+from mucc.agent.audit.observations import Observations, Work
 
 FORKED = 2
 """Timed calls that are stopped and have processes then which they have started: in one it may be chance."""
@@ -91,25 +87,20 @@ class LateWork:
             )
             yield unless_crowded(found, seen.timing.crowded)
             return
-        streams = {w.stream for c in seen.calls for w in c.work if w.kind == "kernel"}
+        streams = seen.streams
         if len(streams) < 2 or left:
             return
         said = f"kernels run on {len(streams)} streams"
-        told = [call for call in seen.amid if _tells(call)]
-        if not seen.timing.crowded or len(told) > TOLD * len(seen.amid):
-            yield minor(self.name, said, streams=sorted(streams))
+        if not seen.timing.crowded or seen.tells_turns:
+            yield minor(self.name, said, streams=streams)
             return
+        told = sum(call.tells_turn for call in seen.amid)
         yield unsure(
             self.name,
-            f"{said}, and {len(told)} of {len(seen.amid)} calls tell whether these wait for inputs;"
+            f"{said}, and {told} of {len(seen.amid)} calls tell whether these wait for inputs;"
             f" {seen.timing.crowded}: audit again when the GPU has no other work",
-            streams=sorted(streams),
+            streams=streams,
         )
-
-
-def _tells(call: Call) -> bool:
-    """Whether it is known of all kernels of an observed call if they started before the call's turn."""
-    return all(w.early_us is not None for w in call.work if w.kind == "kernel")
 
 
 def _left_behind(seen: Observations) -> dict[str, list[Work]]:

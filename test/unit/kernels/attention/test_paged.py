@@ -68,6 +68,7 @@ KERNELS = "".join(
         _kernel("many", 16, 96, "B, 2, 70, 96", TURNED),
         _kernel("capped", 64, 64, "B, 2, 4, 1, 64", TURNED, "[:, :, None]", CAPPED),
         _kernel("window", 128, 48, "B, 2, 2, S, 48", TURNED, "[:, :, None]", WINDOW),
+        _kernel("near", 128, 64, "B, 2, 4, 1, 64", TURNED, "[:, :, None]", WINDOW),
         _kernel("sigmoid", 16, 64, "B, 2, S, 64", TURNED, "", SIGMOID),
     )
 )
@@ -84,7 +85,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     ("name", "pages"),
     [
         *((n, p) for n in ("small", "grouped", "wide", "capped") for p in (1, 3, 9)),
-        *(("prefill", 3), ("many", 9), ("window", 3), ("sigmoid", 9)),
+        *(("prefill", 3), ("many", 9), ("window", 3), ("near", 3), ("sigmoid", 9)),
     ],
     ids=str,
 )
@@ -99,7 +100,7 @@ def test_pages_agree_with_the_interpreter(program: Program, name: str, pages: in
 def test_nothing_is_copied() -> None:
     text = compile_text(Source("k.mcu", KERNELS)).emit("cutlass")
     assert "cutlass.map" not in text and "mu.gather" not in text
-    assert text.count("pages %") == text.count("cutlass.attention ") == 8
+    assert text.count("pages %") == text.count("cutlass.attention ") == 9
 
 
 ALONE = """

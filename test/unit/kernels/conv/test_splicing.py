@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from convolutions import forced
 
 from mucc.compiler.driver import Options, compile_text
 from mucc.compiler.emit import Image
 from mucc.diagnostics.core import Source
+from mucc.kernels.conv import lower
+from mucc.kernels.conv.op import Strategy
 
 KERNEL = """\
 kernel {name}{dims}(x: bf16[{n}, {h}, {w}, {c}], w: bf16[64, {k}, {k}, {c}], b: f32[64]) -> bf16[{to}] {{
@@ -122,6 +125,18 @@ ALWAYS_MAPPED = {
 @pytest.mark.parametrize("what", ALWAYS_MAPPED)
 def test_one_small_kernel_is_left_where_tma_takes_all_aligned_calls(what: str) -> None:
     assert kernels(ALWAYS_MAPPED[what]) == ["tiles", *MAPPED]
+
+
+def test_products_with_channels_first_have_one_small_kernel_beside_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = (
+        "kernel f(x: bf16[32, 512, 28, 28], w: bf16[128, 512, 1, 1]) -> bf16[32, 128, 28, 28] {\n"
+        "    return silu(conv(x, w))\n}\n"
+    )
+    monkeypatch.setattr(lower, "choose", forced(Strategy.MATRICES))
+    assert "launch_matrices(" in compile_text(Source("k.mcu", text), Options(target="sm_90a")).parts().program
+    assert kernels(text) == ["tiles", *MAPPED]
 
 
 SOMETIMES_MAPPED = {

@@ -66,8 +66,11 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
       all_end = end > all_end ? end : all_end;
     }
   }
-  // The keys of a warp's step lie in one page.
-  if constexpr (Work::kPage > 0) all_first = all_first / kKeys * kKeys;
+  // The keys of a warp's step, and of a box of TMA, lie in one page.
+  if constexpr (Work::kPage > 0) {
+    constexpr int kTogether = kTiled && box_rows<Work>() > kKeys ? box_rows<Work>() : kKeys;
+    all_first = all_first / kTogether * kTogether;
+  }
   int const chunk = all_end > all_first ? rounded((all_end - all_first + parts - 1) / parts, kKeys * kWarps) : 0;
   int64_t const begin = all_first + int64_t(part) * chunk;
   int const end = begin + chunk < all_end ? int(begin + chunk) : all_end;
