@@ -25,16 +25,16 @@ KEPT = ("partitioner_tag", "recompute", "ac_graph_id", "stack_trace")
 
 
 class Places(NamedTuple):
-    """Places along an axis that lie evenly: `count` from `first` on, `step` apart, 0 where all are one."""
+    """Places along an axis that lie evenly: `length` from `first` on, `step` apart, 0 where all are one."""
 
     axis: int
     first: int
     step: int
-    count: int
+    length: int
 
     def bounds(self) -> tuple[int, int, int]:
         """Return start, end and step of a slice of the places in ascending order."""
-        last = self.first + (self.count - 1) * self.step
+        last = self.first + (self.length - 1) * self.step
         low, high = min(self.first, last), max(self.first, last)
         return low, BEYOND if high == -1 else high + 1, max(abs(self.step), 1)
 
