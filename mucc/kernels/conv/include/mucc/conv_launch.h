@@ -193,12 +193,13 @@ int map_x(Call const& c, TensorMap& map, Problem<typename Op::Element> const& p,
 // Launches a block for each tile of each group and class of outputs, which warpgroups multiply where TMA takes the
 // operands. `codes` has the kernels of `launch_tiles`, of which only the first one where no call copies pieces of 16 bytes, and
 // two that store single elements and vectors.
-template <class Op>
-int launch_warpgroups(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+template <class Op, int kCodes>
+int launch_warpgroups(Call const& c, char const* stage, Code (&codes)[kCodes], Op op, Extents<Op::kRank> extents, bool vector,
                       Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using Of = typename Op::Wide;
   constexpr int kAxes = Op::kRank - 2, kOthers = Op::kVectorX || Op::kVectorW ? 3 : 1;
+  static_assert(kCodes == kOthers + 2, "the kernels that the compiler emits for it");
   if (check<W>(c, stage, problem)) return 1;
   bool fits = x_fits(problem) && (problem.batch == 1 || problem.x_batch > 0) && w_maps<W>(problem);
   Maps<W::kClasses> maps{};
@@ -242,13 +243,14 @@ bool chunks_fit(Problem<T> const& p) {
 
 // Launches a block for each tile of each group, where TMA takes the operands; windows have one element. `codes` has a kernel of
 // `launch_tiles` of single elements, and two that store elements and vectors.
-template <class Op>
-int launch_matrices(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+template <class Op, int kCodes>
+int launch_matrices(Call const& c, char const* stage, Code (&codes)[kCodes], Op op, Extents<Op::kRank> extents, bool vector,
                      Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using T = typename Op::Element;
   using Of = typename Op::Wide;
   constexpr int kOthers = 1;
+  static_assert(kCodes == kOthers + 2, "the kernels that the compiler emits for it");
   static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has one kernel");
   static_assert(!W::kTransposed && W::kTaps == 1 && sizeof(T) == 2, "positions of x are those of the result");
   if (check<W>(c, stage, problem)) return 1;
@@ -288,13 +290,14 @@ bool positions_fit(Problem<T> const& p) {
 
 // Launches a block for each tile and share of K, which warpgroups multiply where TMA takes the operands. `codes` has
 // the two kernels of `launch_tiles`, and two that store single elements and vectors.
-template <class Op>
-int launch_positions(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+template <class Op, int kCodes>
+int launch_positions(Call const& c, char const* stage, Code (&codes)[kCodes], Op op, Extents<Op::kRank> extents, bool vector,
                      Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using T = typename Op::Element;
   using Of = typename Op::Wide;
   constexpr int kAxes = Op::kRank - 2, kOthers = 2;
+  static_assert(kCodes == kOthers + 1 + Of::kAlongChannels, "the kernels that the compiler emits for it");
   static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has two kernels");
   if (check<W>(c, stage, problem)) return 1;
   if (!positions_fit<W, kAxes>(problem)) return launch_tiles(c, stage, codes, op, extents, vector, problem);
@@ -357,12 +360,13 @@ int map_planes(Call const& c, TensorMap& map, Problem<typename Op::Element> cons
 
 // Launches a block for each tile of each group, and each class of outputs along the first two axes, where TMA takes
 // the operands. `codes` has a kernel of `launch_tiles` of single elements, and two that store elements and vectors.
-template <class Op>
-int launch_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector,
+template <class Op, int kCodes>
+int launch_planes(Call const& c, char const* stage, Code (&codes)[kCodes], Op op, Extents<Op::kRank> extents, bool vector,
                   Problem<typename Op::Element> problem) {
   using W = typename Op::Windows;
   using Of = typename Op::Planes;
   constexpr int kOthers = 1;
+  static_assert(kCodes == kOthers + 2, "the kernels that the compiler emits for it");
   static_assert(!Op::kVectorX && !Op::kVectorW, "`launch_tiles` has one kernel");
   if (check<W>(c, stage, problem)) return 1;
   if (!planes_fit(problem) || !w_maps<W>(problem)) return launch_tiles(c, stage, codes, op, extents, false, problem);
