@@ -85,8 +85,10 @@ def _mucc(
 
 
 def _last(text: str) -> str:
+    """Return the last error among lines, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    told = [line for line in lines if line.startswith("error[")] or lines
+    return told[-1][:300] if told else ""
 
 
 def run_all(cases: Sequence[Case], options: argparse.Namespace) -> Iterator[Row]:

@@ -14,6 +14,7 @@ from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
+from mucc.cli.streams import printing_to_stderr
 from mucc.compiler import files
 from mucc.diagnostics.core import DiagnosticError, ExitStatus
 from mucc.diagnostics.usage import usage_error
@@ -91,7 +92,8 @@ def main(args: Arguments, reporter: Reporter) -> int:
     from mucc.measure.against import Timed, plot, table, timed
     from mucc.runtime.module import load
 
-    functions, absent = _contenders(names, args, compilation, info.name, reporter)
+    with printing_to_stderr():
+        functions, absent = _contenders(names, args, compilation, info.name, reporter)
     seed = secrets.randbits(31) if args.seed is None else args.seed
     request = Request(
         data, source.name, "so", args.target, nvcc=args.nvcc, cached=not args.no_cache, dims=dims
@@ -101,9 +103,10 @@ def main(args: Arguments, reporter: Reporter) -> int:
             path = Path(folder) / "kernel.so"
             path.write_bytes(build(request, reporter.progress).data)
             kernel = load(path)[info.name]
-            results = timed(
-                compilation, kernel, dims, seed, functions, args.iters, reporter.progress, args.first_call
-            )
+            with printing_to_stderr():  # tuners print what they find
+                results = timed(
+                    compilation, kernel, dims, seed, functions, args.iters, reporter.progress, args.first_call
+                )
     except MuccError as error:
         raise fault(error.code, error.message) from None
     results += [Timed(name, problem=why) for name, why in absent.items()]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF)
@@ -18,6 +20,20 @@ def takes_no_more(error: Exception) -> bool:
 def drop_output(stream: TextIO | None = None) -> None:
     """Redirect a stream, by default stdout, to /dev/null, so that a final flush cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+
+
+@contextmanager
+def printing_to_stderr() -> Generator[None]:
+    """Send to stderr what others print to stdout meanwhile, from Python, from C and from processes."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def allow_names() -> None:
