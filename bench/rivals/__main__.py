@@ -67,7 +67,7 @@ def run(case: Case, options: argparse.Namespace, gpu: str) -> Row:
     try:
         row["results"] = json.loads(done.stdout)["results"]
     except (ValueError, KeyError):
-        row["problem"] = _last(done.stderr) or f"exit status {done.returncode}"
+        row["problem"] = f"exit status {done.returncode}: {_last(done.stderr)}"
         row["results"] = []
     return row
 
