@@ -16,13 +16,15 @@ class Form(NamedTuple):
     """A form, how often it is drawn, and what schedules its kernels have.
 
     `hopper_only` forms have kernels for sm_90a alone; `mainloops` are all that a form has, without exchanged
-    operands and other extras, where they are fewer than the target's.
+    operands and other extras, where they are fewer than the target's. Forms without `has_schedule` have kernels
+    that take no schedule, which is an error there.
     """
 
     draft: Callable[[Draft], None]
     weight: int
     hopper_only: bool = False
     mainloops: tuple[str, ...] = ()
+    has_schedule: bool = True
 
 
 FORMS = {
@@ -38,23 +40,23 @@ FORMS = {
     "lists": Form(contractions.lists, 3),
     "stages": Form(contractions.stages, 5),
     "attention": Form(contractions.attention, 3),
-    "convolutions": Form(convolutions.convolutions, 8),
-    "pointwise": Form(maps.pointwise, 9),
-    "reductions": Form(maps.reductions, 8),
-    "scans": Form(maps.scans, 6),
-    "sorts": Form(maps.sorts, 4),
-    "pools": Form(maps.pools, 5),
-    "norms": Form(maps.norms, 7),
-    "rows": Form(maps.rows, 5),
-    "views": Form(maps.views, 5),
-    "parts": Form(parts.parts, 8),
-    "integers": Form(maps.integers, 6),
+    "convolutions": Form(convolutions.convolutions, 8, has_schedule=False),
+    "pointwise": Form(maps.pointwise, 9, has_schedule=False),
+    "reductions": Form(maps.reductions, 8, has_schedule=False),
+    "scans": Form(maps.scans, 6, has_schedule=False),
+    "sorts": Form(maps.sorts, 4, has_schedule=False),
+    "pools": Form(maps.pools, 5, has_schedule=False),
+    "norms": Form(maps.norms, 7, has_schedule=False),
+    "rows": Form(maps.rows, 5, has_schedule=False),
+    "views": Form(maps.views, 5, has_schedule=False),
+    "parts": Form(parts.parts, 8, has_schedule=False),
+    "integers": Form(maps.integers, 6, has_schedule=False),
     "widened": Form(contractions.widened, 2),
     "broadcast": Form(contractions.broadcast, 3),
-    "measures": Form(measures.measures, 6),
-    "grouped norms": Form(measures.grouped_norms, 4),
-    "losses": Form(measures.losses, 4),
-    "operands": Form(operands.operands, 6),
+    "measures": Form(measures.measures, 6, has_schedule=False),
+    "grouped norms": Form(measures.grouped_norms, 4, has_schedule=False),
+    "losses": Form(measures.losses, 4, has_schedule=False),
+    "operands": Form(operands.operands, 6, has_schedule=False),
     "pages": Form(pages.paged, 2),
 }
 

@@ -53,6 +53,8 @@ def generate(choices: Choices, targets: tuple[str, ...] = TARGETS) -> Program:
     text = ""
     if choices.chance(1, 2):
         text = _settings(draft, [("mainloop", choices.pick(own))]) if own else schedule(draft)
+    if not FORMS[form].has_schedule:
+        text = ""
     return draft.program(form, text, choices.pick(HINTS))
 
 

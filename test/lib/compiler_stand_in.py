@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +58,7 @@ class Compiler(ModuleType):
     Options = Options
     runs = 0
 
-    def front_text(self, source: Source, kind: str) -> str:
+    def front_text(self, source: Source, kind: str, sizes: Sequence[object] = ()) -> str:
         return self.compile_text(source, Options()).emit(kind)
 
     def compile_text(self, source: Source, options: Options) -> Compilation:

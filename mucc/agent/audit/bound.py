@@ -30,7 +30,7 @@ def _under(bound: BoundJson, faster: float, cached: int = 0) -> float:
     times: list[float] = []
     for unit, limit in bound.get("limits", {}).items():
         share = 1.0 / faster if unit in ("tensor.tf32", "fp32") else 1.0
-        if unit == "dram" and limit["amount"]:
+        if cached and unit == "dram" and limit["amount"]:
             share = max(0.0, 1.0 - cached / limit["amount"])
         times.append(limit["us"] * share)
     return max(times, default=0.0)
