@@ -16,8 +16,8 @@ class Form(NamedTuple):
     """A form, how often it is drawn, and what schedules its kernels have.
 
     `hopper_only` forms have kernels for sm_90a alone; `mainloops` are all that a form has, without exchanged
-    operands and other extras, where they are fewer than the target's. Forms without `has_schedule` have kernels
-    that take no schedule, which is an error there.
+    operands and other extras, where they are fewer than the target's. Kernels of forms without `has_schedule`
+    take none: it would be an error.
     """
 
     draft: Callable[[Draft], None]
