@@ -76,7 +76,7 @@ def test_every_gpu_has_one_kernel_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rivals, "_mucc", mucc)
     rows = list(rivals.run_all(CASES, OPTIONS))
     assert {row["name"] for row in rows} == {case.name for case in CASES}
-    assert [row["problem"] for row in rows if "problem" in row] == ["error: no"]
+    assert [row["problem"] for row in rows if "problem" in row] == ["exit status 0: error: no"]
 
 
 def test_speedups_of_the_farm_are_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
