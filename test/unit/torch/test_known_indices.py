@@ -12,6 +12,8 @@ import mucc
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 F: Any = torch.nn.functional
 
+from inductor import Graphs  # noqa: E402 (it needs torch)
+
 pytestmark = [pytest.mark.usefixtures("compiled_anew"), pytest.mark.filterwarnings("ignore:MU7064")]
 
 EVEN: dict[str, Callable[[Any], Any]] = {
@@ -34,21 +36,6 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def graphs_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets the graphs which Inductor would get."""
-    from mucc.torch.backend import backend as module
-
-    found: list[Any] = []
-    called = module._called
-
-    def keeping(graph: Any, inputs: Any, **options: Any) -> Any:
-        found.append(graph)
-        return called(graph, inputs, **options)
-
-    monkeypatch.setattr(module, "_called", keeping)
-    return found
-
-
 def compiled(function: Any, **options: Any) -> Any:
     made = mucc.torch_backend(interpret=True, fallback="error", regions="all", rest="eager", target="sm_90a")
     return torch.compile(function, backend=made, **options)
@@ -65,7 +52,7 @@ ORDERS = ((0, 1, 2, 3), (3, 0, 2, 1))
     ("name", "order"), [(name, ORDERS[n % 2]) for n, name in enumerate([*EVEN, *OTHERS, *OTHERS])]
 )
 def test_backend(monkeypatch: pytest.MonkeyPatch, name: str, order: tuple[int, ...]):
-    graphs = graphs_of(monkeypatch)
+    graphs = Graphs(monkeypatch).graphs
     function = {**EVEN, **OTHERS}[name]
     base = torch.rand(2, 3, 6, 4).permute(order).contiguous()
     back = [order.index(axis) for axis in range(4)]
@@ -96,7 +83,7 @@ def test_importer(name: str):
 
 
 def test_memory_is_no_arguments(monkeypatch: pytest.MonkeyPatch):
-    graphs = graphs_of(monkeypatch)
+    graphs = Graphs(monkeypatch).graphs
     x = torch.rand(2, 3) + 1
     y = compiled(EVEN["backwards"])(x)
     y.zero_()
@@ -104,7 +91,7 @@ def test_memory_is_no_arguments(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_open_extents(monkeypatch: pytest.MonkeyPatch):
-    graphs = graphs_of(monkeypatch)
+    graphs = Graphs(monkeypatch).graphs
 
     def last(x: Any) -> Any:
         return x[:, [-1]] + x[:, [0]] + x[:, [-2, -1]]
@@ -117,7 +104,7 @@ def test_open_extents(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_writes_are_those_of_slices(monkeypatch: pytest.MonkeyPatch):
-    graphs = graphs_of(monkeypatch)
+    graphs = Graphs(monkeypatch).graphs
 
     def written(x: Any, y: Any) -> Any:
         x = x.clone()

@@ -9,6 +9,8 @@ import pytest
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 F: Any = torch.nn.functional
 
+from inductor import Graphs  # noqa: E402 (it needs torch)
+
 BATCH, HEADS, LENGTH, WIDTH = 2, 2, 24, 16
 
 
@@ -30,21 +32,6 @@ def everything(length: int, q: Any) -> Any:
 def window(length: int, q: Any) -> Any:
     places = torch.arange(length, device=q.device)
     return (places[:, None] >= places) & (places[:, None] - places < 4)
-
-
-def graphs_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets the graphs which Inductor would get."""
-    from mucc.torch.backend import backend as module
-
-    found: list[Any] = []
-    called = module._called
-
-    def keeping(graph: Any, inputs: Any, **options: Any) -> Any:
-        found.append(graph)
-        return called(graph, inputs, **options)
-
-    monkeypatch.setattr(module, "_called", keeping)
-    return found
 
 
 def attention_calls(graphs: list[Any]) -> list[Any]:
@@ -80,7 +67,7 @@ def test_a_known_mask_is_dropped(
             seen = torch.where(seen, 0.0, torch.finfo(q.dtype).min)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
-    graphs, given = graphs_of(monkeypatch), inputs(grad)
+    graphs, given = Graphs(monkeypatch).graphs, inputs(grad)
     got, wanted = compiled(f)(*given), f(*given)
     torch.testing.assert_close(got, wanted)
     if grad:
@@ -102,7 +89,7 @@ def test_other_masks_stay(monkeypatch: pytest.MonkeyPatch):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
     for f in (with_window, with_argument):
-        graphs, given = graphs_of(monkeypatch), inputs()
+        graphs, given = Graphs(monkeypatch).graphs, inputs()
         with torch.no_grad():
             torch.testing.assert_close(compiled(f)(*given), f(*given))
         (call,) = map(arguments, attention_calls(graphs))
