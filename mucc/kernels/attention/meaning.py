@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _rank(op: ScoreOp | AttendOp) -> int:
-    """Return the number of axes of the scores."""
+    """Return the rank of attention's scores."""
     kernel = op.parent_op()
     assert isinstance(kernel, AttentionKernelOp)
     return len(kernel.extents)

@@ -66,7 +66,7 @@ def _with(wish: bool | None, wanted: Mapping[SSAValue, bool | None]) -> set[SSAV
 
 
 def _tied(found: set[SSAValue], ties: list[tuple[SSAValue, SSAValue]]) -> set[SSAValue]:
-    """Return values, and those that are tied to them."""
+    """Return tensors, and those that must have the same order of axes as one of them."""
     while more := {value for pair in ties if found.intersection(pair) for value in pair} - found:
         found = found | more
     return found

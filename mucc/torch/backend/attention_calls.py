@@ -10,6 +10,7 @@ import operator
 from dataclasses import dataclass, field
 from typing import Any
 
+from mucc.torch.backend.examples import method_call, strided_example
 from mucc.torch.backend.layouts import ATTENTION
 from mucc.torch.importer.capture import torch
 
@@ -92,7 +93,7 @@ def _weighted(node: Node) -> Scores | None:
 
 def _of_product(node: Node, values: Node) -> Scores | None:
     """Return the parts of scores of fixed numbers that are read once, None of others."""
-    shape = _tensor(node).shape if _tensor(node) is not None else None
+    shape = strided_example(node).shape if strided_example(node) is not None else None
     added: list[Node] = []
     scale = 1.0
     while not _is(node, PRODUCTS):
@@ -126,7 +127,7 @@ def _leads_to_product(node: Node) -> bool:
 
 def _is_fused(query: Node, turned: Node, values: Node, added: list[Node]) -> bool:
     """Whether PyTorch has fused kernels for such operands, also for gradients."""
-    tensors = [_tensor(n) for n in (query, turned, values)]
+    tensors = [strided_example(n) for n in (query, turned, values)]
     if any(t is None for t in tensors):
         return False
     q, k, v = tensors
@@ -136,7 +137,7 @@ def _is_fused(query: Node, turned: Node, values: Node, added: list[Node]) -> boo
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or q.shape[-1] != v.shape[-1]:
         return False
     width = q.shape[-1]
-    masks = [_tensor(n) for n in added]
+    masks = [strided_example(n) for n in added]
     return (
         isinstance(width, int)
         and width % ELEMENTS[q.dtype] == 0
@@ -150,10 +151,10 @@ def _replace(node: Node, scores: Scores) -> None:
     with graph.inserting_before(node):
         mask: Node | None = None
         for part in reversed(scores.added):
-            mask = part if mask is None else _called(graph.call_function, _operator.add, mask, part)
-        key = _called(graph.call_method, "transpose", scores.turned, -2, -1)
-        if mask is not None and _tensor(mask).dim() < 2:
-            mask = _called(graph.call_method, "unsqueeze", mask, 0)
+            mask = part if mask is None else method_call(mask, "add", part)
+        key = method_call(scores.turned, "transpose", -2, -1)
+        if mask is not None and strided_example(mask).dim() < 2:
+            mask = method_call(mask, "unsqueeze", 0)
         args = (scores.query, key, node.args[1])
         result = graph.call_function(ATTENTION, args, {"attn_mask": mask, "scale": scores.scale})
         result.meta.update(node.meta)
@@ -167,16 +168,6 @@ def _replace(node: Node, scores: Scores) -> None:
             unused += read
 
 
-def _called(call: Any, target: Any, *args: Any) -> Node:
-    """Append a call with its example."""
-    made = call(target, args)
-    values = [a.meta["example_value"] if isinstance(a, torch.fx.Node) else a for a in args]
-    made.meta["example_value"] = (
-        getattr(values[0], target)(*values[1:]) if isinstance(target, str) else target(*values)
-    )
-    return made
-
-
 def _is(node: Any, targets: tuple[Any, ...]) -> bool:
     return isinstance(node, torch.fx.Node) and node.op.startswith("call_") and node.target in targets
 
@@ -187,7 +178,7 @@ def _is_read_once(node: Node) -> bool:
 
 
 def _is_like(node: Node, shape: Any) -> bool:
-    value = _tensor(node)
+    value = strided_example(node)
     return value is not None and value.shape == shape and value.is_floating_point()
 
 
@@ -200,9 +191,9 @@ def _is_idle_dropout(node: Node) -> bool:
 
 
 def _axis(node: Node) -> int | None:
-    """Return the axis of a softmax, from the end."""
+    """Return along which axis a softmax normalises, counted from the end; None if that is not known."""
     axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    value = _tensor(node)
+    value = strided_example(node)
     if not isinstance(axis, int) or value is None:
         return None
     return axis if axis < 0 else axis - value.dim()
@@ -213,9 +204,3 @@ def _factor(node: Node) -> float | None:
     if len(node.args) != 2 or node.kwargs or not isinstance(by := node.args[1], int | float) or by == 0:
         return None
     return by if _is(node, SCALES) else 1 / by if _is(node, QUOTIENTS) else None
-
-
-def _tensor(node: Any) -> Any:
-    """Return the example of a strided tensor; None of anything else."""
-    value: Any = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
-    return value if isinstance(value, torch.Tensor) and not value.is_nested else None

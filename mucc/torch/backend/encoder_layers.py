@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mucc.torch.backend.examples import strided_example
 from mucc.torch.importer.capture import torch
 
 LAYER: Any = getattr(torch, "_transformer_encoder_layer_fwd", None)
@@ -31,9 +32,8 @@ def take_apart_layers(module: Any) -> int:
 
 
 def _is_plain(node: Any) -> bool:
-    value: Any = node.meta.get("example_value")
-    is_strided = isinstance(value, torch.Tensor) and not value.is_nested and value.dim() == 3
-    return is_strided and len(node.args) == ARGUMENTS and not node.kwargs
+    value = strided_example(node)
+    return value is not None and value.dim() == 3 and len(node.args) == ARGUMENTS and not node.kwargs
 
 
 def _layer(

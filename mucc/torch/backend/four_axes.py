@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mucc.torch.backend.examples import method_call, strided_example
 from mucc.torch.backend.layouts import ATTENTION, NAME, PLACE
 from mucc.torch.importer.capture import torch
 
@@ -52,10 +53,9 @@ def _changed(node: Any) -> bool:
 
 
 def _tensor(node: Any) -> Any:
-    """Return the example of a strided tensor with rows and columns; None of anything else."""
-    value: Any = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
-    is_plain = isinstance(value, torch.Tensor) and not value.is_nested and value.dim() > 1
-    return value if is_plain else None
+    """Return the fake tensor of a node that has rows and columns; None of anything else."""
+    value = strided_example(node)
+    return value if value is not None and value.dim() > 1 else None
 
 
 def _can_merge(lead: tuple[Any, ...], operands: list[Any], mask: Any) -> bool:
@@ -72,22 +72,19 @@ def _replace(node: Any, given: dict[str, Any], rank: int, before: list[Method], 
     with graph.inserting_before(node):
         for operand in (given.get(name) for name in NAMES[: PLACE + 1]):
             if operand is not None and operand not in made and _tensor(operand).dim() >= rank:
-                made[operand] = _applied(graph, operand, before)
+                made[operand] = _applied(operand, before)
 
         def operand_of(given: Any) -> Any:
             return made.get(given, given)
 
         args, options = torch.fx.node.map_arg((node.args, node.kwargs), operand_of)
-        result = _applied(graph, graph.call_function(ATTENTION, args, options), behind)
+        result = _applied(graph.call_function(ATTENTION, args, options), behind)
     result.meta.update(node.meta)
     node.replace_all_uses_with(result)
     graph.erase_node(node)
 
 
-def _applied(graph: Any, node: Any, methods: list[Method]) -> Any:
+def _applied(node: Any, methods: list[Method]) -> Any:
     for name, *arguments in methods:
-        value = node.meta.get("example_value")
-        node = graph.call_method(name, (node, *arguments))
-        if value is not None:
-            node.meta["example_value"] = getattr(value, name)(*arguments)
+        node = method_call(node, name, *arguments)
     return node

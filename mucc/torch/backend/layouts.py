@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mucc.torch.backend.examples import method_call, strided_example
 from mucc.torch.importer.capture import torch
 
 ATTENTION: Any = torch.nn.functional.scaled_dot_product_attention
@@ -27,13 +28,12 @@ def lay_out_masks(module: Any) -> int:
         if node.op != "call_function" or node.target is not ATTENTION:
             continue
         mask: Any = node.args[PLACE] if len(node.args) > PLACE else node.kwargs.get(NAME)
-        value: Any = mask.meta.get("example_value") if isinstance(mask, torch.fx.Node) else None
-        if not isinstance(value, torch.Tensor) or not _is_spread(value):
+        value = strided_example(mask)
+        if value is None or not _is_spread(value):
             continue
         if mask not in copies:
             with graph.inserting_before(node):  # the first call that reads it
-                copies[mask] = graph.call_method("contiguous", (mask,))
-            copies[mask].meta["example_value"] = value.contiguous()
+                copies[mask] = method_call(mask, "contiguous")
         node.replace_input_with(mask, copies[mask])
     if copies:
         module.recompile()

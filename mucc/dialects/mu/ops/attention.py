@@ -48,7 +48,7 @@ class ScoringOp(InferredOp, ABC):
     pages = opt_operand_def(TensorType)
 
     PAGES: ClassVar[str] = "(`pages` $pages^ `:` type($pages) `of` $page)?"
-    """The part of assembly formats that tells where keys lie."""
+    """The part of an operation's assembly format for keys and values in pages: `pages %table of 64`."""
 
     def rows(self, value: SSAValue) -> Attribute:
         """Return the type of the rows that are read of keys or values."""
