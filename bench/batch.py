@@ -38,7 +38,7 @@ import msgspec
 
 from bench.common import ROOT, at_least_one, run_main
 from mucc.files.atomic import replace_file
-from mucc.process import reaper
+from mucc.process import interrupts, reaper
 from mucc.process.tree import End, Family
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -149,6 +149,8 @@ class Batch:
         missing = [
             job for job in jobs if job.name not in self.outcomes or self.outcomes[job.name].state != DONE
         ]
+        self.outcomes |= {job.name: Outcome(job.name) for job in missing}
+        self._save()  # a process that is killed keeps a record of all jobs
         with ThreadPoolExecutor(max(len(missing), 1)) as pool:
             try:
                 for task in [pool.submit(self._job, n, job) for n, job in enumerate(missing)]:
@@ -199,17 +201,19 @@ class Batch:
         took = round(time.monotonic() - started, 1)
         if end is End.OVERDUE:
             return LATE, took
-        # Processes are killed while this one ends after a signal.
-        if end is End.CALLED_OFF or (self.stop.is_set() and process.returncode):
+        if end is End.CALLED_OFF or (interrupts.is_ending() and process.returncode):
             return LEFT, took
         return (FAILED if process.returncode else DONE), took
 
     def _keep(self, outcome: Outcome) -> None:
         with self._lock:
             self.outcomes[outcome.name] = outcome
-            rows: list[dict[str, Any]] = [msgspec.to_builtins(row) for row in self.outcomes.values()]
-            replace_file(str(self.record), f"{json.dumps(rows, indent=1)}\n".encode())
+            self._save()
             print(line_of(outcome, self.folder), flush=True)
+
+    def _save(self) -> None:
+        rows: list[dict[str, Any]] = [msgspec.to_builtins(row) for row in self.outcomes.values()]
+        replace_file(str(self.record), f"{json.dumps(rows, indent=1)}\n".encode())
 
 
 def line_of(outcome: Outcome, folder: Path) -> str:

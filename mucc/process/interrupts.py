@@ -49,6 +49,7 @@ PIECE = 4096
 """Bytes that a pipe takes without blocking if it is writable at all."""
 
 _first: int | None = None
+_killing = False
 _speaking, _leaving = threading.Lock(), threading.Lock()
 _ends: tuple[int, int] | None = None
 _before: list[processes.Process] = []
@@ -81,6 +82,11 @@ def install() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
     threading.Thread(target=_watch, args=(_ends[0],), name="mucc-signals", daemon=True).start()
+
+
+def is_ending() -> bool:
+    """Whether a signal ends this process: what it started may have been killed, and did not fail."""
+    return _first is not None or _killing
 
 
 def may_speak() -> bool:
@@ -151,7 +157,9 @@ def _force(number: int) -> NoReturn:
 
 def _clear() -> None:
     """Kill descendants and remove incomplete files; only the first caller returns."""
+    global _killing
     _leaving.acquire()
+    _killing = True
     from mucc.process import reaper
 
     spared = (reaper.pid,) if reaper.pid else ()
@@ -162,13 +170,13 @@ def _clear() -> None:
 
 def _after_fork() -> None:
     """Restore default signal handlers in a forked child, which its parent ends."""
-    global _ends, _first
+    global _ends, _first, _killing
     if _ends is None:
         return
     signal.set_wakeup_fd(-1)
     for end in _ends:
         os.close(end)
-    _ends, _first = None, None
+    _ends, _first, _killing = None, None, False
     for number in SIGNALS:
         if signal.getsignal(number) is _raise:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
