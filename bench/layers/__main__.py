@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.common import run_main
-from bench.layers import blocks, level1, level2, pools
+from bench.layers import blocks, level1, level2, moves, pools
 from bench.layers.forms import Form
 from bench.layers.measuring import measure
 from bench.layers.rivals import DISTRIBUTIONS
 from bench.layers.summary import HEAD, figures, line
 from bench.runner import Bench, Row, Session, Values, parser_of, run_bench
 
-FORMS: tuple[Form, ...] = (*level1.FORMS, *level2.FORMS, *blocks.FORMS, *pools.FORMS)
+FORMS: tuple[Form, ...] = (*level1.FORMS, *level2.FORMS, *blocks.FORMS, *pools.FORMS, *moves.FORMS)
 
 
 class Layers(Bench[Form]):

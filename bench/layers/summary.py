@@ -17,6 +17,7 @@ FIGURES = {
     "blocks": "blocks",
     "rows": "rows",
     "pools": "pools",
+    "moves": "moves",
 }
 """How the figures of each group begin."""
 

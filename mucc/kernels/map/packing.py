@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,10 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
 from mucc.kernels.map.nodes import Part, StorePartsOp
 from mucc.kernels.map.op import MapOp
+from mucc.target.facts import WIDEST_ACCESS
+
+TILE_ELEMENTS = {1: 128 * 128, 2: 64 * 64, 4: 64 * 64}
+"""The elements of the tiles by which transposes go through shared memory, by the bytes of an element."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +92,42 @@ def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], boo
     last = next((i for i in reversed(axes) if move.target_strides[i].is_one), None)
     along = next((i for i in axes if i != last and move.source_strides[i].is_one), None)
     turned = last is not None and along is not None and not move.source_strides[last].is_one
-    order = [a for a in axes if a != last and not (turned and a == along)]
-    order += [a for a in (along if turned else None, last) if a is not None]
-    source = Operand("from", move.source, [move.source_strides[a] for a in order])
-    target = Operand("to", move.target, [move.target_strides[a] for a in order])
-    runs = Space([extents[a] for a in order], [list(range(len(order)))]).merge([source, target])[0]
-    lines = [[order[i] for i in run] for run in runs]
+
+    def is_around(axis: int, line: Sequence[int]) -> bool:
+        """Whether a step along an axis is the whole of a line of axes, in both tensors."""
+        whole = product([extents[a] for a in line])
+        return all(s[axis] == s[line[-1]] * whole for s in (move.source_strides, move.target_strides))
+
+    sides: list[list[int]] = [[a] for a in (along if turned else None, last) if a is not None]
+    rest = [a for a in axes if a not in (last, along if turned else None)]
+    for side in sides:
+        while (found := next((a for a in rest if is_around(a, side)), None)) is not None:
+            side.insert(0, found)
+            rest.remove(found)
+    source = Operand("from", move.source, [move.source_strides[a] for a in rest])
+    target = Operand("to", move.target, [move.target_strides[a] for a in rest])
+    runs = Space([extents[a] for a in rest], [list(range(len(rest)))]).merge([source, target])[0]
+    lines = [*([rest[i] for i in run] for run in runs if run), *sides]
     if last is None:
         lines.append([])
     return [*([[]] * max(0, 2 - len(lines))), *lines], turned
+
+
+def turned_tile(rows: Product, columns: Product, element_bytes: int) -> tuple[int, int]:
+    """Return the rows and columns of a transpose's tiles: a square, or as narrow as a matrix is known to be.
+
+    Each side is a multiple of the elements that threads move at once.
+    """
+    elements = TILE_ELEMENTS[element_bytes]
+    least = WIDEST_ACCESS // element_bytes
+
+    def side(extent: Product) -> int:
+        narrow = math.isqrt(elements) if extent.names else 1 << (extent.factor - 1).bit_length()
+        return min(max(narrow, least), math.isqrt(elements))
+
+    across = side(columns)
+    down = side(rows) if across**2 == elements else elements // across
+    return down, elements // down
 
 
 def check_move(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
@@ -122,6 +154,11 @@ def _texts(
     lines: Sequence[Sequence[int]],
 ) -> Texts:
     bits = 8 * dtype_bytes(move.target.type.element_type)
+    sizes = [product([extents[a] for a in line]) for line in lines]
+    tile: list[str] = []
+    if turned:
+        down, across = turned_tile(sizes[-2], sizes[-1], bits // 8)
+        tile = [f"  static constexpr int kDown = {down}, kAcross = {across};"]
     padded = move.target.type.layout.padding > 1
     low = sum(1 << i for i, part in enumerate(move.parts) if part is Part.LOW)
 
@@ -133,6 +170,7 @@ def _texts(
         f"  static constexpr int kRank = {len(lines)}, kThreads = {THREADS}, kParts = {len(move.parts)};",
         f"  static constexpr unsigned kLow = {low};",
         f"  static constexpr bool kPadded = {str(padded).lower()}, kTurned = {str(turned).lower()};",
+        *tile,
         f"  using Bits = mucc::BitsOf<{bits // 8}>::Type;",
         "",
         f"  Bits const* from;  // {comment_text(f'{move.source.name}: {move.source.type}')}",
@@ -157,7 +195,6 @@ def _texts(
         f"{{{strides(move.target_strides)}}}",
         str(move.part_stride),
     ]
-    sizes = [str(product([extents[a] for a in line])) for line in lines]
     function = "turned" if turned else "rows"
     entries = [
         Entry(
@@ -170,11 +207,11 @@ def _texts(
     stage = string_literal(op.stage.data)
     launch = [
         "int run(mucc::Call const& c) {",
-        *used_locals(places, *values, *sizes),
+        *used_locals(places, *values, *(str(size) for size in sizes)),
         "  Op const op{",
         *(f"      {value}," for value in values),
         "  };",
-        f"  return mucc::launch_pack(c, {stage}, codes, op, {{{{{', '.join(sizes)}}}}});",
+        f"  return mucc::launch_pack(c, {stage}, codes, op, {{{{{', '.join(map(str, sizes))}}}}});",
         "}",
     ]
     return Texts("\n".join(data), [], "", entries, "\n".join(launch))

@@ -62,10 +62,6 @@ struct BitsOf<4> {
   using Type = uint32_t;
 };
 
-// The extent of the tiles by which copies turn rows into columns.
-template <class Bits>
-constexpr int kTurnedSide = sizeof(Bits) == 1 ? 128 : 64;
-
 template <int R>
 struct Extents {
   int64_t of[R];

@@ -51,9 +51,10 @@ inline void read_aligned(uint32_t const* from, uint32_t* to) {
 
 using namespace mucc;
 
-template <int kSize, bool kPad, int kPieces>
+template <int kSize, bool kPad, int kPieces, int kColumns>
 struct Op {
   static constexpr int kRank = 3, kThreads = 256, kParts = kPieces;
+  static constexpr int kAcross = kColumns, kDown = (kSize == 1 ? 128 * 128 : 64 * 64) / kAcross;
   static constexpr unsigned kLow = 1;
   static constexpr bool kPadded = kPad;
   using Bits = typename BitsOf<kSize>::Type;
@@ -66,10 +67,11 @@ struct Op {
 static int below(int n) { return std::rand() % n; }
 static char* aligned(std::vector<char>& bytes) { return bytes.data() + (16 - uint64_t(bytes.data()) % 16) % 16; }
 
-// A tensor of B x R x C elements, in rows or (turned) in columns, and its copy; `kParts` copies beside each other.
-template <int kSize, bool kPad, bool kTurned, int kParts = 0>
+// A tensor of B x R x C elements, in rows or (turned) in columns, and its copy; `kParts` copies beside each other. Tiles of
+// transposes have `kColumns` columns.
+template <int kSize, bool kPad, bool kTurned, int kParts = 0, int kColumns = kSize == 1 ? 128 : 64>
 void check(int B, int R, int C) {
-  using O = Op<kSize, kPad, kParts>;
+  using O = Op<kSize, kPad, kParts, kColumns>;
   using T = typename O::Bits;
   int64_t const count = 16 / kSize, copies = kParts ? kParts : 1;
   int64_t const pitch = kTurned ? R : C + below(2) * below(9), room = kPad ? (C + count - 1) / count * count : C;
@@ -82,9 +84,8 @@ void check(int B, int R, int C) {
   O op{from, from + held, {R * pitch, pitch, 1}, to, {R * room * copies, room * copies, 1}, room};
   if (kTurned) op.from_stride[0] = int64_t(R) * C, op.from_stride[1] = 1, op.from_stride[2] = R;
   Extents<3> const extents{{B, R, C}};
-  int const side = kTurnedSide<T>;
-  uint32_t const across = kTurned ? (C + side - 1) / side : (C + count - 1) / count + !kPad;
-  uint32_t const many = kTurned ? B * ((R + side - 1) / side) * across : B * R;
+  uint32_t const across = kTurned ? (C + O::kAcross - 1) / O::kAcross : (C + count - 1) / count + !kPad;
+  uint32_t const many = kTurned ? B * ((R + O::kDown - 1) / O::kDown) * across : B * R;
   gridDim.x = kTurned ? many : 2;
   for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
     std::vector<std::thread> threads;
@@ -131,5 +132,10 @@ int main() {
     int const B = 1 + below(2), R = 1 + below(80), C = 1 + below(150);
     check<1, true, true>(B, R, C), check<2, false, true>(B, R, C), check<4, false, true>(B, R, C);
     check<2, true, true>(B, R, C), check<4, true, true, 3>(B, R, C);
+    // narrow tiles, a multiple of the matrix's width and less than that
+    int const few = 1 + below(20), many = 1 + below(1500);
+    check<1, false, true, 0, 16>(B, many, few), check<1, true, true, 0, 1024>(B, few, many);
+    check<2, true, true, 0, 8>(B, many, few), check<2, false, true, 0, 512>(B, few, many);
+    check<4, false, true, 0, 4>(B, many, few), check<4, true, true, 3, 1024>(B, few, many);
   }
 }

@@ -23,13 +23,13 @@ int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op:
 // Runs a kernel of mucc/pack.cuh over a space. `codes` are the narrow and the wide kernel.
 template <class Op>
 int launch_pack(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents) {
-  constexpr int kSide = kTurnedSide<typename Op::Bits>, kCount = 16 / int(sizeof(typename Op::Bits));
+  constexpr int kCount = 16 / int(sizeof(typename Op::Bits));
   int64_t const columns = extents.of[Op::kRank - 1], rows = extents.of[Op::kRank - 2];
   int64_t const outer = product(extents) / columns / rows;
   int64_t counts[2], blocks;  // what the kernel takes
   if (Op::kTurned) {
-    counts[1] = blocks_of(columns, kSide);
-    blocks = counts[0] = outer * blocks_of(rows, kSide) * counts[1];
+    counts[1] = blocks_of(columns, Op::kAcross);
+    blocks = counts[0] = outer * blocks_of(rows, Op::kDown) * counts[1];
   } else {
     counts[0] = outer * rows;
     counts[1] = blocks_of(columns, kCount) + !Op::kPadded;

@@ -136,22 +136,31 @@ MUCC_DEVICE Piece<Bits> read_piece(Op const& op, Bits const* from, int64_t count
   return piece;
 }
 
-// Copies a matrix whose columns are contiguous, those of the last axis but one, to rows: tile by tile, 16 bytes at a time each
-// way. A thread turns as many columns as a word of shared memory has elements.
+// The place in a row of shared memory of a row of a tile. Where tiles are tall, a word lies between pieces, so that threads that
+// turn pieces of the same columns write to different banks.
+template <class Op>
+MUCC_DEVICE int place_of_row(int row) {
+  return Op::kDown > Op::kAcross ? row + row / Piece<typename Op::Bits>::kCount : row;
+}
+
+// Copies a matrix whose columns are contiguous, those of the last axis but one, to rows: by tiles of Op::kDown rows and
+// Op::kAcross columns, 16 bytes at a time each way. A thread turns as many columns as a word of shared memory has elements.
 template <class Op, class Index>
 MUCC_DEVICE void pack_turned(Op const& op, Extents<Op::kRank> const& extents, Index tiles, Index across) {
   using Bits = typename Op::Bits;
-  constexpr int kCount = Piece<Bits>::kCount, kSide = kTurnedSide<Bits>, kRank = Op::kRank;
-  constexpr int kTogether = 4 / int(sizeof(Bits)), kWords = kSide / kTogether, kPieces = kSide / kCount;
-  constexpr int kHeld = kWords * kPieces / Op::kThreads;
-  static_assert(kWords * kPieces % Op::kThreads == 0, "an equal share for all threads");
-  __shared__ uint32_t tile[kWords][kSide + 1];
+  constexpr int kCount = Piece<Bits>::kCount, kDown = Op::kDown, kAcross = Op::kAcross, kRank = Op::kRank;
+  constexpr int kTogether = 4 / int(sizeof(Bits)), kWords = kAcross / kTogether;
+  constexpr int kPiecesDown = kDown / kCount, kPiecesAcross = kAcross / kCount;
+  constexpr int kHeld = kWords * kPiecesDown / Op::kThreads;
+  static_assert(kDown % kCount == 0 && kAcross % kCount == 0, "whole pieces each way");
+  static_assert(kWords * kPiecesDown % Op::kThreads == 0, "an equal share for all threads");
+  __shared__ uint32_t tile[kWords][kDown + (kDown > kAcross ? kPiecesDown : 1)];
   auto const columns = int64_t(extents.of[kRank - 1]), rows = int64_t(extents.of[kRank - 2]);
   int64_t const from_step = op.from_stride[kRank - 1], to_step = op.to_stride[kRank - 2];
-  Index const down = Index((rows + kSide - 1) / kSide);
+  Index const down = Index((rows + kDown - 1) / kDown);
   for (Index i = blockIdx.x; i < tiles; i += gridDim.x) {
     Index const outer = i / across / down;
-    int64_t const r0 = int64_t(i / across % down) * kSide, c0 = int64_t(i % across) * kSide;
+    int64_t const r0 = int64_t(i / across % down) * kDown, c0 = int64_t(i % across) * kAcross;
     Position<kRank, Index> p;
     if constexpr (kRank > 2) p.template split<0, kRank - 2>(outer, extents.of);
     Bits const* from = op.from + r0 + c0 * from_step;
@@ -167,7 +176,7 @@ MUCC_DEVICE void pack_turned(Op const& op, Extents<Op::kRank> const& extents, In
 #pragma unroll
       for (int u = 0; u < kTogether; ++u) {
         int const unit = int(threadIdx.x) + k * Op::kThreads;
-        int const r = unit % kPieces * kCount, c = unit / kPieces * kTogether + u;
+        int const r = unit % kPiecesDown * kCount, c = unit / kPiecesDown * kTogether + u;
         held[k][u] = {};
         if (r0 + r < rows && c0 + c < columns) held[k][u] = read_piece(op, from + r + c * from_step, rows - r0 - r);
       }
@@ -179,17 +188,17 @@ MUCC_DEVICE void pack_turned(Op const& op, Extents<Op::kRank> const& extents, In
         uint32_t word = 0;
 #pragma unroll
         for (int u = 0; u < kTogether; ++u) word |= uint32_t(held[k][u].of[v]) << 8 * int(sizeof(Bits)) * u;
-        tile[unit / kPieces][unit % kPieces * kCount + v] = word;
+        tile[unit / kPiecesDown][place_of_row<Op>(unit % kPiecesDown * kCount + v)] = word;
       }
     }
     __syncthreads();
 #pragma unroll 4
-    for (int k = int(threadIdx.x); k < kSide * kPieces; k += Op::kThreads) {
-      int const row = k / kPieces, c = k % kPieces * kCount;
+    for (int k = int(threadIdx.x); k < kDown * kPiecesAcross; k += Op::kThreads) {
+      int const row = k / kPiecesAcross, c = k % kPiecesAcross * kCount;
       if (r0 + row >= rows || c0 + c >= columns) continue;
       Piece<Bits> piece;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) piece.words[v] = tile[c / kTogether + v][row];
+      for (int v = 0; v < 4; ++v) piece.words[v] = tile[c / kTogether + v][place_of_row<Op>(row)];
       Bits* const out = to + row * to_step + c;
       if (Op::kPadded || (c0 + c + kCount <= columns && (reinterpret_cast<uint64_t>(out) & 15) == 0)) {
         write_piece(op, out, piece);
