@@ -1,4 +1,4 @@
-"""Tensors in another order of axes: images to and from channels last, weights of convolutions, attention's heads."""
+"""Tensors in another order of axes: images and features by channels, weights of convolutions, heads."""
 
 from __future__ import annotations
 
