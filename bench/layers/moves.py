@@ -1,4 +1,4 @@
-"""Tensors in another order of axes: images and features by channels, weights of convolutions, heads."""
+"""Tensors in another order of axes, alone and in pointwise work: images by channels, weights, heads."""
 
 from __future__ import annotations
 
@@ -31,8 +31,39 @@ MOVES: dict[str, Move] = {
 }
 
 
+class Work(NamedTuple):
+    """Pointwise work on an operand x whose axes are exchanged, and on one y that has the result's order."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    ours: str
+    theirs: str
+
+
+WORK: dict[str, Work] = {
+    "features_relu": Work((32, 256, 56, 56), (0, 2, 3, 1), "relu({x} * 2)", "F.relu({x} * 2)"),
+    "features_residual": Work((32, 256, 56, 56), (0, 2, 3, 1), "{x} + y", "{x} + y"),
+    "image_scaled": Work((64, 512, 512, 3), (0, 3, 1, 2), "{x} * 0.5 - 1", "{x} * 0.5 - 1"),
+    "matrix_exp": Work((8192, 8192), (1, 0), "exp({x})", "{x}.exp()"),
+}
+
+
+def _norm(dtype: str) -> Form:
+    """Return a norm over channels that come second, written for channels that come last."""
+    channels, shape = 256, (32, 256, 56, 56)
+    return Form(
+        GROUP,
+        f"channel_norm_{dtype}",
+        (Input("x", dtype, shape), Input("w", dtype, (channels,)), Input("b", dtype, (channels,))),
+        tensor(dtype, *shape),
+        "return permute(layer_norm(permute(x, (0, 2, 3, 1))) * w + b, (0, 3, 1, 2))",
+        f"F.layer_norm(x.permute(0, 2, 3, 1), ({channels},), w, b).permute(0, 3, 1, 2)",
+    )
+
+
 def _forms() -> Iterator[Form]:
     for dtype in ("f32", "bf16"):
+        yield _norm(dtype)
         for name, (shape, order) in MOVES.items():
             yield Form(
                 GROUP,
@@ -41,6 +72,17 @@ def _forms() -> Iterator[Form]:
                 tensor(dtype, *(shape[axis] for axis in order)),
                 f"return permute(x, {order})",
                 f"x.permute{order}.contiguous()",
+            )
+        for name, (shape, order, ours, theirs) in WORK.items():
+            result = tuple(shape[axis] for axis in order)
+            given = (Input("x", dtype, shape), Input("y", dtype, result))
+            yield Form(
+                GROUP,
+                f"{name}_{dtype}",
+                given if "y" in ours else given[:1],
+                tensor(dtype, *result),
+                f"return {ours.format(x=f'permute(x, {order})')}",
+                f"({theirs.format(x=f'x.permute{order}')}).contiguous()",
             )
 
 

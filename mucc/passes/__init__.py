@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "promise-extents": ("promise_extents", "PromiseExtents"),
     "move-permutes": ("move_permutes", "MovePermutes"),
+    "undo-permutes": ("move_permutes", "UndoPermutes"),
     "move-regroups": ("move_regroups", "MoveRegroups"),
     "mu-canonicalize": ("mu_canonicalize", "MuCanonicalize"),
     "associate-products": ("associate_products", "AssociateProducts"),

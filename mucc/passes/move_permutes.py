@@ -1,4 +1,4 @@
-"""Move permutations behind pointwise work on products, which then joins the kernel of the product."""
+"""Move permutations behind pointwise work on products, and undo those that work stands between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.ops.normalisation import AlongAxisOp, LogSumExpOp, NormalizeOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp, inverse
+from mucc.dialects.mu.rules import broadcast
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
 from mucc.dialects.rewriting import Emit, Pass, rewrite
 from mucc.dialects.walk import postorder
@@ -157,16 +160,27 @@ def _turned(b: Emit, value: SSAValue, turn: Turn) -> SSAValue | None:
     if not isinstance(value.type, TensorType) or not (dims := Shaped.of(value.type).dims):
         return value
     owner = value.owner
-    if isinstance(owner, Operation) and dims == turn.dims and (order := _order(owner)) is not None:
-        places = dict(zip(turn.order, order, strict=True))
-        wanted = _dims(value, turn)
-        assert wanted is not None
-        return _in_place(b, owner.operands[0], [places[axis] for axis in range(len(dims))], wanted)
+    if dims == turn.dims and isinstance(owner, Operation) and _order(owner) is not None:
+        return _restored(b, value, turn)
     is_condition = Shaped.of(value.type).element_type == i1
     if isinstance(owner, ElementwiseOp) and (is_condition or not _is_computed(value)):
         return _remade(b, owner, turn)
-    wanted = turn.original(dims)
-    if wanted is None or dims == turn.dims:
+    return None if dims == turn.dims else _spread(b, value, turn)
+
+
+def _restored(b: Emit, value: SSAValue, turn: Turn) -> SSAValue | None:
+    """Append what a permutation to the other order reads; None where that is in yet another order."""
+    if not isinstance(owner := value.owner, Operation) or (order := _order(owner)) is None:
+        return None
+    places = dict(zip(turn.order, order, strict=True))
+    wanted = _dims(value, turn)
+    assert wanted is not None
+    return _in_place(b, owner.operands[0], [places[axis] for axis in range(len(turn.order))], wanted)
+
+
+def _spread(b: Emit, value: SSAValue, turn: Turn) -> SSAValue | None:
+    """Append a tensor that is repeated along some axes, for the order of the original."""
+    if (wanted := turn.original(Shaped.of(value.type).dims)) is None:
         return None
     while Shaped.of(value.type).dims != wanted and isinstance(view := value.owner, ExpandOp):
         value = view.operand
@@ -194,3 +208,121 @@ def _with_ones(b: Emit, value: SSAValue, wanted: Dims) -> SSAValue:
     if inserted := [axis for axis, extent in enumerate(wanted) if extent == 1]:
         value = b(ExpandOp(value, inserted))
     return value
+
+
+class UndoPermutes(Pass):
+    """Compute in the order in which a tensor lies what its axes are permuted for before, and back behind.
+
+    ```
+    %q = mu.permute %x order [0, 2, 3, 1]                 %v = mu.expand %w axes [1, 2]
+    %n = mu.normalize standard %q axes [3]           ->   %n = mu.normalize standard %x axes [1]
+    %y = mu.mul %n, %w : [N, H, W, C] by [C]              %z = mu.mul %n, %v : [N, C, H, W] by [C, 1, 1]
+    %z = mu.permute %y order [0, 3, 1, 2]
+    ```
+
+    Between the two are pointwise work, norms and softmaxes, and reductions whose axes are kept, which nothing
+    else reads. Each operand of all extents is permuted alike; others can be read in the other order.
+    """
+
+    name = "undo-permutes"
+
+    def apply(self, ctx: Context | None, op: ModuleOp) -> None:
+        rewrite(op, [_Undo()])
+
+
+class _Undo(RewritePattern):
+    """`permute(f(permute(x)))` -> `f(x)`, where the second restores the order."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if (order := _order(op)) is None:
+            return
+        b = Emit()
+        between = _Between(b, Turn(tuple(inverse(order)), Shaped.of(op.operands[0].type).dims))
+        if (value := between.remade(op.operands[0])) is not None and between.is_read_by(op):
+            rewriter.replace(op, b.ops, [value])
+        else:
+            b.discard()
+
+
+class _Between:
+    """The work between two permutations, done in the order of the first one's operand."""
+
+    def __init__(self, b: Emit, turn: Turn):
+        self.b, self.turn = b, turn
+        self.whole = tuple(turn.dims[axis] for axis in inverse(turn.order))
+        self.made: dict[SSAValue, SSAValue] = {}
+        self.work: list[Operation] = []
+        """The operations that are replaced."""
+
+    def remade(self, value: SSAValue) -> SSAValue | None:
+        """Append what computes a value in the other order; None where an operand is not read so."""
+        for each in postorder(value, self._needs):
+            if (turned := self._turned(each)) is None:
+                return None
+            self.made[each] = turned
+        return self.made[value]
+
+    def is_read_by(self, op: Operation) -> bool:
+        """Whether there is work, and only it and `op` read its values."""
+        within = {op, *self.work}
+        return bool(self.work) and all(
+            use.operation in within for one in self.work for result in one.results for use in result.uses
+        )
+
+    def _needs(self, value: SSAValue) -> Sequence[SSAValue]:
+        owner = value.owner
+        if isinstance(owner, ElementwiseOp | NormalizeOp | AlongAxisOp):
+            return owner.operands
+        if (reduction := self._reduction(value)) is not None:
+            return reduction.operands
+        return ()
+
+    def _reduction(self, value: SSAValue) -> ReduceOp | VarianceOp | LogSumExpOp | None:
+        """Return the reduction of all extents whose axes a value keeps, with extent 1."""
+        if not isinstance(view := value.owner, ExpandOp):
+            return None
+        reduction = view.operand.owner
+        if not isinstance(reduction, ReduceOp | VarianceOp | LogSumExpOp) or view.axes != reduction.axes:
+            return None
+        return reduction if Shaped.of(reduction.operand.type).dims == self.turn.dims else None
+
+    def _turned(self, value: SSAValue) -> SSAValue | None:
+        owner = value.owner
+        if not isinstance(value.type, TensorType) or not (dims := Shaped.of(value.type).dims):
+            return value
+        if isinstance(owner, ElementwiseOp):
+            self.work.append(owner)
+            operands = [self.made[operand] for operand in owner.operands]
+            space = broadcast([Shaped.of(v.type).dims for v in operands if isinstance(v.type, TensorType)])
+            turned = self.b(owner.on(operands, space))
+            # Operands may have lost axes of extent 1 that became the first ones.
+            return _with_ones(self.b, turned, self.whole) if dims == self.turn.dims else turned
+        if isinstance(owner, NormalizeOp | AlongAxisOp) and dims == self.turn.dims:
+            self.work.append(owner)
+            return self._normalized(owner)
+        if (reduction := self._reduction(value)) is not None and isinstance(owner, Operation):
+            self.work += [owner, reduction]
+            return self._reduced(reduction)
+        if dims != self.turn.dims:
+            return _spread(self.b, value, self.turn)
+        return _restored(self.b, value, self.turn)
+
+    def _normalized(self, op: NormalizeOp | AlongAxisOp) -> SSAValue:
+        operand = self.made[op.operand]
+        if isinstance(op, NormalizeOp):
+            return self.b(NormalizeOp(op.kind.data, operand, self._axes(op.axes.get_values()), op.eps))
+        return self.b(type(op)(operand, self.turn.order[op.axis.value.data]))
+
+    def _reduced(self, op: ReduceOp | VarianceOp | LogSumExpOp) -> SSAValue:
+        operand, axes = self.made[op.operand], self._axes(op.axes.get_values())
+        match op:
+            case ReduceOp():
+                reduced = self.b(ReduceOp(op.kind, operand, axes))
+            case VarianceOp():
+                reduced = self.b(VarianceOp(operand, axes, op.correction))
+            case LogSumExpOp():
+                reduced = self.b(LogSumExpOp(operand, axes))
+        return self.b(ExpandOp(reduced, axes))
+
+    def _axes(self, axes: Sequence[int]) -> list[int]:
+        return sorted(self.turn.order[axis] for axis in axes)

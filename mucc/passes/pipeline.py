@@ -37,12 +37,13 @@ _ASSOCIATE = Rewrite("mucc.passes.associate_products:AssociateProducts", (severa
 _SUM = Rewrite("mucc.passes.sum_operands:SumOperands", (_PRODUCT, one_of("mu.reduce", "mu.pool")))
 _SCALE = Rewrite("mucc.passes.scale_products:ScaleProducts", (_PRODUCT, one_of("mu.mul", "mu.div")))
 
+_UNDO = Rewrite("mucc.passes.move_permutes:UndoPermutes", ({"mu.permute": 2, "mu.transpose": 2},))
 _PERMUTE = Rewrite("mucc.passes.move_permutes:MovePermutes", (_PRODUCT, {"mu.permute": 1, "mu.transpose": 2}))
 
 _ANCHORS = {name: 2 for kind in KINDS.values() for name in kind.computes if name}
 _MERGE = Rewrite("mucc.passes.merge_anchors:MergeAnchors", (_ANCHORS,))
 
-RARE = (_ASSOCIATE, _SUM, _SCALE, _PERMUTE, _MERGE)
+RARE = (_ASSOCIATE, _SUM, _SCALE, _UNDO, _PERMUTE, _MERGE)
 """Passes of no kind that few programs need."""
 
 
@@ -59,7 +60,7 @@ def staging(target: str, module: ModuleOp | None = None) -> Iterator[Step]:
 
     yield PromiseExtents(), levels.MU
     yield MuCanonicalize(), levels.MU
-    yield from sought((_PERMUTE, _ASSOCIATE, _SUM), levels.MU)
+    yield from sought((_UNDO, _PERMUTE, _ASSOCIATE, _SUM), levels.MU)
     yield ContractSums(), levels.MU
     yield NarrowOperands(target), levels.MU
     yield from sought((r for kind in KINDS.values() for r in kind.operand_passes.values()), levels.MU)

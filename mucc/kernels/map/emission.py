@@ -1,23 +1,43 @@
-"""C++ of pointwise kernels: those that compute (mucc/map.cuh), and those that only move (mucc/pack.cuh)."""
+"""C++ of pointwise kernels: they compute (mucc/map.cuh, mucc/map_tiles.cuh) or only move (mucc/pack.cuh)."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import permutations
+from typing import NamedTuple
 
 from xdsl.ir import Operation
 
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import Places
+from mucc.codegen.memory import Places, product
+from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts, Pointwise
 from mucc.codegen.texts import INDICES, Entry, Texts
+from mucc.dialects.mu.types import PACKED, dtype_bytes
 from mucc.kernels.map.nodes import ScatterStoreOp
 from mucc.kernels.map.op import MapOp
 from mucc.kernels.map.packing import Move, pack_texts
+from mucc.kernels.map.tiles import TurnedTile, is_worth, turned_tile
+
+MOST_SHARED = 40 << 10
+"""Bytes of tiles of a block, of the 48 KiB that every kernel may have."""
+
+
+class Tiling(NamedTuple):
+    """The axis of the kernel along which some operands are contiguous, these operands, and their tiles."""
+
+    axis: int
+    operands: tuple[Operand, ...]
+    tile: TurnedTile
 
 
 class MapWork(Pointwise):
-    """The text of a kernel of mucc/map.cuh."""
+    """The text of a kernel of mucc/map.cuh, or of mucc/map_tiles.cuh."""
+
+    members = words("Tiles tiles space kTurned kDown kAcross")
 
     def node(self, node: Operation) -> None:
         if isinstance(node, ScatterStoreOp):
@@ -29,11 +49,50 @@ class MapWork(Pointwise):
     def groups(self) -> Sequence[Sequence[int]]:
         return [range(len(self.space))]
 
+    @cached_property
+    def tiling(self) -> Tiling | None:
+        """The operands that go by tiles: of those contiguous along another axis than the last, most bytes."""
+        axes = [run for group in self.merged() for run in group]
+        paired = {member for pair in _pairs(self, self.loads, axes) for member in pair}
+        found: dict[int, list[Operand]] = {}
+        for operand in self.loads:
+            if operand.member not in paired and (axis := self._turned_axis(operand, axes)) is not None:
+                found.setdefault(axis, []).append(operand)
+        if not found:
+            return None
+        axis, operands = max(found.items(), key=lambda item: sum(map(_bytes, item[1])))
+        sides = [product([self.extents[a] for a in axes[i]]) for i in (axis, -1)]
+        tile = turned_tile(sides[0], sides[1], {_bytes(operand) for operand in operands})
+        if not is_worth(tile, sides[0], sides[1]):
+            return None
+        room = itertools.accumulate(tile.bytes_of(_bytes(operand)) for operand in operands)
+        fitting = [operand for operand, used in zip(operands, room, strict=True) if used <= MOST_SHARED]
+        return Tiling(axis, tuple(fitting), tile)
+
+    def _turned_axis(self, operand: Operand, axes: Sequence[Sequence[int]]) -> int | None:
+        """Return the axis along which an operand is contiguous if it is not the last one."""
+        strides = self._merged_strides(operand, axes)
+        plain = not (operand.rows or operand.bounds or operand.is_single)
+        if (
+            not plain
+            or operand.memory.type.dtype in PACKED
+            or self._counted(operand.member, axes) is not None
+        ):
+            return None
+        if strides[-1].is_one or strides[-1].is_zero or any(stride.factor < 0 for stride in strides):
+            return None
+        return next((axis for axis, stride in enumerate(strides) if stride.is_one), None)
+
     def texts(self, entry: str) -> Texts:
         """Return the C++ of the kernel in parts."""
         axes = [run for group in self.merged() for run in group]
         rank = len(axes)
+        tiling = self.tiling
         statements = self._paired_loads(axes)
+        if tiling is not None:
+            members = "|".join(operand.member for operand in tiling.operands)
+            load = re.compile(rf"mucc::load<V>\(({members}), p\)")
+            statements = [load.sub(r"p.tiles->\1.template load<V>(p)", s) for s in statements]
         stores: list[str] = []
         results = {o.member: result for o, result in zip(self.outputs, self.results, strict=True)}
         for first, second in _pairs(self, self.outputs, axes):
@@ -51,16 +110,18 @@ class MapWork(Pointwise):
                 constants=[
                     f"static constexpr int kRank = {rank}, kVector = {self.widest}, kThreads = {THREADS};",
                     f"static constexpr uint32_t kKnown[] = {{{self.known(axes)}}};",
+                    *_tile_constants(tiling),
                 ],
                 work=[
+                    *_fill(tiling),
                     "  template <int V, class P>",
                     "  MUCC_DEVICE void run(P const& p) const {",
                     *(f"    {s}" for s in statements),
                     *stores,
                     "  }",
                 ],
-                entries=_entries(entry),
-                launcher="launch_map",
+                entries=_entries(entry, "map" if tiling is None else "map_tiles"),
+                launcher="launch_map" if tiling is None else "launch_map_tiles",
             )
         )
 
@@ -92,12 +153,42 @@ def _pairs(
     return found
 
 
-def _entries(entry: str) -> list[Entry]:
+def _bytes(operand: Operand) -> int:
+    return dtype_bytes(operand.memory.type.element_type)
+
+
+def _tile_constants(tiling: Tiling | None) -> list[str]:
+    if tiling is None:
+        return []
+    tiles = [f"mucc::OperandTile<{o.element}, kDown, kAcross> {o.member};" for o in tiling.operands]
+    sides = f"kDown = {tiling.tile.down}, kAcross = {tiling.tile.across}"
+    return [
+        f"static constexpr int kTurned = {tiling.axis}, {sides};",
+        "struct Tiles {",
+        *(f"  {tile}" for tile in tiles),
+        "};",
+    ]
+
+
+def _fill(tiling: Tiling | None) -> list[str]:
+    """Return the function of `Work` that fills the tiles from a place on."""
+    if tiling is None:
+        return []
+    reads = [f"tiles.{o.member}.read<kThreads, kTurned>({o.member}, space, p);" for o in tiling.operands]
+    return [
+        "  template <class P>",
+        "  MUCC_DEVICE void fill(Tiles& tiles, mucc::Extents<kRank> const& space, P const& p) const {",
+        *(f"    {read}" for read in reads),
+        "  }",
+    ]
+
+
+def _entries(entry: str, function: str) -> list[Entry]:
     return [
         Entry(
             f"{entry}_map{width}{suffix}",
             f"Work const op, mucc::Extents<Op::kRank> const extents, {index} total",
-            f"mucc::map<{vector}>(op, extents, total)",
+            f"mucc::{function}<{vector}>(op, extents, total)",
             when=f"mucc::may_map<Op>({vector}, {is_wide})",
         )
         for width, vector in (("", "1"), ("_vector", "Op::kVector"))
@@ -109,20 +200,29 @@ class MapCode(LightCode):
     """A kernel of mucc/map.cuh."""
 
     HEADER = "mucc/map.cuh"
+    TILES_HEADER = "mucc/map_tiles.cuh"
     LAUNCH_HEADER = "mucc/map_launch.h"
 
     def __init__(self, op: MapOp, places: Places):
         self.op, self.places = op, places
 
+    @cached_property
+    def work(self) -> MapWork:
+        return MapWork(self.op, self.op.extents, self.places)
+
+    @property
+    def device_header(self) -> str:
+        return self.HEADER if self.work.tiling is None else self.TILES_HEADER
+
     @property
     def light_headers(self) -> tuple[str, ...]:
-        return (MapCode.HEADER, PackCode.HEADER)
+        return (MapCode.HEADER, PackCode.HEADER, self.device_header)
 
     def summary(self) -> str:
         return f"map of [{', '.join(map(str, self.op.extents))}]"
 
     def texts(self, entry: str) -> Texts:
-        return MapWork(self.op, self.op.extents, self.places).texts(entry)
+        return self.work.texts(entry)
 
 
 class PackCode(MapCode):
@@ -133,6 +233,10 @@ class PackCode(MapCode):
     def __init__(self, op: MapOp, places: Places, move: Move):
         super().__init__(op, places)
         self.move = move
+
+    @property
+    def device_header(self) -> str:
+        return self.HEADER
 
     def texts(self, entry: str) -> Texts:
         return pack_texts(self.op, self.places, entry, self.move)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,7 @@ from mucc.dialects.cutlass.views import view_of
 from mucc.dialects.mu.types import TensorType, dtype_bytes, is_packed
 from mucc.kernels.map.nodes import Part, StorePartsOp
 from mucc.kernels.map.op import MapOp
-from mucc.target.facts import WIDEST_ACCESS
-
-TILE_ELEMENTS = {1: 128 * 128, 2: 64 * 64, 4: 64 * 64}
-"""The elements of the tiles by which transposes go through shared memory, by the bytes of an element."""
+from mucc.kernels.map.tiles import is_worth, turned_tile
 
 
 @dataclass(frozen=True)
@@ -62,16 +58,19 @@ def move_of(op: MapOp, places: Places) -> Move | None:
         return Move(memory, given, found, [*outer, last], parts, part)
     found, axes = places.view(store.destination, op.extents)
     move = Move(memory, given, found, [ZERO if a.extent == 1 else a.stride for a in axes], parts, ZERO)
-    return move if _is_worth(move) else None
+    return move if _gains(move, [places.extent(d) for d in op.extents]) else None
 
 
-def _is_worth(move: Move) -> bool:
-    """Whether rows are padded in either tensor, or the copy transposes."""
+def _gains(move: Move, extents: Sequence[Product]) -> bool:
+    """Whether rows are padded in either tensor, or the copy transposes matrices that are not small."""
     if move.source.type.layout.padding > 1 or move.target.type.layout.padding > 1:
         return True
     if ONE not in move.source_strides or ONE not in move.target_strides:
         return False
-    return move.source_strides.index(ONE) != move.target_strides.index(ONE)
+    lines, turned = _lines(move, extents)
+    rows, columns = (product([extents[a] for a in line]) for line in lines[-2:])
+    tile = turned_tile(rows, columns, {dtype_bytes(move.target.type.element_type)})
+    return turned and is_worth(tile, rows, columns)
 
 
 def pack_texts(op: MapOp, places: Places, entry: str, move: Move) -> Texts:
@@ -113,23 +112,6 @@ def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], boo
     return [*([[]] * max(0, 2 - len(lines))), *lines], turned
 
 
-def turned_tile(rows: Product, columns: Product, element_bytes: int) -> tuple[int, int]:
-    """Return the rows and columns of a transpose's tiles: a square, or as narrow as a matrix is known to be.
-
-    Each side is a multiple of the elements that threads move at once.
-    """
-    elements = TILE_ELEMENTS[element_bytes]
-    least = WIDEST_ACCESS // element_bytes
-
-    def side(extent: Product) -> int:
-        narrow = math.isqrt(elements) if extent.names else 1 << (extent.factor - 1).bit_length()
-        return min(max(narrow, least), math.isqrt(elements))
-
-    across = side(columns)
-    down = side(rows) if across**2 == elements else elements // across
-    return down, elements // down
-
-
 def check_move(move: Move, turned: bool, lines: Sequence[Sequence[int]]) -> None:
     """Raise EmissionError if a tensor is not contiguous along the axis that the kernel copies along."""
 
@@ -157,8 +139,8 @@ def _texts(
     sizes = [product([extents[a] for a in line]) for line in lines]
     tile: list[str] = []
     if turned:
-        down, across = turned_tile(sizes[-2], sizes[-1], bits // 8)
-        tile = [f"  static constexpr int kDown = {down}, kAcross = {across};"]
+        of = turned_tile(sizes[-2], sizes[-1], {bits // 8})
+        tile = [f"  static constexpr int kDown = {of.down}, kAcross = {of.across};"]
     padded = move.target.type.layout.padding > 1
     low = sum(1 << i for i, part in enumerate(move.parts) if part is Part.LOW)
 

@@ -1,4 +1,4 @@
-"""Copies that transpose: which axes are the rows and columns of their matrices, and the tiles they go by."""
+"""Copies and pointwise work that transpose: the axes of their matrices, and the tiles they go by."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from on_host import Program, program_of, run
 from mucc.codegen.memory import Product
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
-from mucc.kernels.map.packing import turned_tile
+from mucc.kernels.map.tiles import turned_tile
 
 TEXT = """\
 kernel image[N](x: {0}[N, 3, 33, 37]) -> {0}[N, 33, 37, 3] {{ return permute(x, (0, 2, 3, 1)) }}
@@ -18,7 +18,7 @@ kernel planes[N](x: {0}[N, 33, 37, 5]) -> {0}[N, 5, 33, 37] {{ return permute(x,
 kernel filter(x: {0}[70, 3, 3, 130]) -> {0}[130, 70, 3, 3] {{ return permute(x, (3, 0, 1, 2)) }}
 kernel back(x: {0}[70, 30, 3, 3]) -> {0}[3, 3, 30, 70] {{ return permute(x, (2, 3, 1, 0)) }}
 kernel both(x: {0}[9, 5, 70, 66]) -> {0}[66, 5, 9, 70] {{ return permute(x, (3, 1, 0, 2)) }}
-kernel part(x: {0}[64, 6, 21]) -> {0}[20, 64, 4] {{ return permute(x[:, 1:5, :20], (2, 0, 1)) }}
+kernel part(x: {0}[7, 10, 410]) -> {0}[400, 7, 8] {{ return permute(x[:, 1:9, :400], (2, 0, 1)) }}
 """
 MATRICES = {
     "image": "N, 1221, 3",
@@ -26,7 +26,7 @@ MATRICES = {
     "filter": "130, 630",
     "back": "30, 9, 70",
     "both": "5, 9, 66, 70",
-    "part": "64, 20, 4",
+    "part": "7, 400, 8",
 }
 """The rows and columns of each transpose, behind the axes around them."""
 
@@ -56,7 +56,7 @@ def test_tiles_are_as_narrow_as_a_matrix_is_known_to_be(
     rows: int | None, columns: int | None, size: int, tile: tuple[int, int]
 ) -> None:
     sides = [Product(1, ("N",)) if side is None else Product(side) for side in (rows, columns)]
-    assert turned_tile(sides[0], sides[1], size) == tile
+    assert turned_tile(sides[0], sides[1], {size}) == tile
 
 
 f32, f16, s8 = (program_of(TEXT.format(dtype)) for dtype in ("f32", "f16", "s8"))
@@ -67,3 +67,47 @@ def test_tensors_are_transposed(dtype: str, request: pytest.FixtureRequest) -> N
     program: Program = request.getfixturevalue(dtype)
     for seed, info in enumerate(program.kernels):
         run(program, info, {"N": 2} if info.dims else {}, seed)
+
+
+COMPUTES = """\
+kernel apart(x: {0}[3, 40, 9, 7], y: {0}[3, 9, 7, 40], b: {0}[40]) -> {0}[3, 9, 7, 40] {{
+    return permute(x, (0, 2, 3, 1)) + y + b
+}}
+kernel own[N](x: {0}[N, N]) -> {0}[N, N] {{ return x + x.T }}
+kernel narrow[N](x: {0}[2, N, 3], s: f32) -> (y: {0}[2, 3, N], z: {0}[2, 3, N]) {{
+    y = permute(x, (0, 2, 1)) * s
+    return y, -y
+}}
+kernel two(x: {0}[70, 66], y: f32[70, 66], z: {0}[66, 70]) -> {0}[66, 70] {{ return x.T * y.T + z }}
+kernel three[M, N](x: f32[M, N], y: f32[M, N], z: f32[M, N]) -> {0}[N, M] {{ return x.T + y.T + z.T }}
+kernel sides[M](x: {0}[5, 70, M], y: {0}[M, 5, 70]) -> {0}[5, M, 70] {{
+    return permute(x, (0, 2, 1)) + permute(y, (1, 0, 2))
+}}
+kernel flipped(x: {0}[40, 33], y: {0}[33, 40]) -> {0}[33, 40] {{ return flip(x.T, axis=0) + y }}
+kernel small(x: {0}[50, 9, 5]) -> {0}[50, 5, 9] {{ return permute(x, (0, 2, 1)) + 1 }}
+"""
+TILED = {"apart", "own", "narrow", "two", "three", "sides"}
+"""The kernels of which some operand goes by tiles."""
+
+
+def test_operands_that_lie_along_another_axis_go_by_tiles() -> None:
+    text = compile_text(Source("k.mcu", COMPUTES.format("f16"))).emit("cu")
+    assert set(re.findall(r"mu_([a-z]+)_\w+_map\([^{]*\{[^}]*map_tiles<1>", text)) == TILED
+    # Two tiles of f32 fit a block; the third operand is read element by element.
+    _, three, *_ = text.split("namespace mu::three::")
+    assert re.findall(r"tiles\.(\w)\.", three) == ["x", "y"]
+
+
+computes_f32, computes_bf16, computes_s8 = (
+    program_of(COMPUTES.format(dtype)) for dtype in ("f32", "bf16", "s8")
+)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s8"])
+@pytest.mark.parametrize("size", [3, 64, 71])
+def test_what_is_computed_of_transposed_operands(
+    dtype: str, size: int, request: pytest.FixtureRequest
+) -> None:
+    program: Program = request.getfixturevalue(f"computes_{dtype}")
+    for seed, info in enumerate(program.kernels):
+        run(program, info, dict.fromkeys(info.dims, size), seed)

@@ -20,6 +20,23 @@ int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op:
   return start(c, stage, codes[kVector * vector + kWide * wide], geometry, parameters);
 }
 
+// The same by tiles: Op::kDown places of axis Op::kTurned, and Op::kAcross elements.
+template <class Op>
+int launch_map_tiles(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector) {
+  int64_t& innermost = extents.of[Op::kRank - 1];
+  vector = vector && innermost % Op::kVector == 0;
+  int64_t const elements = product(extents);
+  int64_t total = blocks_of(extents.of[Op::kTurned], Op::kDown) * blocks_of(innermost, Op::kAcross);
+  for (int a = 0; a < Op::kRank - 1; ++a)
+    if (a != Op::kTurned) total *= extents.of[a];
+  if (vector) innermost /= Op::kVector;
+  bool const wide = elements > INT32_MAX;
+  auto narrow = uint32_t(total);
+  void* parameters[] = {&op, &extents, wide ? static_cast<void*>(&total) : &narrow};
+  Geometry const geometry{{unsigned(at_most(total, INT32_MAX)), 1, 1}, unsigned(Op::kThreads)};
+  return start(c, stage, codes[kVector * vector + kWide * wide], geometry, parameters);
+}
+
 // Runs a kernel of mucc/pack.cuh over a space. `codes` are the narrow and the wide kernel.
 template <class Op>
 int launch_pack(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents) {

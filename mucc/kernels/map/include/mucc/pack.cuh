@@ -123,11 +123,11 @@ MUCC_DEVICE void pack_rows(Op const& op, Extents<Op::kRank> const& extents, Inde
   }
 }
 
-// Reads 16 bytes of which `count` elements are wanted, the rest zeros.
-template <class Op, class Bits>
-MUCC_DEVICE Piece<Bits> read_piece(Op const& op, Bits const* from, int64_t count) {
+// Reads 16 bytes of which `count` elements are wanted, the rest zeros. The tensor has elements from `lowest` to before `end`.
+template <class Bits>
+MUCC_DEVICE Piece<Bits> read_piece(Bits const* lowest, Bits const* end, Bits const* from, int64_t count) {
   constexpr int kCount = Piece<Bits>::kCount;
-  bool const has_around = from >= op.from + kCount && from + 2 * kCount <= op.end;
+  bool const has_around = from >= lowest + kCount && from + 2 * kCount <= end;
   if (count >= kCount && (has_around || (reinterpret_cast<uint64_t>(from) & 15) == 0)) return read_anywhere(from);
   Piece<Bits> piece{};
 #pragma unroll
@@ -136,31 +136,62 @@ MUCC_DEVICE Piece<Bits> read_piece(Op const& op, Bits const* from, int64_t count
   return piece;
 }
 
-// The place in a row of shared memory of a row of a tile. Where tiles are tall, a word lies between pieces, so that threads that
-// turn pieces of the same columns write to different banks.
-template <class Op>
-MUCC_DEVICE int place_of_row(int row) {
-  return Op::kDown > Op::kAcross ? row + row / Piece<typename Op::Bits>::kCount : row;
-}
+// A tile of a matrix in shared memory: read from columns, to be taken by rows. A word holds neighbouring columns. Where tiles
+// are tall, a word lies between pieces, so that threads that fill pieces of the same columns write to different banks.
+template <class Bits, int kDown, int kAcross>
+struct Tile {
+  static constexpr int kCount = Piece<Bits>::kCount, kTogether = 4 / int(sizeof(Bits)), kPieces = kDown / kCount;
+  static constexpr bool kTall = kDown > kAcross;
+  static_assert(kDown % kCount == 0 && kAcross % kCount == 0, "whole pieces each way");
+
+  uint32_t words[kAcross / kTogether][kDown + (kTall ? kPieces : 1)];
+
+  MUCC_DEVICE static int place(int row) { return kTall ? row + row / kCount : row; }
+
+  // Fills the tile by all threads of a block, 16 bytes at a time, from a matrix that has `rows` and `columns` from here on and
+  // whose columns are contiguous, `step` elements apart. A thread turns as many columns as a word holds.
+  template <int kThreads>
+  MUCC_DEVICE void fill(Bits const* lowest, Bits const* end, Bits const* from, int64_t step, int64_t rows, int64_t columns) {
+    constexpr int kUnits = kAcross / kTogether * kPieces, kHeld = (kUnits + kThreads - 1) / kThreads;
+    Piece<Bits> held[kHeld][kTogether];
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k)
+#pragma unroll
+      for (int u = 0; u < kTogether; ++u) {
+        int const unit = int(threadIdx.x) + k * kThreads;
+        int const r = unit % kPieces * kCount, c = unit / kPieces * kTogether + u;
+        held[k][u] = {};
+        if (r < rows && c < columns) held[k][u] = read_piece(lowest, end, from + r + c * step, rows - r);
+      }
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      int const unit = int(threadIdx.x) + k * kThreads;
+      if (kUnits % kThreads != 0 && unit >= kUnits) break;
+#pragma unroll
+      for (int v = 0; v < kCount; ++v) {
+        uint32_t word = 0;
+#pragma unroll
+        for (int u = 0; u < kTogether; ++u) word |= uint32_t(held[k][u].of[v]) << 8 * int(sizeof(Bits)) * u;
+        words[unit / kPieces][place(unit % kPieces * kCount + v)] = word;
+      }
+    }
+  }
+};
 
 // Copies a matrix whose columns are contiguous, those of the last axis but one, to rows: by tiles of Op::kDown rows and
-// Op::kAcross columns, 16 bytes at a time each way. A thread turns as many columns as a word of shared memory has elements.
+// Op::kAcross columns, 16 bytes at a time each way.
 template <class Op, class Index>
 MUCC_DEVICE void pack_turned(Op const& op, Extents<Op::kRank> const& extents, Index tiles, Index across) {
   using Bits = typename Op::Bits;
-  constexpr int kCount = Piece<Bits>::kCount, kDown = Op::kDown, kAcross = Op::kAcross, kRank = Op::kRank;
-  constexpr int kTogether = 4 / int(sizeof(Bits)), kWords = kAcross / kTogether;
-  constexpr int kPiecesDown = kDown / kCount, kPiecesAcross = kAcross / kCount;
-  constexpr int kHeld = kWords * kPiecesDown / Op::kThreads;
-  static_assert(kDown % kCount == 0 && kAcross % kCount == 0, "whole pieces each way");
-  static_assert(kWords * kPiecesDown % Op::kThreads == 0, "an equal share for all threads");
-  __shared__ uint32_t tile[kWords][kDown + (kDown > kAcross ? kPiecesDown : 1)];
+  using Of = Tile<Bits, Op::kDown, Op::kAcross>;
+  constexpr int kCount = Of::kCount, kPieces = Op::kAcross / kCount, kRank = Op::kRank;
+  __shared__ Of tile;
   auto const columns = int64_t(extents.of[kRank - 1]), rows = int64_t(extents.of[kRank - 2]);
   int64_t const from_step = op.from_stride[kRank - 1], to_step = op.to_stride[kRank - 2];
-  Index const down = Index((rows + kDown - 1) / kDown);
+  Index const down = Index((rows + Op::kDown - 1) / Op::kDown);
   for (Index i = blockIdx.x; i < tiles; i += gridDim.x) {
     Index const outer = i / across / down;
-    int64_t const r0 = int64_t(i / across % down) * kDown, c0 = int64_t(i % across) * kAcross;
+    int64_t const r0 = int64_t(i / across % down) * Op::kDown, c0 = int64_t(i % across) * Op::kAcross;
     Position<kRank, Index> p;
     if constexpr (kRank > 2) p.template split<0, kRank - 2>(outer, extents.of);
     Bits const* from = op.from + r0 + c0 * from_step;
@@ -170,35 +201,15 @@ MUCC_DEVICE void pack_turned(Op const& op, Extents<Op::kRank> const& extents, In
       from += int64_t(p.at[a]) * op.from_stride[a];
       to += int64_t(p.at[a]) * op.to_stride[a];
     }
-    Piece<Bits> held[kHeld][kTogether];
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k)
-#pragma unroll
-      for (int u = 0; u < kTogether; ++u) {
-        int const unit = int(threadIdx.x) + k * Op::kThreads;
-        int const r = unit % kPiecesDown * kCount, c = unit / kPiecesDown * kTogether + u;
-        held[k][u] = {};
-        if (r0 + r < rows && c0 + c < columns) held[k][u] = read_piece(op, from + r + c * from_step, rows - r0 - r);
-      }
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) {
-      int const unit = int(threadIdx.x) + k * Op::kThreads;
-#pragma unroll
-      for (int v = 0; v < kCount; ++v) {
-        uint32_t word = 0;
-#pragma unroll
-        for (int u = 0; u < kTogether; ++u) word |= uint32_t(held[k][u].of[v]) << 8 * int(sizeof(Bits)) * u;
-        tile[unit / kPiecesDown][place_of_row<Op>(unit % kPiecesDown * kCount + v)] = word;
-      }
-    }
+    tile.template fill<Op::kThreads>(op.from, op.end, from, from_step, rows - r0, columns - c0);
     __syncthreads();
 #pragma unroll 4
-    for (int k = int(threadIdx.x); k < kDown * kPiecesAcross; k += Op::kThreads) {
-      int const row = k / kPiecesAcross, c = k % kPiecesAcross * kCount;
+    for (int k = int(threadIdx.x); k < Op::kDown * kPieces; k += Op::kThreads) {
+      int const row = k / kPieces, c = k % kPieces * kCount;
       if (r0 + row >= rows || c0 + c >= columns) continue;
       Piece<Bits> piece;
 #pragma unroll
-      for (int v = 0; v < 4; ++v) piece.words[v] = tile[c / kTogether + v][place_of_row<Op>(row)];
+      for (int v = 0; v < 4; ++v) piece.words[v] = tile.words[c / Of::kTogether + v][Of::place(row)];
       Bits* const out = to + row * to_step + c;
       if (Op::kPadded || (c0 + c + kCount <= columns && (reinterpret_cast<uint64_t>(out) & 15) == 0)) {
         write_piece(op, out, piece);
