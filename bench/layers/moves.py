@@ -32,7 +32,7 @@ MOVES: dict[str, Move] = {
 
 
 class Work(NamedTuple):
-    """Pointwise work on an operand x whose axes are exchanged, and on one y that has the result's order."""
+    """Work on an operand x whose axes are exchanged, and on one y that has the result's order."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
@@ -44,6 +44,7 @@ WORK: dict[str, Work] = {
     "features_relu": Work((32, 256, 56, 56), (0, 2, 3, 1), "relu({x} * 2)", "F.relu({x} * 2)"),
     "features_residual": Work((32, 256, 56, 56), (0, 2, 3, 1), "{x} + y", "{x} + y"),
     "image_scaled": Work((64, 512, 512, 3), (0, 3, 1, 2), "{x} * 0.5 - 1", "{x} * 0.5 - 1"),
+    "matrix_softmax": Work((4096, 8192), (1, 0), "softmax({x})", "{x}.softmax(-1)"),
     "matrix_exp": Work((8192, 8192), (1, 0), "exp({x})", "{x}.exp()"),
 }
 
