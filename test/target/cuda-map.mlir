@@ -55,17 +55,21 @@ builtin.module {
 // CHECK-NEXT:    float const v8 = mucc::max(v7, 0.0f);
 // CHECK-NEXT:    return v8;
 // CHECK:       static constexpr int kRank = 3, kVector = 8, kThreads = 256;
+// CHECK:       static constexpr int kTurned = 1, kDown = 64, kAcross = 64;
+// CHECK:         mucc::OperandTile<mucc::bf16, kDown, kAcross> t;
 // CHECK:       mucc::View<mucc::bf16, 3, mucc::Along::kUnit> x;  // x: bf16[B, M, N]
 // CHECK-NEXT:  mucc::View<float, 3, mucc::Along::kUnit> b;  // b: f32[N]
 // CHECK-NEXT:  mucc::View<mucc::bf16, 3, mucc::Along::kAny> t;  // t: bf16[N, M]
 // CHECK:       struct Work : Op {
-// CHECK:         auto const t_v = mucc::load<V>(t, p);
+// CHECK:         tiles.t.read<kThreads, kTurned>(t, space, p);
+// CHECK:         auto const b_v = mucc::load<V>(b, p);
+// CHECK-NEXT:    auto const t_v = p.tiles->t.template load<V>(p);
 // CHECK:         mucc::store(y, p, y0_v);
 // CHECK:       mu_pw_out_map_vector(Work const op, mucc::Extents<Op::kRank> const extents, uint32_t total) {
-// CHECK-NEXT:    mucc::map<Op::kVector>(op, extents, total);
+// CHECK-NEXT:    mucc::map_tiles<Op::kVector>(op, extents, total);
 // CHECK:       {c.data<float>(1), {0, 0, 1}},
 // CHECK-NEXT:  {c.data<mucc::bf16>(2), {0, 1, M}},
-// CHECK:       return mucc::launch_map(c, "out", codes, op, {{[{][{]}}B, M, N}}, mucc::fits(op.x, Op::kVector) && mucc::fits(op.b, Op::kVector) && mucc::fits(op.y, Op::kVector) && mucc::fits(op.z, Op::kVector));
+// CHECK:       return mucc::launch_map_tiles(c, "out", codes, op, {{[{][{]}}B, M, N}}, mucc::fits(op.x, Op::kVector) && mucc::fits(op.b, Op::kVector) && mucc::fits(op.y, Op::kVector) && mucc::fits(op.z, Op::kVector));
 
 // Where all tensors are contiguous the axes become one.
 // CHECK-LABEL: namespace mu::relu::out {
