@@ -1,11 +1,14 @@
-"""A lock of the threads of one process, which a forked child finds free."""
+"""Locks of the threads of one process, which a forked child finds free."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, cast
 
 
 class ProcessLock:
@@ -26,3 +29,15 @@ class ProcessLock:
         """Hold the lock, waiting for it."""
         with self._lock:
             yield
+
+
+def renew_properties() -> None:
+    """Free the locks of cached properties of mucc in a forked child.
+
+    Python 3.11 has such a lock for each property, whatever the object; a thread of the parent may hold it.
+    """
+    for name in [name for name in sys.modules if name.startswith("mucc.")]:
+        for kind in list(vars(sys.modules[name]).values()):
+            for member in list(vars(kind).values()) if isinstance(kind, type) else ():
+                if isinstance(member, cached_property):
+                    cast("Any", member).lock = threading.RLock()

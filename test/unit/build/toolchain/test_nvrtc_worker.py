@@ -158,7 +158,9 @@ def test_a_forked_child_has_workers_of_its_own() -> None:
         if (child := os.fork()) == 0:
             workers.begin_anew()
             may_end.set()
-            ended = threading.Thread(target=lambda: (workers.compile_ptx("", "sm_90a", (), "k"), workers.stop()))
+            ended = threading.Thread(
+                target=lambda: (workers.compile_ptx("", "sm_90a", (), "k"), workers.stop())
+            )
             ended.start()
             ended.join(60)
             os._exit(ended.is_alive())
