@@ -101,7 +101,7 @@ class Meeting(Worker):
         self.barrier = barrier
 
     def compile_ptx(self, *_: object, **__: object) -> Compiled:
-        return Compiled(str(self.barrier.wait(5)), "")
+        return Compiled(str(self.barrier.wait(300)), "")
 
 
 def compiled(workers: Workers, count: int) -> list[str]:
