@@ -10,6 +10,7 @@ Everything here is imported on first use, so that `import mucc` costs nothing.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from mucc.version import __version__
@@ -70,3 +71,14 @@ def load_ipython_extension(shell: Shell) -> None:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if sys.version_info < (3, 12):
+    import os
+
+    def _after_fork() -> None:
+        from mucc.files.process_lock import renew_properties
+
+        renew_properties()
+
+    os.register_at_fork(after_in_child=_after_fork)

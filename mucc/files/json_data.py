@@ -7,11 +7,11 @@ the JSON itself is the interface. msgspec checks the data against the annotation
 from __future__ import annotations
 
 import dataclasses
-import os
-import threading
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar, cast
+
+from mucc.files.process_lock import ProcessLock
 
 T = TypeVar("T")
 
@@ -19,18 +19,9 @@ Json = dict[str, Any]
 """A JSON object without a fixed form, such as the answer of a model before it is checked."""
 
 
-_reading = threading.RLock()
+_reading = ProcessLock()
 """Held while msgspec converts: where two threads meet a type for the first time, msgspec 0.22 builds
 tables of its enums twice at once, and the process crashes."""
-
-
-def _after_fork() -> None:
-    """Let a forked child read whatever a thread of its parent was reading."""
-    global _reading
-    _reading = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def to_json(value: Any) -> Any:
@@ -55,7 +46,7 @@ def from_json(kind: type[T], data: Any) -> T:
     import msgspec  # takes longer to load than a command that reads no data
 
     try:
-        with _reading:
+        with _reading.held():
             return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None

@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Generator
 
+from mucc.files.process_lock import hold, let_go
+
 PAUSE = 0.01
 """Seconds between two attempts to lock a file; a blocking attempt could not be interrupted."""
 
@@ -121,7 +123,7 @@ def _file(gpus: str, what: str, kind: int) -> Generator[None]:
     except OSError:  # without a lock rather than not at all
         yield
         return
-    owner = os.getpid()
+    hold(descriptor)
     try:
         while True:
             try:
@@ -131,9 +133,7 @@ def _file(gpus: str, what: str, kind: int) -> Generator[None]:
                 time.sleep(PAUSE)
         yield
     finally:
-        if os.getpid() == owner:  # a forked process has the descriptor too, and may outlive this turn
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        let_go(descriptor)
 
 
 def _after_fork() -> None:

@@ -75,8 +75,10 @@ def forget(group: int) -> None:
 def temporary_folder(parent: str) -> Generator[str]:
     """Create a temporary folder, removed at the end. Raises OSError if it cannot be created.
 
-    If this process is killed, the folder goes too, and with it any process that works in it.
+    If this process is killed, the folder goes too, and with it any process that works in it. A forked child
+    leaves the folder of its parent alone.
     """
+    owner = os.getpid()
     # Announced before it exists: mkdtemp would leave a gap between the two.
     key = os.urandom(8).hex()
     path = os.path.join(os.path.abspath(parent), f"mucc-{key}")
@@ -86,7 +88,8 @@ def temporary_folder(parent: str) -> Generator[str]:
         unfinished.create(path, lambda: os.mkdir(path, 0o700) or path)
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        if os.getpid() == owner:
+            shutil.rmtree(path, ignore_errors=True)
         unfinished.settled(path)
         _tell(f"leave {key}\n", start=False)
 

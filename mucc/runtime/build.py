@@ -5,16 +5,20 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import hashlib
-import shutil
+import os
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache as once
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, Severity, Source
+from mucc.files.atomic import replace_file
+from mucc.files.process_lock import ProcessLock
 from mucc.library.errors import MuccError
+from mucc.process import reaper
 from mucc.runtime.module import Module, load
 from mucc.target import DEFAULT_TARGET
 
@@ -155,10 +159,20 @@ class Programs:
 
 def _loaded(library: bytes) -> Module:
     # The name goes with the contents, so the same program is one library to the process.
-    path = _folder() / f"{hashlib.sha256(library).hexdigest()[:16]}.so"
-    if not path.exists():
-        path.write_bytes(library)
+    name = f"{hashlib.sha256(library).hexdigest()[:16]}.so"
+    try:
+        with _writing.held():  # so that a thread finds no half of what another one writes
+            path = _folder() / name
+            if not path.exists():
+                replace_file(str(path), library)
+    except OSError as error:
+        message = f"cannot keep a compiled library in a temporary directory: {error}"
+        helps = ("set TMPDIR to a directory that can be written",)
+        raise CompileError([Diagnostic("MU5107", message, helps=helps)]) from None
     return load(path)
+
+
+_writing = ProcessLock()
 
 
 def check(
@@ -182,7 +196,14 @@ def check(
 
 @once
 def _folder() -> Path:
-    """Where this process keeps the libraries that it compiled."""
-    folder = Path(tempfile.mkdtemp(prefix="mucc-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    """Where this process keeps the libraries that it compiled; it goes with the process, however that ends.
+
+    Raises OSError.
+    """
+    kept = ExitStack()
+    folder = kept.enter_context(reaper.temporary_folder(tempfile.gettempdir()))
+    atexit.register(kept.close)
+    return Path(folder)
+
+
+os.register_at_fork(after_in_child=_folder.cache_clear)

@@ -6,11 +6,11 @@ import importlib
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mucc.files.process_lock import ProcessLock
 from mucc.library.errors import MuccRuntimeError
 from mucc.library.manifest_json import ManifestJson
 from mucc.library.signature import Manifest
@@ -89,7 +89,7 @@ class Module:
 
 
 _loaded: dict[str, tuple[int, int, int]] = {}
-_lock = threading.Lock()
+_lock = ProcessLock()
 
 
 def load(path: str | os.PathLike[str]) -> Module:
@@ -102,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> Module:
     tvm_ffi: Any = importlib.import_module("tvm_ffi")
 
     try:
-        with _lock:
+        with _lock.held():
             ffi = _open(found, tvm_ffi.load_module)
         return Module(found, info, ffi)
     except Exception as error:

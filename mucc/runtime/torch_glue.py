@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mucc.files.process_lock import ProcessLock
 from mucc.library.errors import MuccTypeError, translated
 from mucc.library.extents import Polynomial, Source, polynomial
 from mucc.library.signature import ITEM_BYTES, PACKED, Arg
@@ -274,7 +275,14 @@ class TorchKernel:
         info = self.kernel.info
         digest = hashlib.sha256(f"{self.kernel.digest}{info}".encode()).hexdigest()[:12]
         name = f"{info.name}_{digest}"
-        _IMPLEMENTATIONS[name] = self
+        with _registering.held():  # threads that load one library find an operator that is complete
+            _IMPLEMENTATIONS[name] = self
+            self._define(name)
+        return getattr(torch.ops.mucc, name).default
+
+    def _define(self, name: str) -> None:
+        """Define the operator, if no library has yet."""
+        info = self.kernel.info
         if not hasattr(torch.ops.mucc, name):
             params = ", ".join(
                 f"{'float' if a.role == 'scalar' else 'Tensor'} a{i}" for i, a in enumerate(info.inputs)
@@ -293,7 +301,8 @@ class TorchKernel:
             # not fit.
             _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
             torch.library.register_fake(f"mucc::{name}", fake, lib=_LIBRARY)
-        return getattr(torch.ops.mucc, name).default
 
+
+_registering = ProcessLock()
 
 _IMPLEMENTATIONS: dict[str, TorchKernel] = {}

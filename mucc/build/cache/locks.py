@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from mucc.files import unfinished
 from mucc.files.atomic import temporary_name
+from mucc.files.process_lock import hold, holds, let_go
 
 POLL = 0.02
 """The seconds between two attempts to get a lock that another process holds."""
@@ -50,6 +51,7 @@ def _take(path: str) -> Lock | None:
         try:
             _lock(descriptor)
             if is_at(descriptor, path):
+                hold(descriptor)
                 return Lock(path, descriptor)
         except BlockingIOError:
             os.close(descriptor)
@@ -72,13 +74,10 @@ def wait(path: str, patience: float) -> Lock | None:
 def release(lock: Lock, *, remove: bool = True) -> None:
     """Release a lock, and remove its file."""
     unfinished.settled(lock.path)
-    if remove:
+    if remove and holds(lock.descriptor):
         with contextlib.suppress(OSError):
             os.unlink(lock.path)
-    # Closing is not enough where a process was forked since: it has the same open file.
-    with contextlib.suppress(OSError):
-        fcntl.flock(lock.descriptor, fcntl.LOCK_UN)
-    os.close(lock.descriptor)
+    let_go(lock.descriptor)
 
 
 def abandoned(path: str, *, folder: bool = False) -> Lock | None:
@@ -94,6 +93,7 @@ def abandoned(path: str, *, folder: bool = False) -> Lock | None:
         if not _lock(descriptor):
             raise OSError("no locks")
         if is_at(descriptor, path):
+            hold(descriptor)
             return Lock(path, descriptor)
     except BlockingIOError:
         pass

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import Any
 
 from mucc.build.jobs import AWAKE
 from mucc.build.toolchain import nvrtc
@@ -77,6 +77,15 @@ class Worker:
         with self._lock:
             self._end()
 
+    def forget(self) -> None:
+        """Let go of the process in a forked child, whose parent goes on with it."""
+        if self._process is not None:
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            self._process.returncode = 0  # so that nothing waits for it
+            self._process = None
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -85,6 +94,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                bufsize=0,  # a forked child has no half of a request to send
                 env=environment,
                 start_new_session=True,  # Ctrl-C must not reach it; it ends when its input closes
             )
@@ -103,8 +113,8 @@ class Worker:
             try:
                 process = self._running()
                 assert process.stdin is not None and process.stdout is not None
-                _send(process.stdin, (function.__name__, arguments))
-                good, answer = _receive(process.stdout, time.monotonic() + timeout)
+                _send(process.stdin.fileno(), (function.__name__, arguments))
+                good, answer = _receive(process.stdout.fileno(), time.monotonic() + timeout)
             except TimeoutError:
                 self._end()
                 message = f"NVRTC did not end within {timeout:g} s and was stopped"
@@ -127,13 +137,14 @@ class Worker:
         return answer
 
 
-def _send(stream: IO[bytes], value: object) -> None:
+def _send(pipe: int, value: object) -> None:
     data = pickle.dumps(value)
-    stream.write(_LENGTH.pack(len(data)) + data)
-    stream.flush()
+    data = _LENGTH.pack(len(data)) + data
+    while data:
+        data = data[os.write(pipe, data) :]
 
 
-def _receive(stream: Any, deadline: float | None = None) -> Any:
+def _receive(pipe: int, deadline: float | None = None) -> Any:
     """Read the next value. Raises EOFError if the other process has ended, TimeoutError."""
 
     def read(count: int) -> bytes:
@@ -141,11 +152,11 @@ def _receive(stream: Any, deadline: float | None = None) -> Any:
         while len(data) < count:
             if deadline is not None:
                 left = deadline - time.monotonic()
-                if left <= 0 or not select.select([stream], [], [], min(left, AWAKE))[0]:
+                if left <= 0 or not select.select([pipe], [], [], min(left, AWAKE))[0]:
                     if left <= 0:
                         raise TimeoutError
                     continue
-            piece = os.read(stream.fileno(), count - len(data))
+            piece = os.read(pipe, count - len(data))
             if not piece:
                 raise EOFError
             data += piece
@@ -169,11 +180,14 @@ class Workers:
 
     def __init__(self, most: int | None = None, make: Callable[[], Worker] = Worker) -> None:
         self._make = make
-        self._first = make()
+        self._most = most
+        self._begin()
+
+    def _begin(self) -> None:
+        self._first = self._make()
         self._all = [self._first]
         self._idle = [self._first]
         self._free = threading.Condition()
-        self._most = most
 
     def start(self) -> None:
         """Start the first process; see `Worker.start`."""
@@ -207,6 +221,12 @@ class Workers:
         for worker in self._all:
             worker.stop()
 
+    def begin_anew(self) -> None:
+        """Have workers of its own in a forked child, whatever threads of its parent do with theirs."""
+        for worker in self._all:
+            worker.forget()
+        self._begin()
+
     def _taken(self) -> Worker:
         """Return an idle worker, or a new one; waits where there are as many as there may be."""
         with self._free:
@@ -224,16 +244,17 @@ shared = Workers()
 """The workers of this process."""
 
 atexit.register(shared.stop)
+os.register_at_fork(after_in_child=shared.begin_anew)
 
 
 def serve() -> None:
     """Run as the worker process: answer requests until the input closes."""
-    answers = os.fdopen(os.dup(1), "wb")
+    answers = os.dup(1)
     os.dup2(2, 1)  # other output must not mix with the answers
     nvrtc.warm_up()
     while True:
         try:
-            name, arguments = _receive(sys.stdin.buffer)
+            name, arguments = _receive(0)
         except EOFError:
             return
         try:

@@ -8,7 +8,6 @@ is the same for results that exist. Generated code in Python calls a launcher in
 from __future__ import annotations
 
 import json
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from mucc.diagnostics.core import Source
 from mucc.dialects.mu.interpreter import interpret_kernel
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.types import Dims, Shaped, dtype_name
+from mucc.files.process_lock import ProcessLock
 from mucc.library import extents
 from mucc.library.errors import MuccError
 from mucc.runtime.build import CompileError, MuccWarning, Programs
@@ -196,7 +196,7 @@ class _Launched:
 def _ready(text: str) -> Run:
     """Return the kernel of a request, built if this process has not yet. Raises CompileError."""
     request = Request.of(text)
-    with _lock, Builds() as builds:
+    with _lock.held(), Builds() as builds:
         if problems := builds.finish([request]):
             raise problems[request]
     run = _loaded[request]
@@ -272,7 +272,7 @@ def tags() -> tuple[Any, ...]:
 _loaded: dict[Request, Run] = {}
 """Kernels of this process."""
 
-_lock = threading.RLock()
+_lock = ProcessLock()
 
 _LIBRARY = torch.library.Library("mucc", "FRAGMENT")
 _LIBRARY.define("run_kernel(Tensor[] tensors, str request) -> Tensor[]", tags=tags())

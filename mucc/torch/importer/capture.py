@@ -126,6 +126,11 @@ def capture(
     the arguments stay arguments. `dynamic` is torch.export's `dynamic_shapes`. Raises DiagnosticError MU7020
     where the module cannot be captured as one graph, MU7021 for what this importer does not do.
     """
+    with alone():
+        return _capture(module, args, keywords, dynamic)
+
+
+def _capture(module: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None, dynamic: Any) -> Captured:
     given = arguments_of(module, args, keywords)
     apart = given.apart(module)
     leaves = apart.leaves
@@ -191,6 +196,13 @@ def _check_changes(captured: Captured, module: Any, given: Arguments) -> None:
                     f"the module changes '{mutation.target.path}', which shares memory with '{other.path}'",
                     "give the module tensors that lie apart: `x.clone()`",
                 )
+
+
+@contextmanager
+def alone() -> Generator[None]:
+    """Keep other threads from tracing, by torch.export or torch.compile: it changes torch for all of them."""
+    with importlib.import_module("torch._dynamo.convert_frame").compile_lock:
+        yield
 
 
 @contextmanager

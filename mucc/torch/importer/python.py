@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mucc.target import DEFAULT_TARGET
-from mucc.torch.importer.capture import arguments_of, capture
+from mucc.torch.importer.capture import alone, arguments_of, capture
 from mucc.torch.importer.driver import Origin
 from mucc.torch.importer.dynamic import dynamic_of, import_dynamic
 from mucc.torch.importer.judge import compiles
@@ -67,7 +67,8 @@ class ImportedModule:
 
         Inputs that share memory are compared as they are, and also apart, with values of their own.
         """
-        return compare(self.program, self.driver, self.module, inputs, seed, keywords=keywords)
+        with alone():
+            return compare(self.program, self.driver, self.module, inputs, seed, keywords=keywords)
 
     def _of(self, kernels: Any) -> Any:
         constants = self.program.graph.captured.constants
@@ -103,11 +104,12 @@ def from_torch(
     called = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(module).__name__).lower()
     how = formats(compute, round)
     judge = None if whole else compiles(target)
-    if dynamic_shapes is None:
-        captured = capture(module, example_inputs, example_keywords)
-        program = import_graph(captured, called, how, judge, target=None if whole else target)
-        return ImportedModule(module, program, target)
-    given = arguments_of(module, example_inputs, example_keywords)
-    dynamic = dynamic_of(dynamic_shapes, given)
-    program = import_dynamic(module, given, called, how, judge, dynamic)
-    return ImportedModule(module, program, target, tuple(dynamic.notes))
+    with alone():
+        if dynamic_shapes is None:
+            captured = capture(module, example_inputs, example_keywords)
+            program = import_graph(captured, called, how, judge, target=None if whole else target)
+            return ImportedModule(module, program, target)
+        given = arguments_of(module, example_inputs, example_keywords)
+        dynamic = dynamic_of(dynamic_shapes, given)
+        program = import_dynamic(module, given, called, how, judge, dynamic)
+        return ImportedModule(module, program, target, tuple(dynamic.notes))

@@ -6,6 +6,7 @@ import ctypes as ct
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -406,3 +407,29 @@ def test_jax_is_not_installed(module: Module, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(MuccError, match="needs jax") as caught:
         _ = Kernel(module.kernels[0].info, module.kernels[0].ffi, module.kernels[0].ffi_workspace).jax
     assert caught.value.code == "MU6045"
+
+
+def test_threads_that_load_a_kernel_at_once_share_its_operator(
+    torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mucc.runtime import torch_glue
+
+    library: Any = torch_glue._LIBRARY  # pyright: ignore[reportPrivateUsage]
+    both, real, found = threading.Barrier(2), library.define, list[Any]()
+
+    def define(text: str) -> Any:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # for a thread that defines the same operator
+        return real(text)
+
+    def load() -> None:
+        info = Manifest.parse(MANIFEST).kernels[0]
+        found.append(Kernel(info, Recorder(), Recorder(), "of threads").op)
+
+    monkeypatch.setattr(library, "define", define)
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2 and found[0] is found[1]

@@ -101,7 +101,7 @@ class Meeting(Worker):
         self.barrier = barrier
 
     def compile_ptx(self, *_: object, **__: object) -> Compiled:
-        return Compiled(str(self.barrier.wait(5)), "")
+        return Compiled(str(self.barrier.wait(300)), "")
 
 
 def compiled(workers: Workers, count: int) -> list[str]:
@@ -133,3 +133,50 @@ def test_a_worker_that_fails_is_used_again() -> None:
     for _ in range(2):
         with pytest.raises(DiagnosticError):
             workers.compile_ptx("", "sm_90a", (), "k")
+
+
+class Stuck(Worker):
+    """A worker that is in use for as long as its process lasts."""
+
+    def __init__(self, began: threading.Event, may_end: threading.Event) -> None:
+        super().__init__()
+        self.began, self.may_end = began, may_end
+
+    def compile_ptx(self, *_: object, **__: object) -> Compiled:
+        with self._lock:
+            self.began.set()
+            self.may_end.wait()
+        return Compiled("ptx", "")
+
+
+def test_a_forked_child_has_workers_of_its_own() -> None:
+    began, may_end = threading.Event(), threading.Event()
+    workers = Workers(1, lambda: Stuck(began, may_end))
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(workers.compile_ptx, "", "sm_90a", (), "k")
+        began.wait()
+        if (child := os.fork()) == 0:
+            workers.begin_anew()
+            may_end.set()
+            ended = threading.Thread(
+                target=lambda: (workers.compile_ptx("", "sm_90a", (), "k"), workers.stop())
+            )
+            ended.start()
+            ended.join(60)
+            os._exit(ended.is_alive())
+        assert os.waitpid(child, 0)[1] == 0
+        may_end.set()
+        assert found.result().ptx == "ptx"
+
+
+def test_a_forked_child_leaves_the_worker_of_its_parent_alone(worker: Worker) -> None:
+    worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu")
+    first = pid(worker)
+    if (child := os.fork()) == 0:
+        try:
+            worker.forget()
+            worker.stop()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert ".entry k" in worker.compile_ptx(SOURCE, "sm_90a", (), "k.cu").ptx and pid(worker) == first
