@@ -197,10 +197,10 @@ def test_attention_adds_another_product_to_its_scores():
         return ((q @ k.mT + relative) * 0.125).softmax(-1) @ v
 
     made = backend(target="sm_90a")
-    given = [torch.randn(16, n, 64, dtype=torch.bfloat16) for n in (512, 512, 512, 128)]
+    q, k, v, p = (torch.randn(16, n, 64, dtype=torch.bfloat16) for n in (512, 512, 512, 128))
     places = torch.randint(0, 128, (1, 512, 512))
     with torch.no_grad():
-        ours, theirs = (g(*given, places) for g in (torch.compile(f, backend=made), f))
+        ours, theirs = (g(q, k, v, p, places) for g in (torch.compile(f, backend=made), f))
     torch.testing.assert_close(ours, theirs, rtol=3e-2, atol=3e-2)
     (kernel,) = made.programs[0].kernels
     text = kernel_text(kernel.op)
