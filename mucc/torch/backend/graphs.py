@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
+from mucc.torch.backend import primitives
 from mucc.torch.importer.capture import Captured, Input, Ref, Source, drop_notes, torch
 from mucc.torch.importer.emit import Lies, Order
 from mucc.torch.importer.extents import (
@@ -19,6 +20,8 @@ from mucc.torch.importer.nodes import tensor_inputs
 from mucc.torch.importer.partition import Formats, Graph, readers
 from mucc.torch.importer.strided_reads import is_view
 from mucc.torch.importer.work import ALIASES
+
+primitives.load()
 
 Node = Any
 _aten = torch.ops.aten

@@ -49,8 +49,9 @@ class Grower:
     def around(self, seed: Node) -> Iterator[list[Node]]:
         """Yield candidate regions that contain a call to a library, the smallest first, each once."""
         found = [self._sorted(self._with_views({seed}))]
-        if weighted := self._with_scores(seed):
-            found.append(self._sorted(weighted))
+        for weighted in self._with_scores(seed):
+            if (region := self._sorted(weighted)) not in found:
+                found.append(region)
         for prologue in (False, True):
             for joined in (False, True):
                 for reductions in (False, True):
@@ -89,30 +90,48 @@ class Grower:
             return []
         return self._sorted({*region, *users})
 
-    def _with_scores(self, seed: Node) -> set[Node]:
-        """Return a batched product, the one that its left factor is computed from, and what lies between.
+    def _with_scores(self, seed: Node) -> list[set[Node]]:
+        """Return regions of two batched products: one whose left factor is computed from the other's result.
 
-        Empty if there is no such product, or more than one.
+        Scores may have several products as terms, such as those of relative positions. Each is the first
+        product of a region of its own, which reads the others.
         """
         if seed.target not in BATCHED:
-            return set()
+            return []
         region, waiting = self._with_views({seed}), [self.graph.resolved(seed.args[0])]
-        scores: Node | None = None
+        between: dict[Node, None] = {}
+        products: dict[Node, None] = {}
         while waiting:
             node = waiting.pop()
-            if node in region and not _is_view(node):
+            if (node in region and not _is_view(node)) or node in products:
                 continue
-            if not self.takes(node) or len(region) >= MOST or not self._is_own(node, region):
+            if not self.takes(node) or len(region) >= MOST or not self._is_own(node, {*region, *products}):
                 continue
             if node.target in BATCHED:
-                if scores is not None:
-                    return set()
-                scores = node
-                region |= self._with_views({node})
+                products[node] = None
             elif is_fused(node) or _is_view(node):
                 region.add(node)
+                between[node] = None
                 waiting += self._sources(node)
-        return region if scores is not None else set()
+        return [self._without(products, region, between, scores) for scores in products]
+
+    def _without(
+        self, products: Collection[Node], region: set[Node], between: Collection[Node], scores: Node
+    ) -> set[Node]:
+        """Return a region with one of the products, without what is computed from the others alone."""
+        found, left = {*region, scores}, {p for p in products if p is not scores}
+        behind = {scores}
+        for node in self._sorted(between):
+            sources = self._sources(node)
+            if any(s in behind for s in sources):
+                behind.add(node)
+            elif any(s in left for s in sources):
+                left.add(node)
+        found -= left
+        for node in reversed(self._sorted(between)):
+            if node in found and not all(u in found for u in self._readers(node)):
+                found.discard(node)
+        return found | self._with_views({scores})
 
     def _grown(self, seed: Node, prologue: bool, joined: bool, reductions: bool) -> list[Node]:
         """Grow a region by its readers, then by what only it reads."""

@@ -237,6 +237,12 @@ def power(b: Builder, x: Any, exponent: float) -> Built:
             return b.call(e.PowOp, x, exponent)
 
 
+@lowers(aten.pow.Scalar)
+def power_of(b: Builder, base: float, exponent: Any) -> Built:
+    value = b.value(_counted(b, exponent))
+    return b.call(e.PowOp, base, b.cast(value, "f32") if dtype_of(value) == "s32" else value)
+
+
 @lowers(aten.clamp.default, aten.clamp.Tensor)
 def clamp(b: Builder, x: Any, lo: Any = None, hi: Any = None) -> Built:
     if lo is None:
@@ -388,6 +394,12 @@ def convert(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
             raise Unsupported(f"a conversion to {dtype}, which torch rounds towards zero")
         value = b.call(e.TruncOp, value)
     return b.cast(value, MU_DTYPES[dtype])
+
+
+@lowers(aten.copy.default)
+def copy(b: Builder, x: Any, source: Any, non_blocking: bool = False) -> Built:
+    """Return `source` in the dtype of `x`; `fitted` gives it the shape."""
+    return convert(b, source)
 
 
 @lowers(

@@ -179,8 +179,26 @@ MOST_WINDOWED = 16
 def sliced(b: Builder, x: Any, axis: int, start: Dim, stop: Dim, step: int = 1) -> SSAValue:
     """Part of an axis; nothing where it is all of it."""
     value = b.value(x)
+    if step == 1 and isinstance(start, int) and isinstance(stop, int):
+        value, start, stop = _within_part(value, axis, start, stop)
     whole = dims_of(value)[axis]
     return value if (start, stop, step) == (0, whole, 1) else b.add(SliceOp(value, axis, start, stop, step))
+
+
+def _within_part(value: SSAValue, axis: int, start: int, stop: int) -> tuple[SSAValue, int, int]:
+    """Return the part of a concatenation that a slice lies in, with the slice's bounds there."""
+    op = value.owner
+    if not isinstance(op, ConcatOp) or op.axis.value.data != axis:
+        return value, start, stop
+    before = 0
+    for part in op.operands:
+        extent = dims_of(part)[axis]
+        if not isinstance(extent, int):
+            break
+        if before <= start and stop <= before + extent:
+            return _within_part(part, axis, start - before, stop - before)
+        before += extent
+    return value, start, stop
 
 
 @lowers(aten.slice.Tensor)
@@ -381,6 +399,19 @@ def filled(b: Builder, value: float) -> SSAValue:
 
 @lowers(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 def zeros(b: Builder, *args: Any, **options: Any) -> Built:
+    return filled(b, 0.0)
+
+
+@lowers(
+    aten.empty.memory_format,
+    aten.empty_strided.default,
+    aten.empty_permuted.default,
+    aten.empty_like.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+)
+def uninitialised(b: Builder, *args: Any, **options: Any) -> Built:
+    """Return zeros: a tensor without values of its own, which something is written to, has any."""
     return filled(b, 0.0)
 
 

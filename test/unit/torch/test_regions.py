@@ -188,6 +188,25 @@ def test_both_products_of_attention_may_be_one_region(relu: bool):
     assert sum("bmm" in operation for operation in taken.operations) == 2
 
 
+def test_attention_adds_another_product_to_its_scores():
+    """DeBERTa and Transformer-XL add products with relative positions, which attention reads."""
+    from mucc.frontend.source import kernel_text
+
+    def f(q: Any, k: Any, v: Any, p: Any, places: Any) -> Any:
+        relative = torch.gather(q @ p.mT, -1, places.expand(16, 512, 512))
+        return ((q @ k.mT + relative) * 0.125).softmax(-1) @ v
+
+    made = backend(target="sm_90a")
+    q, k, v, p = (torch.randn(16, n, 64, dtype=torch.bfloat16) for n in (512, 512, 512, 128))
+    places = torch.randint(0, 128, (1, 512, 512))
+    with torch.no_grad():
+        ours, theirs = (g(q, k, v, p, places) for g in (torch.compile(f, backend=made), f))
+    torch.testing.assert_close(ours, theirs, rtol=3e-2, atol=3e-2)
+    (kernel,) = made.programs[0].kernels
+    text = kernel_text(kernel.op)
+    assert text.count("@") == 2 and "softmax(" in text
+
+
 def test_a_token_reads_its_cache_where_it_is(monkeypatch: pytest.MonkeyPatch):
     """Keys and values that heads of queries repeat are copied by Inductor alone; that counts against it."""
 
@@ -223,6 +242,50 @@ def test_attention_is_trained_by_operations_of_kernels(heads: int, causal: bool)
     text = "".join(program.text() for program in made.programs)
     assert "attention_logsumexp(" in text
     assert all(f"attention_d{x}(" in text for x in "qkv")
+
+
+def test_gradients_of_a_softmax_are_part_of_kernels():
+    """Inductor writes them with a primitive of its own, `fma`."""
+
+    def f(x: Any, w: Any) -> Any:
+        return (x @ w).softmax(-1)
+
+    made = backend(regions="all")
+    given = [[torch.rand(6, 8, requires_grad=True), torch.rand(8, 5, requires_grad=True)] for _ in range(2)]
+    for ours, theirs in zip(*given, strict=True):
+        ours.data.copy_(theirs.data)
+    for function, inputs in ((torch.compile(f, backend=made), given[0]), (f, given[1])):
+        function(*inputs).square().sum().backward()
+    for ours, theirs in zip(*given, strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    (kernel,) = made.programs[1].kernels
+    assert len(kernel.results) == 2
+
+
+def test_parts_that_are_assigned_are_read_where_they_are():
+    """DeepSeek fills queries and keys of an empty tensor so; no kernel reads or fills that."""
+    from mucc.frontend.source import kernel_text
+
+    def f(a: Any, b: Any) -> Any:
+        q = a.new_empty(4, 12)
+        q[:, :8] = a
+        q[:, 8:] = b
+        return q @ q.T
+
+    made, given = backend(regions="all"), (torch.rand(4, 8), torch.rand(4, 4))
+    torch.testing.assert_close(torch.compile(f, backend=made)(*given), f(*given))
+    (kernel,) = made.programs[0].kernels
+    text = kernel_text(kernel.op)
+    assert "concat(x, x1, axis=1)" in text and "full" not in text
+
+
+def test_powers_of_numbers_are_part_of_kernels():
+    def f(x: Any, w: Any) -> Any:
+        return 2 ** (x @ w) + 0.5 ** x.sum() + 2.5 ** x[:1].int()
+
+    made, given = backend(regions="all"), (torch.rand(4, 8), torch.rand(8, 8))
+    torch.testing.assert_close(torch.compile(f, backend=made)(*given), f(*given))
+    assert len(made.programs[0].kernels) == 1
 
 
 def test_counting_along_an_axis_is_part_of_a_kernel():
