@@ -88,7 +88,8 @@ def main(args: Arguments, reporter: Reporter) -> int:
     dims = complete_dims(info, given)
     check_promises(info, dims)
     if problem := run.gpu_problem(args.target):
-        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}")
+        help = "`mucc run FILE --dims ...` compares the kernel with the interpreter on the CPU"
+        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", help)
     from mucc.measure.against import Timed, plot, table, timed
     from mucc.runtime.module import load
 
@@ -131,8 +132,12 @@ def _names(args: Arguments) -> list[str]:
         )
     if args.iters < 1:
         raise usage_error("--iters needs a number of at least 1")
-    if args.first_call is not None and args.first_call <= 0:
+    if args.first_call is not None and not args.first_call > 0:
         raise usage_error("--first-call needs a number of seconds above 0")
+    if args.plot is not None:
+        if not args.plot.lower().endswith(".svg"):
+            raise usage_error(f"--plot draws SVG, but '{args.plot}' does not end in .svg", "--plot times.svg")
+        files.check_output(args.plot, (args.file,))
     names = [name.strip() for name in args.against.split(",")]
     if not all(name.isidentifier() for name in names) or "mucc" in names:
         raise usage_error(

@@ -121,6 +121,34 @@ def test_more_rows_than_a_scatter_has(capsys: pytest.CaptureFixture[str]):
     assert "error[MU6052]: 'rows' of f names 5 rows, each once, but there are 4" in said
 
 
+def test_only_names_that_are_alike_are_proposed(capsys: pytest.CaptureFixture[str]):
+    Path("row_sum.mcu").touch()
+    assert "did you mean" not in failure(["check", "nosuch.mcu"], capsys)[1]
+    assert "did you mean 'row_sum.mcu'?" in failure(["check", "rowsum.mcu"], capsys)[1]
+
+
+def test_an_empty_problem_is_no_empty_program(capsys: pytest.CaptureFixture[str]):
+    Path("empty.py").touch()
+    status, text = failure(["import", "empty.py"], capsys)
+    assert status == 1 and "error[MU5021]: 'empty.py' is empty\n" in text and "docs --card" not in text
+
+
+def test_a_file_whose_name_is_no_option(capsys: pytest.CaptureFixture[str]):
+    Path("-k.mcu").write_text(KERNEL)
+    assert "the file of that name is './-k.mcu'" in failure(["check", "-k.mcu"], capsys)[1]
+    assert main(["check", "./-k.mcu"]) == 0
+
+
+def test_encodings_that_lack_characters():
+    run = shell("PYTHONIOENCODING=ascii mucc tune --help")
+    assert run.returncode == 0 and run.stderr == "" and "--dims ? --build-only" in run.stdout
+
+
+def test_short_times_stand_apart_from_rates(capsys: pytest.CaptureFixture[str]):
+    assert main(["sol", "k.mcu", "--dims", "M=4"]) == 0
+    assert "4.8 TB/s 6.667e-06 us" in capsys.readouterr().out
+
+
 def test_json_has_no_infinities():
     assert json_text({"a": [inf, -inf, nan, 1.5], "b": (nan,), "c": "NaN"}, None) == (
         '{"a": [null, null, null, 1.5], "b": [null], "c": "NaN"}\n'

@@ -237,6 +237,15 @@ def test_a_cache_that_is_a_file(
         assert "error[MU5203]" in said and "= help: set MUCC_CACHE_DIR to a directory" in said
 
 
+def test_a_cache_that_cannot_be_filled_is_not_warmed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for path in ("text.txt", "text.txt/below", "/proc/cache"):
+        monkeypatch.setenv("MUCC_CACHE_DIR", path)
+        assert main(["cache", "warm"]) == 3
+        assert "error[MU5203]: the cache cannot be filled" in capsys.readouterr().err
+
+
 def test_building_beside_a_cache_that_is_a_file(monkeypatch: pytest.MonkeyPatch):
     for path in ("text.txt", "text.txt/below"):
         cache = Cache(path)
