@@ -15,6 +15,7 @@ from mucc.cli.command import command
 from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
 from mucc.cli.streams import printing_to_stderr
+from mucc.cli.subject import compiled_subject
 from mucc.compiler import files
 from mucc.diagnostics.core import DiagnosticError, ExitStatus
 from mucc.diagnostics.usage import usage_error
@@ -71,22 +72,14 @@ def main(args: Arguments, reporter: Reporter) -> int:
     """Build the kernel, gather the contenders, and print times. Raises MU6070 without a GPU."""
     names = _names(args)
     gc.enable()
-    from mucc.build.artefact import Request, build, compile_source
-    from mucc.compiler.source import decode
-    from mucc.library.dims import fault, parse_dims
+    from mucc.build.artefact import Request, build
+    from mucc.library.dims import fault
     from mucc.library.errors import MuccError
-    from mucc.library.signature import Manifest
     from mucc.measure import run
-    from mucc.measure.dims import check_promises, choose_kernel, complete_dims
 
-    given = parse_dims(args.dims)
-    data = files.read_bytes(args.file)
-    source = decode(data, args.file)
-    compilation = compile_source(source, args.target)
-    reporter.add(compilation.sink.diagnostics, source)
-    info = choose_kernel(Manifest.parse(compilation.emit("manifest")), args.kernel)
-    dims = complete_dims(info, given)
-    check_promises(info, dims)
+    data, source, compilation, info, dims = compiled_subject(
+        args.file, args.target, args.kernel, args.dims, reporter
+    )
     if problem := run.gpu_problem(args.target):
         help = "`mucc run FILE --dims ...` compares the kernel with the interpreter on the CPU"
         raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", help)

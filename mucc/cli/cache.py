@@ -51,6 +51,8 @@ class Arguments:
         None, "--for", choices=("torch",), help="with warm: what torch.compile asks for in transformers"
     )
     jobs: int | None = options.jobs("with warm: compilers that run at a time")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
 @command(Arguments, DESCRIPTION, usage="[stats | clear | warm | verify] [options]", epilog=EPILOG)
