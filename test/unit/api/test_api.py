@@ -71,6 +71,12 @@ def test_names_have_docstrings(module: str) -> None:
     assert missing == []
 
 
+def test_tuning_has_the_names_that_it_lists() -> None:
+    import mucc.tune
+
+    assert all(callable(getattr(mucc.tune, name)) for name in mucc.tune.__all__)
+
+
 def test_an_unknown_name_is_an_error() -> None:
     from mucc.api import diagnostics
 

@@ -46,6 +46,22 @@ def test_a_full_disk_behind_stdout(command: str):
     assert run.stderr.startswith("error[MU5014]: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_behind_mucc_opt():
+    run = subprocess.run(
+        [
+            "sh",
+            "-c",
+            f"{sys.executable} -c 'from mucc.cli.start import mucc_opt; mucc_opt()' k.mcu > /dev/full",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+    )
+    assert run.returncode == 2
+    assert run.stderr == "mucc-opt: error: cannot write the output: No space left on device\n"
+
+
 def test_closed_streams():
     for command in ("targets", "k.mcu --emit=cu"):
         run = shell(f"mucc {command} >&-")
@@ -137,6 +153,10 @@ def test_a_file_whose_name_is_no_option(capsys: pytest.CaptureFixture[str]):
     Path("-k.mcu").write_text(KERNEL)
     assert "the file of that name is './-k.mcu'" in failure(["check", "-k.mcu"], capsys)[1]
     assert main(["check", "./-k.mcu"]) == 0
+
+
+def test_examples_are_in_the_canonical_layout():
+    assert main(["fmt", "--check", *map(str, (Path(__file__).parents[3] / "examples").rglob("*.mcu"))]) == 0
 
 
 def test_encodings_that_lack_characters():
