@@ -48,16 +48,9 @@ def test_a_full_disk_behind_stdout(command: str):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 def test_a_full_disk_behind_mucc_opt():
-    run = subprocess.run(
-        [
-            "sh",
-            "-c",
-            f"{sys.executable} -c 'from mucc.cli.start import mucc_opt; mucc_opt()' k.mcu > /dev/full",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=HANG,
-    )
+    script = "from mucc.cli.start import mucc_opt; mucc_opt()"
+    line = f"{sys.executable} -c '{script}' k.mcu > /dev/full"
+    run = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=HANG)
     assert run.returncode == 2
     assert run.stderr == "mucc-opt: error: cannot write the output: No space left on device\n"
 
