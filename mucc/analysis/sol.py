@@ -89,6 +89,7 @@ class Sol(NamedTuple):
 
     @property
     def staged_bytes(self) -> int:
+        """The bytes that all stages read and write."""
         return sum(stage.bytes for stage in self.stages)
 
     @property

@@ -90,7 +90,7 @@ def _staged(sol: Sol) -> Iterator[str]:
 def _limit(x: Limit) -> str:
     unit = "B" if x.unit == DRAM else "op"
     return (
-        f"{x.unit:<13}{_scaled(x.amount, unit):>13}{_scaled(x.rate, unit + '/s'):>16}{_time(x.seconds):>12}"
+        f"{x.unit:<13}{_scaled(x.amount, unit):>13}{_scaled(x.rate, unit + '/s'):>16} {_time(x.seconds):>11}"
     )
 
 

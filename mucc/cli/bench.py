@@ -15,6 +15,7 @@ from mucc.cli.command import command
 from mucc.cli.parameters import option
 from mucc.cli.reporting import Reporter
 from mucc.cli.streams import printing_to_stderr
+from mucc.cli.subject import compiled_subject
 from mucc.compiler import files
 from mucc.diagnostics.core import DiagnosticError, ExitStatus
 from mucc.diagnostics.usage import usage_error
@@ -71,24 +72,17 @@ def main(args: Arguments, reporter: Reporter) -> int:
     """Build the kernel, gather the contenders, and print times. Raises MU6070 without a GPU."""
     names = _names(args)
     gc.enable()
-    from mucc.build.artefact import Request, build, compile_source
-    from mucc.compiler.source import decode
-    from mucc.library.dims import fault, parse_dims
+    from mucc.build.artefact import Request, build
+    from mucc.library.dims import fault
     from mucc.library.errors import MuccError
-    from mucc.library.signature import Manifest
     from mucc.measure import run
-    from mucc.measure.dims import check_promises, choose_kernel, complete_dims
 
-    given = parse_dims(args.dims)
-    data = files.read_bytes(args.file)
-    source = decode(data, args.file)
-    compilation = compile_source(source, args.target)
-    reporter.add(compilation.sink.diagnostics, source)
-    info = choose_kernel(Manifest.parse(compilation.emit("manifest")), args.kernel)
-    dims = complete_dims(info, given)
-    check_promises(info, dims)
+    data, source, compilation, info, dims = compiled_subject(
+        args.file, args.target, args.kernel, args.dims, reporter
+    )
     if problem := run.gpu_problem(args.target):
-        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}")
+        help = "`mucc run FILE --dims ...` compares the kernel with the interpreter on the CPU"
+        raise fault("MU6070", f"cannot time kernels on a GPU: {problem}", help)
     from mucc.measure.against import Timed, plot, table, timed
     from mucc.runtime.module import load
 
@@ -131,8 +125,12 @@ def _names(args: Arguments) -> list[str]:
         )
     if args.iters < 1:
         raise usage_error("--iters needs a number of at least 1")
-    if args.first_call is not None and args.first_call <= 0:
+    if args.first_call is not None and not args.first_call > 0:
         raise usage_error("--first-call needs a number of seconds above 0")
+    if args.plot is not None:
+        if not args.plot.lower().endswith(".svg"):
+            raise usage_error(f"--plot draws SVG, but '{args.plot}' does not end in .svg", "--plot times.svg")
+        files.check_output(args.plot, (args.file,))
     names = [name.strip() for name in args.against.split(",")]
     if not all(name.isidentifier() for name in names) or "mucc" in names:
         raise usage_error(

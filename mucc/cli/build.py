@@ -177,7 +177,7 @@ def main(args: Arguments, reporter: Reporter) -> int:
         if outputs.count(step.output) > 1:
             raise usage_error(
                 f"two programs would be written to '{step.output}'",
-                "give them different names, or -o to each",
+                "run mucc once for each, with -o",
             )
     if len(steps) == 1 or not any(step.kind in NVCC_KINDS for step in steps):
         for step in steps:

@@ -51,11 +51,13 @@ class Arguments:
         None, "--for", choices=("torch",), help="with warm: what torch.compile asks for in transformers"
     )
     jobs: int | None = options.jobs("with warm: compilers that run at a time")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
 @command(Arguments, DESCRIPTION, usage="[stats | clear | warm | verify] [options]", epilog=EPILOG)
 def main(args: Arguments, reporter: Reporter) -> int:
-    """Run an action. Raises MU5203 where the cache cannot be cleared or read."""
+    """Run an action. Raises MU5203 where the cache cannot be cleared, read or filled."""
     if args.action == "warm":
         return _warm(args, reporter)
     if args.target is not None or args.jobs is not None or args.purpose is not None:
@@ -89,8 +91,27 @@ def _warm(args: Arguments, reporter: Reporter) -> int:
     from mucc.target import get_target
 
     target = get_target(args.target or options.DEFAULT_TARGET).name
+    _check_can_be_filled()
     warm(target, args.jobs, reporter, args.purpose)
     return ExitStatus.GOOD
+
+
+def _check_can_be_filled() -> None:
+    """Raise MU5203 where the cache's directory is not there and cannot be made, or takes no files."""
+    import os
+
+    from mucc.build.cache import Cache
+
+    directory = Cache().directory
+    try:
+        os.makedirs(directory, exist_ok=True)
+        reason = "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        helps = ("set MUCC_CACHE_DIR to a directory that can be written",)
+        message = f"the cache cannot be filled: '{directory}': {reason}"
+        raise DiagnosticError(Diagnostic("MU5203", message, helps=helps))
 
 
 def _print_json(value: object) -> None:

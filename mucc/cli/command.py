@@ -13,6 +13,7 @@ A module of a command declares its options and ends in the function that runs it
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -127,6 +128,8 @@ class Command(click.Command, Generic[A]):
             help = f"options are not abbreviated: it may be {' or '.join(matches)}"
         elif meant := matches[0] if matches else did_you_mean(word, flags):
             help = f"did you mean '{meant}'?"
+        elif os.path.exists(word):
+            help = f"the file of that name is './{word}'"
         elif word == "--json" and "--diagnostics" in flags:
             help = "did you mean '--diagnostics=json'?"
         else:
@@ -138,7 +141,7 @@ class Command(click.Command, Generic[A]):
         path = ctx.command_path
         if ctx.parent is not None and isinstance(ctx.parent.command, Group):
             path = ctx.parent.command.path_of(ctx)
-        formatter.write(f"usage: {path} {self.usage}\n\n{self.help}\n")
+        formatter.write(f"{f'usage: {path} {self.usage}'.rstrip()}\n\n{self.help}\n")
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.params:
             if isinstance(parameter, Option):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from mucc.cli import options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag, option
 from mucc.cli.reporting import Reporter
 from mucc.diagnostics.usage import usage_error
+
+PAGES = ("card", "grammar", "errors", "man")
+"""The options that say what is printed."""
 
 
 @dataclass
@@ -20,6 +24,8 @@ class Arguments:
     grammar: bool = flag(help="the grammar in EBNF")
     errors: bool = flag(help="every diagnostic code with its explanation, as Markdown")
     man: str | None = option(None, metavar="FOLDER", help="write manual pages of all commands to a folder")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
 @command(
@@ -29,7 +35,7 @@ class Arguments:
 )
 def main(args: Arguments, reporter: Reporter) -> int:
     """Print one page."""
-    asked = [f.name for f in fields(args) if getattr(args, f.name) not in (False, None)]
+    asked = [name for name in PAGES if getattr(args, name)]
     if not asked:
         raise usage_error("which page?", "mucc docs --card, --grammar, --errors or --man FOLDER")
     if len(asked) > 1:

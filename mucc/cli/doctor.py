@@ -23,6 +23,8 @@ class Arguments:
 
     json: bool = options.json("print JSON")
     nvcc: str | None = options.nvcc("examine this nvcc or CUDA toolkit")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
 @command(Arguments, DESCRIPTION, usage="[options]")

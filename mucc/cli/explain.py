@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from mucc.cli import candidates
+from mucc.cli import candidates, options
 from mucc.cli.command import command
 from mucc.cli.parameters import arguments, flag
 from mucc.cli.reporting import Reporter
@@ -24,6 +24,8 @@ class Arguments:
         complete=candidates.words(candidates.codes),
     )
     all: bool = flag(help="explain every code, as a page in Markdown")
+    diagnostics: str = options.diagnostics()
+    verbose: bool = options.verbose()
 
 
 @command(

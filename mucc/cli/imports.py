@@ -14,6 +14,7 @@ from mucc.cli.command import command
 from mucc.cli.parameters import flag, option, repeated
 from mucc.cli.reporting import Reporter
 from mucc.compiler import files
+from mucc.compiler.source import STDIN
 from mucc.diagnostics.core import Diagnostic, Severity
 from mucc.diagnostics.usage import usage_error
 from mucc.files.json_text import json_text
@@ -90,6 +91,8 @@ def _request(args: Arguments) -> Request:
 
     if not args.file:
         raise usage_error("no problem file", "mucc import problem.py -o problem.mcu")
+    if args.file == STDIN:
+        raise usage_error("a problem comes from a file, which its driver names, not from stdin")
     if args.list and args.json:
         raise usage_error("--list and --json both want stdout", "--json has what --list prints")
     options.check_limits(args.time_limit, args.memory_limit)

@@ -36,7 +36,9 @@ def _unknown_command(tool: Tool, word: str) -> DiagnosticError:
 
 def _dispatch(argv: list[str], reporter: Reporter, tool: Tool) -> int:
     """Print help or the version, or run a command. Raises MU5002 for an unknown command."""
-    if argv[:1] == ["help"] and len(argv) > 1 and argv[1] in tool.commands:
+    if argv[:1] == ["help"] and len(argv) > 1:
+        if argv[1] not in tool.commands:
+            raise _unknown_command(tool, argv[1])
         argv = [argv[1], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         sys.stdout.write(tool.help_text())

@@ -19,6 +19,7 @@ from xdsl.transforms import get_all_passes as get_xdsl_passes
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from mucc.cli import streams
 from mucc.compiler.files import LARGEST, check_output, write_output
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
@@ -149,6 +150,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status; errors in the input go to stderr."""
     try:
         OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args).run()
+        sys.stdout.flush()
     except (DiagnosticException, ParseError) as error:
         print(bounded(str(error)), file=sys.stderr)
         return 1
@@ -158,4 +160,10 @@ def main(args: Sequence[str] | None = None) -> int:
     except DiagnosticError as error:
         print("".join(render_text(d) for d in error.diagnostics), file=sys.stderr, end="")
         return 3
+    except OSError as error:
+        if not streams.takes_no_more(error):
+            raise
+        streams.drop_output()
+        print(f"mucc-opt: error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 2
     return 0

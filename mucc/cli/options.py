@@ -168,7 +168,12 @@ def memory_limit(help: str) -> int:
 
 def check_limits(seconds: float, mebibytes: int) -> None:
     """Raise MU5001 for limits of time and memory that are out of range."""
-    if not seconds > 0:
-        raise usage_error("--time-limit is above 0")
+    check_time_limit(seconds)
     if not 0 < mebibytes <= MOST_MEBIBYTES:
-        raise usage_error(f"--memory-limit is from 1 to {MOST_MEBIBYTES} MiB")
+        raise usage_error(f"--memory-limit needs a number from 1 to {MOST_MEBIBYTES} (MiB)")
+
+
+def check_time_limit(seconds: float) -> None:
+    """Raise MU5001 for a time limit that is not above 0."""
+    if not seconds > 0:
+        raise usage_error("--time-limit needs a number of seconds above 0")

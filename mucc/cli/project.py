@@ -80,6 +80,8 @@ def rival(x, w, b):
 
 
 def main():
+    if not torch.cuda.is_available():
+        raise SystemExit("needs a GPU, and a PyTorch with CUDA")
     print(f"{{'M':>6}} {{'N':>6}} {{'K':>6}} {{'mucc us':>9}} {{'torch us':>9}} {{'ratio':>6}}")
     for m, n, k in SIZES:
         x, w, b = (torch.randn(s, device="cuda", dtype=torch.bfloat16) for s in ((m, k), (n, k), (n,)))

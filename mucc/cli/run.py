@@ -12,6 +12,7 @@ from mucc.cli import options
 from mucc.cli.command import command
 from mucc.cli.parameters import flag, option
 from mucc.cli.reporting import Reporter
+from mucc.cli.subject import compiled_subject
 from mucc.compiler import files
 from mucc.diagnostics.core import ExitStatus
 from mucc.diagnostics.usage import usage_error
@@ -97,23 +98,14 @@ def main(args: Arguments, reporter: Reporter) -> int:
     """Run a kernel on the GPU, or interpret its lowered form. Raises MU6060 for a wrong output."""
     _check(args)
     gc.enable()  # unlike a compilation, a run allocates large tensors, to be freed as soon as possible
-    from mucc.build.artefact import Request, compile_source
-    from mucc.compiler.source import decode
-    from mucc.library.dims import fault, parse_dims
+    from mucc.build.artefact import Request
+    from mucc.library.dims import fault
     from mucc.library.errors import MuccError
-    from mucc.library.signature import Manifest
     from mucc.measure import run
-    from mucc.measure.dims import check_promises, choose_kernel, complete_dims
 
-    given = parse_dims(args.dims)
-    data = files.read_bytes(args.file)
-    source = decode(data, args.file)
-    compilation = compile_source(source, args.target)
-    reporter.add(compilation.sink.diagnostics, source)
-    manifest = Manifest.parse(compilation.emit("manifest"))
-    info = choose_kernel(manifest, args.kernel)
-    dims = complete_dims(info, given)
-    check_promises(info, dims)
+    data, source, compilation, info, dims = compiled_subject(
+        args.file, args.target, args.kernel, args.dims, reporter
+    )
     problem = _gpu_problem(args)
     seed = secrets.randbits(31) if args.seed is None else args.seed
     request = Request(

@@ -61,6 +61,8 @@ def main(args: Arguments, reporter: Reporter) -> int:
         value: float | None = getattr(args, name)
         if value is not None and not 0 < value < float("inf"):
             raise usage_error(f"--{name} must be a time in milliseconds above 0, got {value:g}")
+    if args.dims and args.file.endswith(options.PROBLEM):
+        raise usage_error("--dims is for .mcu files: a problem file has the sizes of its get_inputs()")
     if args.plot is not None:
         files.check_output(args.plot, (args.file,))
     from mucc.analysis import sol_report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import sys
@@ -37,9 +38,20 @@ def printing_to_stderr() -> Generator[None]:
 
 
 def allow_names() -> None:
-    """Let stdout print file names that are not UTF-8 as their bytes."""
+    """Let stdout print file names that are not UTF-8 as their bytes, and "?" for what its encoding lacks."""
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
-        reconfigure(errors="surrogateescape")
+        codecs.register_error(_NAMES, _bytes_or_question_mark)
+        reconfigure(errors=_NAMES)
+
+
+_NAMES = "mucc-names"
+
+
+def _bytes_or_question_mark(error: UnicodeError) -> tuple[str | bytes, int]:
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeEncodeError:
+        return codecs.replace_errors(error)
 
 
 def open_closed() -> None:

@@ -92,14 +92,21 @@ def where_of(args: Arguments, reporter: Reporter) -> Where:
     return Where(gpus, args.ray, args.card, warn=warn)
 
 
+def _flag(name: str) -> str:
+    """Return the option of a field of `Arguments`, such as --build-only."""
+    return f"--{name.strip('_').replace('_', '-')}"
+
+
 def action_of(args: Arguments) -> str | None:
     """Return the action of a command line, None for tuning a file. Raises MU5001 for illegal options."""
     given = [name for name in ACTIONS if getattr(args, name)]
     if len(given) > 1:
-        words = " and ".join(f"--{name.strip('_').replace('_', '-')}" for name in given)
+        words = " and ".join(map(_flag, given))
         raise usage_error(f"{words} do not go together", "use one of them")
-    if args.build_only is not None and (given or args.write or args.output):
-        raise usage_error("--build-only measures nothing, so there is no result to write or to look at")
+    if args.build_only is not None and given:
+        raise usage_error(f"--build-only and {_flag(given[0])} do not go together", "use one of them")
+    if args.build_only is not None and (args.write or args.output):
+        raise usage_error("--build-only measures nothing, so there is no result to write")
     if args.budget < 1:
         raise usage_error("--budget needs a number above 0")
     if not args.factor >= 1:

@@ -46,12 +46,13 @@ def read_bytes(path: str) -> bytes:
 def _similar_file(path: str) -> str | None:
     """Find an existing file with a name similar to that of a missing one."""
     directory, name = os.path.split(path)
-    program = os.path.splitext(name)[0] + PROGRAM
+    stem = os.path.splitext(name)[0]
     try:
         names = os.listdir(directory or ".")
     except OSError:
         return None
-    meant = program if program in names else did_you_mean(name, names)
+    similar = [n for n in names if did_you_mean(stem, [os.path.splitext(n)[0]])]  # equal suffixes say little
+    meant = stem + PROGRAM if stem + PROGRAM in names else did_you_mean(name, similar)
     return os.path.join(directory, meant) if meant else None
 
 

@@ -25,6 +25,7 @@ def decode(data: bytes, path: str) -> Source:
         message = f"'{name}' is not UTF-8 text: byte 0x{byte:02x} at offset {error.start} (line {line})"
         raise DiagnosticError(Diagnostic("MU5020", message, helps=("save the file as UTF-8",))) from None
     if not text.strip():
-        helps = ("`mucc docs --card` shows how to write a program",)
+        python = path.endswith(".py")
+        helps = () if python else ("`mucc docs --card` shows how to write a program",)
         raise DiagnosticError(Diagnostic("MU5021", f"'{name}' is empty", helps=helps))
     return Source(name, text)

@@ -80,6 +80,7 @@ class Record:
 
     @property
     def choice(self) -> Choice:
+        """The settings of each stage, by its name."""
         return {stage.name: stage.settings for stage in self.stages}
 
     @property

@@ -178,6 +178,7 @@ class DiagnosticSink:
 
     @property
     def has_errors(self) -> bool:
+        """Whether one of the diagnostics is an error."""
         return any(d.severity is Severity.ERROR for d in self.diagnostics)
 
     def raise_if_errors(self) -> None:

@@ -130,6 +130,7 @@ class KernelInfo:
 
     @property
     def outputs(self) -> tuple[Arg, ...]:
+        """The results, which calls take behind the parameters."""
         return tuple(a for a in self.args if a.role == "output")
 
     @property

@@ -138,7 +138,7 @@ def _form(array: Array) -> Form:
     if form.columns % form.unit or form.rows < 2 or not form.columns:
         raise MuccValueError(
             "MU6081",
-            f"{text} cannot be packed: it needs 2 rows, and columns that are a multiple of {form.unit}",
+            f"{text} cannot be packed: it needs 2 rows or more, and columns in a multiple of {form.unit}",
         )
     return form
 

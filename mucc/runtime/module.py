@@ -56,6 +56,7 @@ class Module:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels in the order of the source."""
         return tuple(self._kernels.values())
 
     def __getitem__(self, name: str) -> Kernel:

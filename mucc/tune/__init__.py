@@ -37,7 +37,7 @@ _HOMES = {
     "Record": "mucc.database.records",
     "Run": "mucc.database.records",
     "build": "mucc.measure.tune.building",
-    "measure": "mucc.measure.tune.measuring",
+    "measure": "mucc.measure.tune.measure_folder",
     "plan": "mucc.measure.tune.choosing",
     "results": "mucc.measure.tune.folder",
     "survey": "mucc.measure.tune.ranking",

@@ -60,9 +60,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
 
     options.check_limits(args.time_limit, args.memory_limit)
     if args.runs <= 0:
-        raise usage_error("--runs is above 0")
+        raise usage_error("--runs needs a number above 0")
     if args.seed is not None and args.seed < 0:
-        raise usage_error("--seed is not negative")
+        raise usage_error("--seed needs a number of at least 0")
     if args.card is not None:
         get_card(args.card)
     verdict = audit(

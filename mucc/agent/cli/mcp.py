@@ -28,8 +28,9 @@ class Arguments:
 @command(Arguments, DESCRIPTION, usage="[--root FOLDER] [options]")
 def main(args: Arguments, reporter: Reporter) -> int:
     """Serve until the client leaves."""
-    if not args.time_limit > 0 or args.jobs < 1:
-        raise usage_error("--time-limit and --jobs are above 0")
+    options.check_time_limit(args.time_limit)
+    if args.jobs < 1:
+        raise usage_error("--jobs needs a number above 0")
     from mucc.agent.propose.llm.connection import package
 
     package("mcp")

@@ -140,9 +140,9 @@ def asked_for(args: Arguments) -> Json:
     for name in ("attempts", "time", "tokens", "total", "jobs"):
         value: float | None = getattr(args, name)
         if value is not None and not 0 < value < float("inf"):
-            raise usage_error(f"--{name} is above 0")
+            raise usage_error(f"--{name} needs a number above 0")
     if args.cost is not None and not 0 <= args.cost < float("inf"):
-        raise usage_error("--cost is not negative")
+        raise usage_error("--cost needs a number of at least 0")
     asked: Json = {
         name: value
         for name in ("precision", "card", "strategy", "seed", "total", "proposer", "isolation", "jobs")

@@ -59,8 +59,9 @@ def main(args: Arguments, reporter: Reporter) -> int:
         raise usage_error("no input file", "mucc-agent profile kernel.mcu --dims M=4096")
     if args.measured is not None and not 0 < args.measured < float("inf"):
         raise usage_error(f"--measured must be a time in milliseconds above 0, got {args.measured:g}")
-    if not args.time_limit > 0:
-        raise usage_error("--time-limit is above 0")
+    options.check_time_limit(args.time_limit)
+    if args.library is not None:
+        _check_library(args.library)
     from mucc.agent.profile.profiler import study
     from mucc.agent.profile.text import as_text
     from mucc.api.json_types import to_json
@@ -89,6 +90,18 @@ def main(args: Arguments, reporter: Reporter) -> int:
     else:
         sys.stdout.write(as_text(args.file, task.card, found.analysis, found.ran))
     return ExitStatus.GOOD
+
+
+def _check_library(path: str) -> None:
+    """Raise MU6030 to MU6035 for a file that is no library of mucc."""
+    from pathlib import Path
+
+    from mucc.api.library import MuccError, read_manifest
+
+    try:
+        read_manifest(Path(path))
+    except MuccError as error:
+        raise DiagnosticError(Diagnostic(error.code, error.message)) from error
 
 
 def _program(args: Arguments, dims: Mapping[str, int]) -> Task:

@@ -34,9 +34,7 @@ def call(order: Order, folder: str, seconds: float, stop: threading.Event) -> Js
     `output`.
     """
     words, env = python(order.module)
-    words += order.words
-    if order.words[0] != "explain":  # its only diagnostics are about codes that do not exist
-        words.append("--diagnostics=json")
+    words += [*order.words, "--diagnostics=json"]
     ended = run(
         words,
         seconds=seconds,

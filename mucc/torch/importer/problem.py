@@ -137,7 +137,7 @@ def raised(path: str, what: str, error: BaseException) -> Exception:
         word in text for word in ("can't allocate memory", "not enough memory")
     ):
         return failure(
-            "MU7014", f"{what} needs more memory than the import may take", "--memory-limit sets the limit"
+            "MU7014", f"{what} needs more memory than it may take", "--memory-limit sets the limit"
         )
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
     notes = (

@@ -85,6 +85,7 @@ class Request:
         )
 
     def to_json(self) -> Json:
+        """Return the request as JSON data, which `from_json` takes."""
         return dataclasses.asdict(self)
 
     @staticmethod
@@ -176,6 +177,7 @@ class Answer:
     kernels: list[KernelProgram] = field(default_factory=list[KernelProgram])
 
     def to_json(self) -> Json:
+        """Return the answer as JSON data, which `from_json` takes."""
         return dataclasses.asdict(self)
 
     @staticmethod

@@ -240,3 +240,13 @@ def test_bad_input_is_named(
     there = [str(tmp_path / a) if a.endswith(".mcu") else a for a in arguments]
     assert main(["profile", *there, "--no-build"]) == 2
     assert code in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("library", "code"), [("none.so", "MU6030"), ("mlp.mcu", "MU6031")])
+def test_a_library_that_is_none_is_an_error(
+    library: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """It was named on purpose: an analysis without it is not what was wanted."""
+    (tmp_path / "mlp.mcu").write_text(MLP)
+    assert main(["profile", str(tmp_path / "mlp.mcu"), "--library", str(tmp_path / library)]) == 1
+    assert code in capsys.readouterr().err

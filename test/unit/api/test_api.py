@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,31 @@ def test_names_are_those_that_type_checkers_see(module: str) -> None:
         defining = import_module(home)
         expected = getattr(defining, name) if hasattr(defining, name) else import_module(f"{home}.{name}")
         assert getattr(surface, name) is expected, name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_names_have_docstrings(module: str) -> None:
+    """Functions and classes, with the public methods and properties that a class has itself."""
+    if module == "importer":
+        pytest.importorskip("torch")
+    surface = import_module(f"mucc.api.{module}")
+    named: dict[str, Any] = {name: getattr(surface, name) for name in surface.__all__}
+    for name, value in list(named.items()):
+        if inspect.isclass(value):
+            own = {part: member for part, member in value.__dict__.items() if part[0] != "_"}
+            named |= {f"{name}.{part}": member for part, member in own.items()}
+    missing: list[str] = []
+    for name, value in named.items():
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        if (inspect.isfunction(function) or inspect.isclass(function)) and not function.__doc__:
+            missing.append(name)
+    assert missing == []
+
+
+def test_tuning_has_the_names_that_it_lists() -> None:
+    import mucc.tune
+
+    assert all(callable(getattr(mucc.tune, name)) for name in mucc.tune.__all__)
 
 
 def test_an_unknown_name_is_an_error() -> None:

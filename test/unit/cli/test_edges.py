@@ -46,6 +46,15 @@ def test_a_full_disk_behind_stdout(command: str):
     assert run.stderr.startswith("error[MU5014]: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_behind_mucc_opt():
+    script = "from mucc.cli.start import mucc_opt; mucc_opt()"
+    line = f"{sys.executable} -c '{script}' k.mcu > /dev/full"
+    run = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=HANG)
+    assert run.returncode == 2
+    assert run.stderr == "mucc-opt: error: cannot write the output: No space left on device\n"
+
+
 def test_closed_streams():
     for command in ("targets", "k.mcu --emit=cu"):
         run = shell(f"mucc {command} >&-")
@@ -119,6 +128,38 @@ def test_more_rows_than_a_scatter_has(capsys: pytest.CaptureFixture[str]):
     status, said = failure(["run", "k.mcu", "--device", "cpu", "--dims", "M=5"], capsys)
     assert status == 2
     assert "error[MU6052]: 'rows' of f names 5 rows, each once, but there are 4" in said
+
+
+def test_only_names_that_are_alike_are_proposed(capsys: pytest.CaptureFixture[str]):
+    Path("row_sum.mcu").touch()
+    assert "did you mean" not in failure(["check", "nosuch.mcu"], capsys)[1]
+    assert "did you mean 'row_sum.mcu'?" in failure(["check", "rowsum.mcu"], capsys)[1]
+
+
+def test_an_empty_problem_is_no_empty_program(capsys: pytest.CaptureFixture[str]):
+    Path("empty.py").touch()
+    status, text = failure(["import", "empty.py"], capsys)
+    assert status == 1 and "error[MU5021]: 'empty.py' is empty\n" in text and "docs --card" not in text
+
+
+def test_a_file_whose_name_is_no_option(capsys: pytest.CaptureFixture[str]):
+    Path("-k.mcu").write_text(KERNEL)
+    assert "the file of that name is './-k.mcu'" in failure(["check", "-k.mcu"], capsys)[1]
+    assert main(["check", "./-k.mcu"]) == 0
+
+
+def test_examples_are_in_the_canonical_layout():
+    assert main(["fmt", "--check", *map(str, (Path(__file__).parents[3] / "examples").rglob("*.mcu"))]) == 0
+
+
+def test_encodings_that_lack_characters():
+    run = shell("PYTHONIOENCODING=ascii mucc tune --help")
+    assert run.returncode == 0 and run.stderr == "" and "--dims ? --build-only" in run.stdout
+
+
+def test_short_times_stand_apart_from_rates(capsys: pytest.CaptureFixture[str]):
+    assert main(["sol", "k.mcu", "--dims", "M=4"]) == 0
+    assert "4.8 TB/s 6.667e-06 us" in capsys.readouterr().out
 
 
 def test_json_has_no_infinities():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import runpy
 import signal
@@ -235,6 +236,24 @@ def test_a_cache_that_is_a_file(
         assert main(["cache", action]) == 3
         said = capsys.readouterr().err
         assert "error[MU5203]" in said and "= help: set MUCC_CACHE_DIR to a directory" in said
+
+
+@pytest.mark.parametrize(
+    "words", [["explain", "MU9999"], ["docs"], ["doctor", "more"], ["cache", "clear", "--for", "torch"]]
+)
+def test_errors_as_json_of_commands_without_a_program(words: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main([*words, "--diagnostics=json"]) == 2
+    (error,) = json.loads(capsys.readouterr().err)
+    assert error["severity"] == "error"
+
+
+def test_a_cache_that_cannot_be_filled_is_not_warmed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for path in ("text.txt", "text.txt/below", "/proc/cache"):
+        monkeypatch.setenv("MUCC_CACHE_DIR", path)
+        assert main(["cache", "warm"]) == 3
+        assert "error[MU5203]: the cache cannot be filled" in capsys.readouterr().err
 
 
 def test_building_beside_a_cache_that_is_a_file(monkeypatch: pytest.MonkeyPatch):

@@ -53,12 +53,12 @@ class Options:
             )
         for option in ("context", "answer_tokens"):
             if getattr(self, option) < 256:
-                raise usage_error(f"--{option.replace('_', '-')} is a number of tokens, at least 256")
+                raise usage_error(f"--{option.replace('_', '-')} needs a number of at least 256 tokens")
         for option in ("connect_timeout", "first_token_timeout", "silence_timeout", "call_timeout"):
             if not getattr(self, option) > 0:
-                raise usage_error(f"--{option.replace('_', '-')} is a number of seconds above 0")
+                raise usage_error(f"--{option.replace('_', '-')} needs a number of seconds above 0")
         if self.repairs < 0 or self.retries < 0:
-            raise usage_error("--repairs and --retries are not negative")
+            raise usage_error("--repairs and --retries need numbers of at least 0")
 
     def refuse_secrets(self) -> None:
         """Raise MU5001, or MU7239, where an option holds a key: options are kept with a run."""

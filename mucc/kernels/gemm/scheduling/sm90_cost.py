@@ -131,6 +131,24 @@ class Sm90Cost:
         elements = tile[0] * tile[1] / (warpgroups * WARPGROUP)
         return elements * self.problem.epilogue.instructions * self.cost["epilogue_instruction"]
 
+    def _exposed(
+        self, mainloop: str, resident: int, count: float, one: float, after: tuple[float, float]
+    ) -> float:
+        """Cycles of epilogues that no mainloop hides, of `count` tiles one after another.
+
+        `one` is what the mainloops of the tiles take that a multiprocessor has at a time, `after` what the
+        epilogue of a tile takes, and the functions in it.
+        """
+        epilogue, functions = after
+        if mainloop == "pingpong":
+            # CUTLASS lets one warpgroup after the other compute its epilogue.
+            again = max((epilogue - one) / 2, functions + epilogue - one if functions else 0.0, 0.0)
+            return (count - 1) * again + epilogue + functions
+        if resident > 1:
+            around = epilogue + functions + self.cost["fill"] * self.cost["clock"]
+            return count * max(0.0, around - one * (1 - 1 / resident))
+        return count * (epilogue + functions)
+
     def _estimate(self, schedule: Schedule) -> Estimate:
         cost, extents = self.cost, self.extents
         clock = cost["clock"]
@@ -173,16 +191,9 @@ class Sm90Cost:
             count = ceil(waves)
             if count > 1 and (last := waves - count + 1):
                 saved = one - depth * step(last * places)
-        if schedule.mainloop == "pingpong":
-            # CUTLASS lets one warpgroup after the other compute its epilogue.
-            again = max((epilogue - one) / 2, functions + epilogue - one if functions else 0.0, 0.0)
-            exposed = (count - 1) * again + epilogue + functions
-        elif resident > 1:
+        if resident > 1 and schedule.mainloop != "pingpong":
             one *= resident
-            around = epilogue + functions + cost["fill"] * clock
-            exposed = count * max(0.0, around - one * (1 - 1 / resident))
-        else:
-            exposed = count * (epilogue + functions)
+        exposed = self._exposed(schedule.mainloop, resident, count, one, (epilogue, functions))
         mainloop = (count * one - saved) / clock
         pure = count * resident * depth * math / clock
 
