@@ -298,12 +298,16 @@ class Referee:
             "rounded": self._rounded(stated),
             "absent": self.absent,
             "roughest": self.roughest,
-            "spread": spread(stated, self._moved) if weak and all(weak) and self.exact is not False else {},
+            "spread": self._spread(stated) if weak and all(weak) and self.exact is not False else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
             found |= {"random": self._is_random(), "work": self._work(), "fixed": self._fixed(stated)}
         return found | {"notes": list(dict.fromkeys(self.notes))}
+
+    def _spread(self, stated: Sequence[Judged]) -> dict[str, float]:
+        timed = [j for j in self.judged if j.case.is_timed and j.case.is_stated and j.got]
+        return spread(stated, self._moved, timed)
 
     def _work(self) -> list[Json]:
         """Return the operations and kernels of a call of the reference."""

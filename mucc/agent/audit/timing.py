@@ -281,7 +281,7 @@ class Stopwatch:
         if held is not None and spots is not None:
             places, read = spots
             changed = not torch.equal(held[places], read)
-            self.peek.compare(case.name, held)
+            self.peek.compare(case.name, described, held)
         self.given.append(Given(case, described, self.lender.kept(case, described, held)))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
         return Times(returned, handed, self._handing_ms(described, copied), started), changed

@@ -30,6 +30,7 @@ from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, call_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.processes import Processes
+from mucc.agent.audit.repeats import repeated
 from mucc.agent.audit.runs import CandidateFailed, Entry, Run, timing_of
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.audit.times import Times
@@ -151,6 +152,9 @@ class Trial(Processes):
                 self._answer(run, first, True)
         with self.turn(both, shared_gpu), self.phase("candidate.cases"):
             for case in others:
+                self._answer(run, case)
+            seen = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said]
+            for case in repeated(self.rng, seen, self.device):
                 self._answer(run, case)
         with self.turn(both, exclusive_gpu), self.phase("candidate.time"):
             self._time(run)

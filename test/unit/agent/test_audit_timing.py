@@ -91,8 +91,23 @@ def test_results_of_a_call_that_is_watched_are_read_when_it_has_returned():
     made = stopwatch(parent)
     made._handed(Case("timed 1", 1, watched=True))
     assert parent.did[3:] == ["D[[4096, 4, [2], [1]]]", "peek", "C", "done"]
-    made.peek.compare("timed 1", torch.ones(64, dtype=torch.uint8))
+    described: list[Any] = [{"dtype": "float32", "shape": [2]}]
+    made.peek.compare("timed 1", described, torch.ones(64, dtype=torch.uint8))
     assert made.peek.unready == ["timed 1"]
+
+
+def test_a_call_that_is_watched_has_to_tell_where_its_results_lie():
+    """Who says that it has returned before it has computed does not know these addresses' bytes yet."""
+    parent = Parent()
+    parent.words *= 2
+    made = stopwatch(parent)
+    made._handed(Case("timed 1", 1, watched=True))
+    described: list[Any] = [{"dtype": "float32", "shape": [2]}]
+    made.peek.compare("timed 1", described, torch.ones(64, dtype=torch.uint8))
+    assert made.peek.unready == ["timed 1"]
+    made._handed(Case("timed 2", 2))
+    made.peek.compare("timed 2", described, torch.ones(64, dtype=torch.uint8))
+    assert made.peek.unready == ["timed 1"], "one that is not watched is not asked"
 
 
 @pytest.mark.parametrize(
