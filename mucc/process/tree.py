@@ -22,6 +22,9 @@ TICK = 0.1
 DYING = 2.0
 """The seconds to wait for killed processes before their folder is removed."""
 
+MUCH = 1 << 30
+"""Bytes of memory of several processes from which on it is worth to find out what they share."""
+
 ROUNDS = 10
 """The most rounds of killing strays, which may start new processes meanwhile."""
 
@@ -38,7 +41,8 @@ class Family:
     """The leader of a process group, and its descendants.
 
     `peak` is the most memory in bytes that one of them was seen with, `size` the number of all when last
-    looked at. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
+    looked at, and `held` the memory that all of them took together then, files in memory that they have open
+    included. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
     and its peak in KiB.
     """
 
@@ -46,6 +50,7 @@ class Family:
         self.pid = pid
         self.peak = 0
         self.size = 1
+        self.held = 0
         self._bury = bury
         self._poller: select.poll | None = None
         self._fd = -1
@@ -63,8 +68,8 @@ class Family:
                 return End.OF_ITSELF
             if any(stop.is_set() for stop in stops):
                 return End.CALLED_OFF
-            peak, self.size = _sampled(self.pid)
-            self.peak = max(self.peak, peak)
+            peak, pids = _sampled(self.pid)
+            self.peak, self.size, self.held = max(self.peak, peak), len(pids), held(pids)
             if deadline is not None and time.monotonic() >= deadline:
                 return End.OVERDUE
 
@@ -177,11 +182,11 @@ def _wait(pid: int) -> tuple[int, int]:
     return os.waitstatus_to_exitcode(status), usage.ru_maxrss
 
 
-def _sampled(pid: int) -> tuple[int, int]:
+def _sampled(pid: int) -> tuple[int, list[int]]:
     """Return the peak in bytes of the largest process among a process and its descendants, 0 if unknown, and
-    their number.
+    the numbers of all.
     """
-    peak, size = 0, 1
+    peak, pids = 0, [pid]
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
@@ -189,8 +194,33 @@ def _sampled(pid: int) -> tuple[int, int]:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                 for child in file.read().split():
-                    theirs, number = _sampled(int(child))
-                    peak, size = max(peak, theirs), size + number
+                    theirs, more = _sampled(int(child))
+                    peak, pids = max(peak, theirs), [*pids, *more]
     except OSError:  # it has ended meanwhile, or this is not Linux
         pass
-    return peak, size
+    return peak, pids
+
+
+def held(pids: Sequence[int]) -> int:
+    """Return how many bytes processes take together: their memory, what they share counted once if it is
+    much, and files in memory that they have open and need not have mapped."""
+    total = sum(_number(f"/proc/{pid}/status", r"RssAnon:\s*(\d+) kB") for pid in pids)
+    if total > MUCH:
+        total = sum(_number(f"/proc/{pid}/smaps_rollup", r"Pss_Anon:\s*(\d+) kB") for pid in pids)
+    files: dict[int, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
+            for one in descriptors:
+                with contextlib.suppress(OSError):
+                    if os.readlink(one.path).startswith("/memfd:"):
+                        found = os.stat(one.path)
+                        files[found.st_ino] = found.st_blocks * 512
+    return total + sum(files.values())
+
+
+def _number(path: str, pattern: str) -> int:
+    """Return the bytes that a line of a file of `/proc` tells in KiB, 0 where there is none."""
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        if found := re.search(pattern, file.read()):
+            return int(found[1]) * 1024
+    return 0

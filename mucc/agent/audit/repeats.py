@@ -68,9 +68,13 @@ def repeated(rng: random.Random, calls: Sequence[Call], device: str) -> Iterator
     """
     stated = [c for c in calls[1:] if c.case.is_stated and not c.case.name.startswith(SAME)]
     scaled = [c for c in calls if not c.case.is_stated and not c.case.probe]
-    alike = len({c.lines for c in stated}) == 1
+    lines = {c.lines for c in stated}
+    ran = {steps(c, device) for c in stated if c.case.observe}
     odd = [
-        c.case for c in scaled if alike and (c.lines != stated[0].lines or _runs_others(c, stated, device))
+        c.case
+        for c in scaled
+        if (len(lines) == 1 and c.lines not in lines)
+        or (len(ran) == 1 and c.case.observe and steps(c, device) not in ran)
     ]
     doubts = any(does_less(back, same) for back, same in pairs(calls))
     for n in range(1, TIMES + 1):
@@ -82,12 +86,6 @@ def repeated(rng: random.Random, calls: Sequence[Call], device: str) -> Iterator
             back = _drawn(rng, Case(f"{BACK} {n}", 0, slot=1, observe=True))
             yield back
             yield replace(back, name=f"{SAME} {n}", sample=rng.randrange(SEEDS))
-
-
-def _runs_others(call: Call, stated: Sequence[Call], device: str) -> bool:
-    """Whether kernels, or operations, of an observed call are others than those of stated ones."""
-    seen = [steps(c, device) for c in stated if c.case.observe]
-    return call.case.observe and bool(seen) and differs([steps(call, device)], seen[0])
 
 
 def _between(rng: random.Random, name: str) -> Iterator[Case]:

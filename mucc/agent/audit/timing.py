@@ -8,8 +8,8 @@ import importlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -163,7 +163,7 @@ class Stopwatch:
                     bands |= {k for k, g in enumerate(slot.guarded) if g.bands_changed()}
                     pairs = zip(slot.guarded, slot.hidden.guarded, strict=True)
                     modified |= {k for k, (g, hidden) in enumerate(pairs) if g.differs(hidden)}
-        except (Ended, OSError, ValueError, RecursionError) as error:
+        except (Ended, OSError, ValueError, MemoryError, RecursionError) as error:
             if self.gate is not None:
                 self.gate.release()
             return {"ended": _why(error), "times": [list(t) for t in told]}
@@ -282,7 +282,9 @@ class Stopwatch:
             places, read = spots
             changed = not torch.equal(held[places], read)
             self.peek.compare(case.name, described, held)
-        self.given.append(Given(case, described, self.lender.kept(case, described, held)))
+        with _memory_for_results():
+            kept = self.lender.kept(case, described, held)
+        self.given.append(Given(case, described, kept))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
         return Times(returned, handed, self._handing_ms(described, copied), started), changed
 
@@ -294,7 +296,8 @@ class Stopwatch:
             return None, 0
         if self.host_clock is not None:
             self._stop()
-        held = self._room_like(results.data)
+        with _memory_for_results():
+            held = self._room_like(results.data)
         begun = time.perf_counter_ns()
         copy(held, results.data)
         copied = time.perf_counter_ns() - begun
@@ -461,10 +464,21 @@ class Stopwatch:
         return data
 
 
+@contextmanager
+def _memory_for_results() -> Generator[None]:
+    """Raise MemoryError where PyTorch says that there is no memory: results may be of any size."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise MemoryError(str(error)) from None
+
+
 def _why(error: Exception) -> str:
     """Return what a candidate's process did instead of answering, as the end of a sentence."""
     if isinstance(error, Ended):
         return str(error) or "gave no answer"
     if isinstance(error, TimeoutError):
         return f"gave no answer for {ANSWERING:g} s"
+    if isinstance(error, MemoryError):
+        return f"handed over what the judge has no memory for: {error}"
     return CLOSED if isinstance(error, OSError) else "described its results in a way that is none"

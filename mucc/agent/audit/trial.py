@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise, starmap
 from statistics import median
+from typing import Any
 
 from mucc.agent.audit.cases import (
     SURELY_WATCHED,
@@ -207,10 +208,17 @@ class Trial(Processes):
         said = self._tell(do="call", **told, **filled)
         outputs = descriptions(said["outputs"])
         call_from(case, said, UNKNOWN)
-        self._lend(self.ask(do="room", outputs=outputs))
+        self._lend(self._taken(do="room", outputs=outputs))
         self._tell(do="commit")
-        said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
+        said |= self._taken(do="take", case=case.to_json(), outputs=outputs)
         run.made.append(Entry(case, said))
+
+    def _taken(self, **request: Any) -> Json:
+        """Have the judge take results over. Raises CandidateFailed where these are more than it can hold."""
+        answer = self.ask(**request)
+        if "refused" in answer:
+            raise CandidateFailed(f"its results take more memory than the judge has: {answer['refused']}")
+        return answer
 
     # Times
 

@@ -1,4 +1,4 @@
-"""Writes one column among gaps, and returns it as all of them, which nobody writes until results are copied."""
+"""Writes one column among gaps, and returns it as all of them: who copies results writes these."""
 
 # for: cpu
 

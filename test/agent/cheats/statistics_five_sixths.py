@@ -1,4 +1,4 @@
-"""Leaves out a sixth of the numbers of each row: what it is off by is less than half of what other inputs change."""
+"""Leaves out a sixth of the numbers of each row, which is less than half of what other inputs change."""
 
 # for: cpu
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -25,7 +26,8 @@ def calls(solution: Solution, seed: int = 3) -> list[Call]:
 
     def make(case: Case) -> None:
         lines, names = solution(len(made) + 1, case)
-        work = tuple(Work("op", name, "", 0, 1, 1.0) for name in names if case.observe)
+        count = Counter(names if case.observe else ())
+        work = tuple(Work("op", name, "", 0, number, 1.0) for name, number in count.items())
         made.append(Call(case, Comparison(True), lines=tuple(lines), work=work))
 
     for case in plan(random.Random(seed)):
@@ -68,6 +70,16 @@ def by_sign(number: int, case: Case) -> tuple[list[str], list[str]]:
 
 def keeps_results(number: int, case: Case) -> tuple[list[str], list[str]]:
     return ([], []) if case.name.startswith("same") else (["5"], [])
+
+
+def tunes_for_six_calls(number: int, case: Case) -> tuple[list[str], list[str]]:
+    """Try one, two and three blocks twice, and then take two, as in the second call."""
+    return (["4"], ["a::b"] * (number % 3)) if number <= 6 else (["5"], ["a::b"] * 2)
+
+
+def test_who_tunes_itself_is_not_taken_for_one_that_looks_at_inputs():
+    for detector in (InputShortcut(), KernelSet(), StaleOutput()):
+        assert not any(rejects(tunes_for_six_calls, detector, seed) for seed in range(20))
 
 
 @pytest.mark.parametrize("solution", [by_size, by_sign])

@@ -195,6 +195,10 @@ def faults_in_user_space(scene: Scene) -> Callable[[], Any]:
     return lambda: called("userfaultfd", 1)  # for faults of programs alone, which anybody may ask for
 
 
+def takes_memory_of_system_v(scene: Scene) -> Callable[[], Any]:
+    return lambda: called("shmget", 0, ctypes.c_size_t(MIB), 0o1600)  # private, made now
+
+
 def makes_namespaces(scene: Scene) -> Callable[[], Any]:
     return lambda: called("unshare", 0x10000000)
 
@@ -220,6 +224,7 @@ ATTACKS: dict[str, tuple[Callable[[Scene], Callable[[], Any]], frozenset[Layer]]
     "copies memory of another process": (copies_memory, frozenset((N, L, S))),
     "writes to a terminal of the user": (writes_to_a_terminal, frozenset((N, L))),
     "has its page faults told to it": (faults_in_user_space, frozenset((S,))),
+    "takes shared memory that stays when no process has it": (takes_memory_of_system_v, frozenset((S,))),
     "makes namespaces of its own": (makes_namespaces, frozenset((S,))),
 }
 """Each with the layers that stop it alone."""
