@@ -215,6 +215,11 @@ class Child:
         """Stop the process, and all others of its namespaces, until `resume`."""
         self._paused = processes.pause(self._pid, self._first)
 
+    def escaped(self) -> list[int]:
+        """Return the processes beside the stopped ones: somebody who was not stopped yet has started these."""
+        found = processes.descendants(self._first or self._pid)
+        return [pid for pid in found if pid not in self._paused and pid != self._pid]
+
     def helpers(self) -> list[int]:
         """Return the processes beside this one that it has started: those that are stopped, if some are."""
         found = self._paused or processes.descendants(self._first or self._pid)

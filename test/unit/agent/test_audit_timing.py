@@ -247,6 +247,7 @@ class Children:
         self.spent = iter([10_000, 10_000 + AT_REST_NS])
         self.threads: list[list[Place]] | None = [[Place("", 0)]]
         self.helped: dict[int, int] = {}
+        self.new: list[int] = []
 
     def answer(self) -> dict[str, Any]:
         return self.asked.pop(0)
@@ -259,6 +260,9 @@ class Children:
 
     def resume(self) -> int:
         return 7
+
+    def escaped(self) -> list[int]:
+        return self.new
 
     def helpers(self) -> list[int]:
         return [*self.helped]
@@ -341,6 +345,15 @@ def test_a_process_that_runs_while_it_is_stopped_is_noticed():
     children = Children()
     children.asked[1] |= {"name": "timed 3", "look": []}
     children.spent = iter([10_000, 10_001 + AT_REST_NS])
+    made = led(children)
+    made._led()
+    assert made._looker.restless == ["timed 3"]
+
+
+def test_processes_that_are_not_stopped_as_new_ones_come_all_the_time_are_noticed():
+    children = Children()
+    children.asked[1] |= {"name": "timed 3", "look": []}
+    children.new = [17]
     made = led(children)
     made._led()
     assert made._looker.restless == ["timed 3"]
