@@ -271,7 +271,8 @@ class Session:
                 break
             said = json.loads(data)
             inputs = self._inputs(said)
-            seed(said["seed"], self.device)
+            if "seed" in said:
+                seed(said["seed"], self.device)
             self.last = []
             told = self.device.type == "cuda" and "number" not in said
             if told:
@@ -280,8 +281,11 @@ class Session:
             wire.send(b"R")
             if "number" not in said and not self._woken():
                 break
-            if wire.awaited(LISTENING_S) != b"G":
+            word = wire.awaited(LISTENING_S)
+            if word[:1] != b"G":
                 break
+            if word[1:]:
+                seed(int(word[1:]), self.device)
             if self.stream is not None and "number" in said:
                 told_of.append(self._streamed(inputs, results, said, self.stream))
             else:

@@ -54,8 +54,8 @@ class Looker:
     """Stops a process, and sees from outside what it does.
 
     `is_open` says whether the system told what the process runs before a solution was loaded, None before the
-    process was stopped. `restless` are the timed calls before which it ran while it was stopped, or processes did
-    that it has started.
+    process was stopped. `restless` are the timed calls before which it ran while it was stopped, or processes
+    that it has started did.
     """
 
     def __init__(self, child: Child):

@@ -244,9 +244,9 @@ class Stopwatch:
 
     def _timed(self, case: Case) -> tuple[Times, bool]:
         said = self.lender.prepare(replace(case, drift=0))
-        told = {"slot": said["slot"], "args": said["args"], "seed": said["seed"]}
+        told = {"slot": said["slot"], "args": said["args"]}
         if self.gate is not None:
-            told["number"] = self.gate.next()
+            told |= {"number": self.gate.next(), "seed": said["seed"]}
         self.wire.send(json.dumps(told).encode())
         self._expect(b"R", ANSWERING)
         if self.gate is None:
@@ -351,7 +351,8 @@ class Stopwatch:
         """Have a call made by words: when it began, returned, and handed over, in ns.
 
         On a CPU the parent has stopped the candidate's process before its inputs come, so that no thread of
-        it follows them, and the call begins when that may go on.
+        it follows them, and the call begins when that may go on. The seed of what the call draws itself comes
+        with the word to start: else it could be drawn before.
         """
         stopped = self.host_clock is not None
         self._shown(case)
@@ -359,7 +360,7 @@ class Stopwatch:
         expect = self._expect
         before = waited_ns()
         started = now()
-        self.wire.send(b"G")
+        self.wire.send(b"G%d" % case.call)
         if stopped:
             looks = moments(self.usual) if case.watched else []
             self.line.say({"go": True, "name": case.name, "look": looks})

@@ -216,7 +216,7 @@ class Child:
         self._paused = processes.pause(self._pid, self._first)
 
     def escaped(self) -> list[int]:
-        """Return the processes beside the stopped ones: somebody who was not stopped yet has started these."""
+        """Return the processes beside the stopped ones: one that was not stopped yet has started these."""
         found = processes.descendants(self._first or self._pid)
         return [pid for pid in found if pid not in self._paused and pid != self._pid]
 

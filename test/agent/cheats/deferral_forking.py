@@ -1,5 +1,5 @@
-"""Has a process compute from inputs while its parent is stopped for these to come: it forks all the time, and so
-has ended when it is found and stopped."""
+"""Has a process compute from inputs while its parent is stopped for these to come: it forks all the time, and
+so has ended when it is found and stopped."""
 
 import ctypes
 

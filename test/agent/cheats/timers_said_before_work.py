@@ -49,7 +49,7 @@ class ModelNew(nn.Module):
             wire.send(b"R")
             if not session._woken():
                 return {"operations": [], "us": []}
-            while wire.receive() != b"G":
+            while wire.receive()[:1] != b"G":
                 pass
             wire.send(b"D[]")
             call(self.library.smooth, x, y, x.numel())

@@ -79,9 +79,30 @@ def stopwatch(parent: Parent, size: int = 64) -> Any:
 
 def test_inputs_are_shown_while_the_process_stands_still():
     parent = Parent()
-    started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1))
-    assert parent.did == ["show", "G", "go", "D[]", "C", "done"]
+    started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1, call=7))
+    assert parent.did == ["show", "G7", "go", "D[]", "C", "done"]
     assert started == 5 and returned <= handed
+
+
+class Told(Parent):
+    """A candidate's process that hears what a call is to be, and is ready."""
+
+    def send(self, data: bytes) -> None:
+        self.message = data
+
+    def receive(self, seconds: float | None = None) -> bytes:
+        return b"R"
+
+
+def test_what_a_call_draws_is_not_known_before_it_starts():
+    """Else a thread could draw it while the process waits for its inputs."""
+    parent = Told()
+    made = stopwatch(parent)
+    made.gate, made._flushed, made._measured = None, lambda: None, lambda case: None
+    made.lender.prepare = lambda case: {"slot": 0, "args": {}, "seed": 7}
+    made.lender.size = lambda case: 0
+    made._timed(Case("timed 1", 1, call=7))
+    assert b"seed" not in parent.message
 
 
 def test_results_of_a_call_that_is_watched_are_read_when_it_has_returned():
