@@ -357,3 +357,30 @@ def test_results_that_tell_less_do_not_hide_others():
         answered.append(SimpleNamespace(case=case, inputs=[list(x.shape)], **parts))
     found = spread(answered, lambda case, by: [drawn(case).double().mean(1) * by] * 2)
     assert verdicts(found) == [Severity.REJECT]
+
+
+NUMBER = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.sum().item(), x.shape[0]
+
+def get_inputs():
+    return [torch.rand(1000)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("by", "count", "right"), [(1 + 1e-6, 1000, True), (1.01, 1000, False), (1.0, 999, False)]
+)
+def test_numbers_that_are_no_tensors_may_be_rounded(by: float, count: int, right: bool):
+    asked: Any = {"device": "cpu", "precision": "declared", "seed": 3, "draws_there": False}
+    made = referee.Referee(asked | {"problem": Request.of("p.py", NUMBER).to_json()})
+    case = Case("first", 1)
+    (x,) = inputs.make_inputs(made.problem, case, made.device)
+    said = made.judge(referee.Given(case, [{"value": x.sum().item() * by}, {"value": count}], [None, None]))
+    assert said["correct"] is right
