@@ -40,17 +40,14 @@ class End(Enum):
 class Family:
     """The leader of a process group, and its descendants.
 
-    `peak` is the most memory in bytes that one of them was seen with, `size` the number of all when last
-    looked at, and `held` the memory that all of them took together then, files in memory that they have open
-    included. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
-    and its peak in KiB.
+    `peak` is the most memory in bytes that one of them was seen with. `bury` waits for a leader that is
+    somebody else's child, once it is killed: its exit status, and its peak in KiB.
     """
 
     def __init__(self, pid: int, bury: Callable[[], tuple[int, int]] | None = None):
         self.pid = pid
         self.peak = 0
-        self.size = 1
-        self.held = 0
+        self._pids = [pid]
         self._bury = bury
         self._poller: select.poll | None = None
         self._fd = -1
@@ -68,10 +65,20 @@ class Family:
                 return End.OF_ITSELF
             if any(stop.is_set() for stop in stops):
                 return End.CALLED_OFF
-            peak, pids = _sampled(self.pid)
-            self.peak, self.size, self.held = max(self.peak, peak), len(pids), held(pids)
+            peak, self._pids = _sampled(self.pid)
+            self.peak = max(self.peak, peak)
             if deadline is not None and time.monotonic() >= deadline:
                 return End.OVERDUE
+
+    @property
+    def size(self) -> int:
+        """The number of all when they were last looked at."""
+        return len(self._pids)
+
+    @property
+    def held(self) -> int:
+        """The bytes that those take together now (`held`)."""
+        return held(self._pids)
 
     def _ended(self, seconds: float) -> bool:
         """Wait for the leader's end for at most `seconds`, without reaping it; returns whether it ended."""
