@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import pytest
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 @contextmanager
-def child(prepare: Callable[[], object]) -> Iterator[int]:
+def child(prepare: Callable[[], object]) -> Generator[int]:
     """Fork a process that holds what a function returns."""
     reading, writing = os.pipe()
     if not (pid := os.fork()):
