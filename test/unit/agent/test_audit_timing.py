@@ -94,13 +94,24 @@ class Told(Parent):
         return b"R"
 
 
+def nothing(*_: object) -> None:
+    """Stand for what is not looked at."""
+
+
+def prepared(case: Case) -> dict[str, object]:
+    return {"slot": 0, "args": {}, "seed": case.call}
+
+
+def bytes_of_none(case: Case) -> int:
+    return 0
+
+
 def test_what_a_call_draws_is_not_known_before_it_starts():
     """Else a thread could draw it while the process waits for its inputs."""
     parent = Told()
     made = stopwatch(parent)
-    made.gate, made._flushed, made._measured = None, lambda: None, lambda case: None
-    made.lender.prepare = lambda case: {"slot": 0, "args": {}, "seed": 7}
-    made.lender.size = lambda case: 0
+    made.gate, made._flushed, made._measured = None, nothing, nothing
+    made.lender.prepare, made.lender.size = prepared, bytes_of_none
     made._timed(Case("timed 1", 1, call=7))
     assert b"seed" not in parent.message
 
