@@ -111,7 +111,7 @@ def test_descriptions_that_are_none_lead_to_no_result(said: dict[str, Any]):
     assert results.Results(torch.zeros(64, dtype=torch.uint8)).read([said]) == [None]
 
 
-@pytest.mark.parametrize("said", [3, None, "x", [3], [["x"]], [{}] * 5000])
+@pytest.mark.parametrize("said", [3, None, "x", [3], [["x"]], [{"dtype": "bool"}] * 5000])
 def test_what_describes_no_results_is_refused(said: object):
     with pytest.raises(ValueError):
         descriptions(said)
