@@ -41,12 +41,13 @@ NO_GAIN = (
     "deferral_protected_memory",
     "deferral_huge_pages",
     "expanded_result",
+    "expanded_with_gaps",
 )
 """Samples whose trick gains nothing any more, so that they need not be rejected: they follow inputs in main
 memory, where those of a GPU are not; on a CPU they are stopped while inputs come. Or one computes all when
 its results are first read, which counts: measured with 64 to 256 MiB (decision 90). One that does so piece by
 piece is rejected where the parent stops it before all is copied (decision 99), which may come late on a busy
-machine. Or one leaves it to the copy to write its result, which is charged for that."""
+machine. Or one leaves it to the copy to write its result, also among gaps, which is charged for that."""
 
 HONEST_WHEN_PROFILED = (
     "library_unless_profiled_by_a_variable",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mucc.api import names_from
 
 if TYPE_CHECKING:
-    from mucc.process.output import Printed, notes
+    from mucc.process.output import Printed, notes, plain
     from mucc.process.pausing import descendants, parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
     from mucc.process.registers import Code, Place, memory, working
@@ -28,6 +28,7 @@ __all__ = [
     "notes",
     "parent",
     "pause",
+    "plain",
     "resume",
     "temporary_folder",
     "watch",
@@ -37,7 +38,7 @@ __all__ = [
 __getattr__ = names_from(
     __name__,
     {
-        "mucc.process.output": ("Printed", "notes"),
+        "mucc.process.output": ("Printed", "notes", "plain"),
         "mucc.process.pausing": ("descendants", "parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
         "mucc.process.registers": ("Code", "Place", "memory", "working"),

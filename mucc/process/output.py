@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 
 KEPT = 10_000
@@ -10,6 +11,16 @@ KEPT = 10_000
 
 LINES, WIDTH = 8, 200
 """The most lines shown from the end of the output, and the most characters of each."""
+
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Matches characters that change what a terminal shows, tabs and ends of lines aside, and those that no
+encoding has."""
+
+
+def plain(text: str) -> str:
+    """Return text with a question mark in the place of each character that is none to be read."""
+    return UNSEEN.sub("?", text)
 
 
 def notes(lines: str) -> tuple[str, ...]:
@@ -36,8 +47,8 @@ class Printed:
         return self._file.read().decode("utf-8", errors="replace").strip()
 
     def last_lines(self) -> str:
-        """Return the last lines, shortened."""
-        return "\n".join(line[:WIDTH] for line in self.end().splitlines()[-LINES:])
+        """Return the last lines, shortened, as `plain` text."""
+        return "\n".join(plain(line[:WIDTH]) for line in self.end().splitlines()[-LINES:])
 
     def close(self) -> None:
         """Close and delete the file."""

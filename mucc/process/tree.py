@@ -22,6 +22,9 @@ TICK = 0.1
 DYING = 2.0
 """The seconds to wait for killed processes before their folder is removed."""
 
+MUCH = 1 << 30
+"""Bytes of memory of several processes from which on it is worth to find out what they share."""
+
 ROUNDS = 10
 """The most rounds of killing strays, which may start new processes meanwhile."""
 
@@ -37,15 +40,14 @@ class End(Enum):
 class Family:
     """The leader of a process group, and its descendants.
 
-    `peak` is the most memory in bytes that one of them was seen with, `size` the number of all when last
-    looked at. `bury` waits for a leader that is somebody else's child, once it is killed: its exit status,
-    and its peak in KiB.
+    `peak` is the most memory in bytes that one of them was seen with. `bury` waits for a leader that is
+    somebody else's child, once it is killed: its exit status, and its peak in KiB.
     """
 
     def __init__(self, pid: int, bury: Callable[[], tuple[int, int]] | None = None):
         self.pid = pid
         self.peak = 0
-        self.size = 1
+        self._pids = [pid]
         self._bury = bury
         self._poller: select.poll | None = None
         self._fd = -1
@@ -63,10 +65,20 @@ class Family:
                 return End.OF_ITSELF
             if any(stop.is_set() for stop in stops):
                 return End.CALLED_OFF
-            peak, self.size = _sampled(self.pid)
+            peak, self._pids = _sampled(self.pid)
             self.peak = max(self.peak, peak)
             if deadline is not None and time.monotonic() >= deadline:
                 return End.OVERDUE
+
+    @property
+    def size(self) -> int:
+        """The number of all when they were last looked at."""
+        return len(self._pids)
+
+    @property
+    def held(self) -> int:
+        """The bytes that those take together now (`held`)."""
+        return held(self._pids)
 
     def _ended(self, seconds: float) -> bool:
         """Wait for the leader's end for at most `seconds`, without reaping it; returns whether it ended."""
@@ -177,11 +189,11 @@ def _wait(pid: int) -> tuple[int, int]:
     return os.waitstatus_to_exitcode(status), usage.ru_maxrss
 
 
-def _sampled(pid: int) -> tuple[int, int]:
+def _sampled(pid: int) -> tuple[int, list[int]]:
     """Return the peak in bytes of the largest process among a process and its descendants, 0 if unknown, and
-    their number.
+    the numbers of all.
     """
-    peak, size = 0, 1
+    peak, pids = 0, [pid]
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
             if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
@@ -189,8 +201,33 @@ def _sampled(pid: int) -> tuple[int, int]:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
                 for child in file.read().split():
-                    theirs, number = _sampled(int(child))
-                    peak, size = max(peak, theirs), size + number
+                    theirs, more = _sampled(int(child))
+                    peak, pids = max(peak, theirs), [*pids, *more]
     except OSError:  # it has ended meanwhile, or this is not Linux
         pass
-    return peak, size
+    return peak, pids
+
+
+def held(pids: Sequence[int]) -> int:
+    """Return how many bytes processes take together: their memory, what they share counted once if it is
+    much, and files in memory that they have open and need not have mapped."""
+    total = sum(_number(f"/proc/{pid}/status", r"RssAnon:\s*(\d+) kB") for pid in pids)
+    if total > MUCH:
+        total = sum(_number(f"/proc/{pid}/smaps_rollup", r"Pss_Anon:\s*(\d+) kB") for pid in pids)
+    files: dict[int, int] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
+            for one in descriptors:
+                with contextlib.suppress(OSError):
+                    if os.readlink(one.path).startswith("/memfd:"):
+                        found = os.stat(one.path)
+                        files[found.st_ino] = found.st_blocks * 512
+    return total + sum(files.values())
+
+
+def _number(path: str, pattern: str) -> int:
+    """Return the bytes that a line of a file of `/proc` tells in KiB, 0 where there is none."""
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        if found := re.search(pattern, file.read()):
+            return int(found[1]) * 1024
+    return 0

@@ -271,7 +271,8 @@ class Session:
                 break
             said = json.loads(data)
             inputs = self._inputs(said)
-            seed(said["seed"], self.device)
+            if "seed" in said:
+                seed(said["seed"], self.device)
             self.last = []
             told = self.device.type == "cuda" and "number" not in said
             if told:
@@ -280,8 +281,11 @@ class Session:
             wire.send(b"R")
             if "number" not in said and not self._woken():
                 break
-            if wire.awaited(LISTENING_S) != b"G":
+            word = wire.awaited(LISTENING_S)
+            if word[:1] != b"G":
                 break
+            if word[1:]:
+                seed(int(word[1:]), self.device)
             if self.stream is not None and "number" in said:
                 told_of.append(self._streamed(inputs, results, said, self.stream))
             else:
@@ -289,7 +293,7 @@ class Session:
                     self._copy_in(str(said["slot"]))
                 result = self._call(inputs)
                 self.clock.wait()
-                self.last = leaves(result)
+                self.last = [_resolved(v) for v in leaves(result)]
                 wire.send(b"D" + peeks.told(self.last))
                 results.write(self.last)
                 self.clock.wait()
@@ -362,6 +366,12 @@ def _copy(value: Any) -> Any:
     )
 
 
+def _resolved(value: Any) -> Any:
+    """Return a result whose memory has its values, which is not so of conjugate and negative views: their
+    elements are computed when they are read."""
+    return value.resolve_conj().resolve_neg() if type(value) is torch.Tensor else value
+
+
 def _same(value: Any, snap: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not value.numel():
         return True
@@ -385,11 +395,17 @@ def _described(value: Any, inputs: Inputs) -> Json:
 
 
 def _shares_elements(value: Any) -> bool:
-    """Whether a tensor has more elements than there are places that its strides lead to."""
+    """Whether elements of a tensor may lie in one place: a stride is no longer than what lies within it."""
     if value.layout is not torch.strided or not value.numel():
         return False
-    last = sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
-    return value.numel() > last + 1
+    last = 0
+    for stride, n in sorted(
+        (stride, n) for n, stride in zip(value.shape, value.stride(), strict=True) if n > 1
+    ):
+        if stride <= last:
+            return True
+        last += (n - 1) * stride
+    return False
 
 
 def _class_name(value: Any) -> str:

@@ -21,10 +21,14 @@ BYTES = {
 """Bytes of an element, for the types that results may have."""
 
 
+MOST = 1 << 12
+"""Results of a call at the most: each costs the judge some work."""
+
+
 def descriptions(said: object) -> list[Json]:
     """Return what a candidate's process says of its results. Raises ValueError for what is none."""
     found = cast("list[object]", said) if isinstance(said, list) else [None]
-    if not all(isinstance(one, dict) for one in found):
+    if len(found) > MOST or not all(isinstance(one, dict) for one in found):
         raise ValueError("no description of results")
     return cast("list[Json]", found)
 

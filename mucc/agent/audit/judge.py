@@ -61,6 +61,10 @@ class Judge:
             }
 
 
+OF_RESULTS = ("room", "take")
+"""Requests that need memory for what a candidate says it has returned."""
+
+
 def hello() -> Json:
     """Return the devices that can be audited on here."""
     from mucc.api.machine import bus_of, no_gpu
@@ -79,6 +83,10 @@ def serve(line: Line) -> None:
             line.say(_answer(judge := judge or _opened(request, line), request))
         except DiagnosticError as error:
             line.say({"errors": error_to_json(error)})
+        except (OSError, MemoryError, RuntimeError) as error:
+            if request["do"] not in OF_RESULTS:
+                raise
+            line.say({"refused": f"{type(error).__name__}: {error}"})
 
 
 def _opened(request: Json, line: Line) -> Judge | None:

@@ -54,7 +54,8 @@ class Looker:
     """Stops a process, and sees from outside what it does.
 
     `is_open` says whether the system told what the process runs before a solution was loaded, None before the
-    process was stopped. `restless` are the timed calls before which it ran while it was stopped.
+    process was stopped. `restless` are the timed calls before which it ran while it was stopped, or processes
+    that it has started did.
     """
 
     def __init__(self, child: Child):
@@ -89,7 +90,7 @@ class Looker:
 
     def start(self, case: str) -> int:
         """Let it go on with a timed call; return when it did, in ns of the clock."""
-        if self.child.spent_ns() - self._spent > AT_REST_NS:
+        if self.child.spent_ns() - self._spent > AT_REST_NS or self.child.escaped():
             self.restless.append(case)
         self._helpers.go_on(case)
         return self.child.resume()

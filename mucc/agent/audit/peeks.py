@@ -1,7 +1,8 @@
 """Elements of results that are read in the memory of a stopped process, right when a call has returned.
 
 Whoever computes a result when it is first read, or in a thread meanwhile, has not computed these elements by
-then. They are compared with what was handed over.
+then. They are compared with what was handed over. A result was not there either if the process does not tell
+where it lies.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from random import Random, SystemRandom
 from typing import Any, NamedTuple
 
-from mucc.agent.audit.described import padded
+from mucc.agent.audit.described import bytes_of, padded
 from mucc.agent.isolation.line import Line
-from mucc.api.json_types import from_json
+from mucc.api.json_types import Json, from_json
 
 ELEMENTS = 64
 """Elements of each result that are read."""
@@ -28,6 +29,9 @@ MOST = 32
 
 Place = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 """Where a result lies: its address, the bytes of an element, its shape, and its strides."""
+
+NOWHERE = (0, 1, (0,), (1,))
+"""The place of a result that takes no memory, as a number does."""
 
 
 class Spot(NamedTuple):
@@ -51,12 +55,14 @@ class Peek:
         self.unready: list[str] = []
         self._line = line
         self._rng = SystemRandom()
+        self._told: Sequence[Place | None] | None = None
         self._spots: Sequence[Spot] = ()
         self._data: Sequence[str | None] = ()
 
     def ask(self, said: bytes) -> None:
         """Have the parent stop the process, and read elements of results that lie where `said` tells."""
-        self._spots = spots(said, self._rng)
+        self._told = places(said)
+        self._spots = spots(self._told, self._rng)
         if self._spots:
             self._line.say({"peek": [(spot.address, spot.size) for spot in self._spots]})
 
@@ -64,16 +70,20 @@ class Peek:
         """Receive what the parent has read, where it was asked."""
         self._data = self._line.heard()["data"] if self._spots else ()
 
-    def compare(self, case: str, handed_over: Any) -> None:
-        """Note a call whose results were others than those that were handed over."""
-        if differs(self._spots, self._data, handed_over):
+    def compare(self, case: str, described: Sequence[Json], handed_over: Any) -> None:
+        """Note a call whose results were others than those that were handed over, or lay nowhere."""
+        if self._told is None:
+            return
+        if hides_some(self._told, described) or differs(self._spots, self._data, handed_over):
             self.unready.append(case)
-        self._spots = self._data = ()
+        self._told, self._spots, self._data = None, (), ()
 
 
 def _place(value: Any) -> list[object] | None:
     import torch
 
+    if not isinstance(value, torch.Tensor):
+        return list(NOWHERE)
     if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type != "cpu":
         return None
     # The bytes of a conjugate or negative view are others than those of its values.
@@ -81,10 +91,29 @@ def _place(value: Any) -> list[object] | None:
     return [address, value.itemsize, list(value.shape), list(value.stride())]
 
 
-def spots(said: bytes, rng: Random) -> list[Spot]:
-    """Draw elements of results that lie where `said` tells. Raises ValueError for what is no place."""
+def places(said: bytes) -> tuple[Place | None, ...]:
+    """Return where results lie, as `told` has said it. Raises ValueError for what is no place."""
+    return from_json(tuple[Place | None, ...], json.loads(said))
+
+
+def hides_some(told: Sequence[Place | None], described: Sequence[Json]) -> bool:
+    """Whether results were handed over of which it was not told where they lie."""
+    sizes = [max(bytes_of(one), 0) for one in described[:MOST]]
+    return any(n >= len(told) or _bytes(told[n]) != size for n, size in enumerate(sizes) if size)
+
+
+def _bytes(place: Place | None) -> int:
+    """Return how many bytes the elements of a result take; 0 where it lies nowhere."""
+    if place is None:
+        return 0
+    address, size, shape, _ = place
+    return size * math.prod(shape) if address > 0 else 0
+
+
+def spots(told: Sequence[Place | None], rng: Random) -> list[Spot]:
+    """Draw elements of results that lie at these places."""
     found, at = list[Spot](), 0
-    for place in from_json(tuple[Place | None, ...], json.loads(said)):
+    for place in told:
         if place is None:
             break  # where the next results lie in the memory of all is not known
         address, size, shape, strides = place

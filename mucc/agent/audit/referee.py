@@ -119,9 +119,11 @@ class Referee:
         judged = Judged(case, inputs)
         for n, (ref, mine, policys, said) in enumerate(zip(exact, own, narrow, described, strict=True)):
             if not isinstance(mine, torch.Tensor):
-                same = said.get("value") == mine
-                worst = max(worst, 0.0 if same else math.inf)
-                why = why or ("" if same else f"result {n} is {said.get('value')!r}, {mine!r} expected")
+                excess = self._excess(said.get("value"), ref, mine)
+                worst = max(worst, excess)
+                why = why or (
+                    "" if excess <= 1 else f"result {n} is {said.get('value')!r}, {mine!r} expected"
+                )
                 continue
             if problem := form(n, mine, str(said.get("dtype")), said.get("shape")):
                 return {"correct": False, "why": problem, "judged": True}
@@ -156,6 +158,15 @@ class Referee:
         answer["repeats"] = self._repeats(judged)
         self.judged.append(judged)
         return answer
+
+    def _excess(self, value: object, want: Any, near: Any) -> float:
+        """Return how far off a result is that is no tensor: a number with a fraction is tolerated as one in a
+        tensor of f32 is, anything else has to be the same."""
+        if value == near:
+            return 0.0
+        if not all(type(one) is float for one in (value, want, near)):
+            return math.inf
+        return self._compared(*(torch.tensor([one]) for one in (value, want, near)))[0]
 
     def _expected(
         self, case: Case, inputs: tuple[Any, ...], precise: bool = True
@@ -298,12 +309,16 @@ class Referee:
             "rounded": self._rounded(stated),
             "absent": self.absent,
             "roughest": self.roughest,
-            "spread": spread(stated, self._moved) if weak and all(weak) and self.exact is not False else {},
+            "spread": self._spread(stated) if weak and all(weak) and self.exact is not False else {},
             "card": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "",
         }
         if not known:
             found |= {"random": self._is_random(), "work": self._work(), "fixed": self._fixed(stated)}
         return found | {"notes": list(dict.fromkeys(self.notes))}
+
+    def _spread(self, stated: Sequence[Judged]) -> dict[str, float]:
+        timed = [j for j in self.judged if j.case.is_timed and j.case.is_stated and j.got]
+        return spread(stated, self._moved, timed)
 
     def _work(self) -> list[Json]:
         """Return the operations and kernels of a call of the reference."""

@@ -8,8 +8,8 @@ import importlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -163,7 +163,7 @@ class Stopwatch:
                     bands |= {k for k, g in enumerate(slot.guarded) if g.bands_changed()}
                     pairs = zip(slot.guarded, slot.hidden.guarded, strict=True)
                     modified |= {k for k, (g, hidden) in enumerate(pairs) if g.differs(hidden)}
-        except (Ended, OSError, ValueError, RecursionError) as error:
+        except (Ended, OSError, ValueError, MemoryError, RecursionError) as error:
             if self.gate is not None:
                 self.gate.release()
             return {"ended": _why(error), "times": [list(t) for t in told]}
@@ -244,9 +244,9 @@ class Stopwatch:
 
     def _timed(self, case: Case) -> tuple[Times, bool]:
         said = self.lender.prepare(replace(case, drift=0))
-        told = {"slot": said["slot"], "args": said["args"], "seed": said["seed"]}
+        told = {"slot": said["slot"], "args": said["args"]}
         if self.gate is not None:
-            told["number"] = self.gate.next()
+            told |= {"number": self.gate.next(), "seed": said["seed"]}
         self.wire.send(json.dumps(told).encode())
         self._expect(b"R", ANSWERING)
         if self.gate is None:
@@ -281,8 +281,10 @@ class Stopwatch:
         if held is not None and spots is not None:
             places, read = spots
             changed = not torch.equal(held[places], read)
-            self.peek.compare(case.name, held)
-        self.given.append(Given(case, described, self.lender.kept(case, described, held)))
+            self.peek.compare(case.name, described, held)
+        with _memory_for_results():
+            kept = self.lender.kept(case, described, held)
+        self.given.append(Given(case, described, kept))
         returned, handed = ((t - started) / 1e6 for t in (returned, handed))
         return Times(returned, handed, self._handing_ms(described, copied), started), changed
 
@@ -294,7 +296,8 @@ class Stopwatch:
             return None, 0
         if self.host_clock is not None:
             self._stop()
-        held = self._room_like(results.data)
+        with _memory_for_results():
+            held = self._room_like(results.data)
         begun = time.perf_counter_ns()
         copy(held, results.data)
         copied = time.perf_counter_ns() - begun
@@ -348,7 +351,8 @@ class Stopwatch:
         """Have a call made by words: when it began, returned, and handed over, in ns.
 
         On a CPU the parent has stopped the candidate's process before its inputs come, so that no thread of
-        it follows them, and the call begins when that may go on.
+        it follows them, and the call begins when that may go on. The seed of what the call draws itself comes
+        with the word to start: else it could be drawn before.
         """
         stopped = self.host_clock is not None
         self._shown(case)
@@ -356,7 +360,7 @@ class Stopwatch:
         expect = self._expect
         before = waited_ns()
         started = now()
-        self.wire.send(b"G")
+        self.wire.send(b"G%d" % case.call)
         if stopped:
             looks = moments(self.usual) if case.watched else []
             self.line.say({"go": True, "name": case.name, "look": looks})
@@ -461,10 +465,21 @@ class Stopwatch:
         return data
 
 
+@contextmanager
+def _memory_for_results() -> Generator[None]:
+    """Raise MemoryError where PyTorch says that there is no memory: results may be of any size."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise MemoryError(str(error)) from None
+
+
 def _why(error: Exception) -> str:
     """Return what a candidate's process did instead of answering, as the end of a sentence."""
     if isinstance(error, Ended):
         return str(error) or "gave no answer"
     if isinstance(error, TimeoutError):
         return f"gave no answer for {ANSWERING:g} s"
+    if isinstance(error, MemoryError):
+        return f"handed over what the judge has no memory for: {error}"
     return CLOSED if isinstance(error, OSError) else "described its results in a way that is none"

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise, starmap
 from statistics import median
+from typing import Any
 
 from mucc.agent.audit.cases import (
     SURELY_WATCHED,
@@ -30,6 +31,7 @@ from mucc.agent.audit.noise import is_steady
 from mucc.agent.audit.observations import Comparison, call_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.processes import Processes
+from mucc.agent.audit.repeats import repeated
 from mucc.agent.audit.runs import CandidateFailed, Entry, Run, timing_of
 from mucc.agent.audit.solutions import Solution, sources_beside
 from mucc.agent.audit.times import Times
@@ -152,6 +154,9 @@ class Trial(Processes):
         with self.turn(both, shared_gpu), self.phase("candidate.cases"):
             for case in others:
                 self._answer(run, case)
+            seen = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said]
+            for case in repeated(self.rng, seen, self.device):
+                self._answer(run, case)
         with self.turn(both, exclusive_gpu), self.phase("candidate.time"):
             self._time(run)
         with self.phase("candidate.signs"):
@@ -203,10 +208,17 @@ class Trial(Processes):
         said = self._tell(do="call", **told, **filled)
         outputs = descriptions(said["outputs"])
         call_from(case, said, UNKNOWN)
-        self._lend(self.ask(do="room", outputs=outputs))
+        self._lend(self._taken(do="room", outputs=outputs))
         self._tell(do="commit")
-        said |= self.ask(do="take", case=case.to_json(), outputs=outputs)
+        said |= self._taken(do="take", case=case.to_json(), outputs=outputs)
         run.made.append(Entry(case, said))
+
+    def _taken(self, **request: Any) -> Json:
+        """Have the judge take results over. Raises CandidateFailed where these are more than it can hold."""
+        answer = self.ask(**request)
+        if "refused" in answer:
+            raise CandidateFailed(f"its results take more memory than the judge has: {answer['refused']}")
+        return answer
 
     # Times
 

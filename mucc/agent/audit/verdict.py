@@ -126,10 +126,10 @@ class Verdict:
         """Return the verdict as lines for people."""
         lines = [f"{self.solution}: {self.label.value}, {self.state}"]
         if self.failure:
-            lines.append(f"  {self.failure.message}")
+            lines.append(f"  {_one_line(self.failure.message)}")
             lines += [f"    | {line}" for line in self.failure.printed.splitlines()]
         for finding in sorted(self.findings, key=lambda f: list(Severity).index(f.severity)):
-            lines.append(f"  {finding.severity.value:<6}  {finding.detector}: {finding.message}")
+            lines.append(f"  {finding.severity.value:<6}  {finding.detector}: {_one_line(finding.message)}")
         lines += self._results()
         lines += self._times()
         lines.append(f"  seed {self.seed}, precision {self.precision}, on {self.card or self.device}")
@@ -161,6 +161,11 @@ class Verdict:
         if self.own_share is not None:
             lines.append(f"  {self.own_share:.0%} of the time is the solution's own work")
         return lines
+
+
+def _one_line(text: str) -> str:
+    """Return text of a solution in one line: a further line would look like one of the verdict."""
+    return " ".join(text.splitlines())
 
 
 def _case_json(call: Call) -> CaseJson:

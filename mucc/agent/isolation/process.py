@@ -17,7 +17,7 @@ from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
 from mucc.api.json_types import Json
-from mucc.api.processes import Code, End, Family, Place, Printed, end_strays, notes
+from mucc.api.processes import Code, End, Family, Place, Printed, end_strays, notes, plain
 from mucc.api.sandbox import Layer
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
@@ -168,17 +168,18 @@ class Child:
                 raise self._failed("ended")
             if time.monotonic() >= self._until:
                 raise self._failed(f"did not end within {self.seconds:g} s and was stopped", "time")
-            if self._family.peak > self.memory:
-                said = f"took more than the {self.memory >> 20} MiB of memory that it may"
-                raise self._failed(said, "memory")
             if self._family.size > CROWD:
                 raise self._failed(f"started more than {CROWD} processes", "crowd")
+            # To add up takes a millisecond, and is done while nothing comes.
+            if self._family.peak > self.memory or (not ready and self._family.held > self.memory):
+                said = f"took more than the {self.memory >> 20} MiB of memory that it may"
+                raise self._failed(said, "memory")
             if len(self._buffer) > LONGEST:
                 raise self._failed("answered without end", "answer")
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            answer = json.loads(line)
-        except ValueError:
+            answer = _plain(json.loads(line))
+        except (ValueError, RecursionError):
             raise self._failed("gave an answer that is none", "answer") from None
         if not isinstance(answer, dict):
             raise self._failed("gave an answer that is none", "answer")
@@ -214,6 +215,11 @@ class Child:
     def pause(self) -> None:
         """Stop the process, and all others of its namespaces, until `resume`."""
         self._paused = processes.pause(self._pid, self._first)
+
+    def escaped(self) -> list[int]:
+        """Return the processes beside the stopped ones: one that was not stopped yet has started these."""
+        found = processes.descendants(self._first or self._pid)
+        return [pid for pid in found if pid not in self._paused and pid != self._pid]
 
     def helpers(self) -> list[int]:
         """Return the processes beside this one that it has started: those that are stopped, if some are."""
@@ -294,6 +300,20 @@ def _schedule(pid: int) -> Iterator[list[str]]:
                 fields = file.read().split()
             if len(fields) > 1:
                 yield fields
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of JSON whose texts can be shown: untrusted code may have written the answer."""
+    match value:
+        case str():
+            return plain(value)
+        case list():
+            return [_plain(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            items: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+            return {plain(name): _plain(one) for name, one in items.items()}
+        case _:
+            return value
 
 
 def _not_started(failed: ZygoteFailed) -> DiagnosticError:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from mucc.process.sandbox.places import SCRATCH, Places
+from mucc.process.sandbox.places import SCRATCH, TERMINALS, Places
 
 NEW_USER, NEW_MOUNTS, NEW_PROCESSES = 0x10000000, 0x00020000, 0x20000000
 NEW_NETWORK, NEW_IPC, NEW_HOSTNAME = 0x40000000, 0x08000000, 0x04000000
@@ -56,7 +56,7 @@ class Begun:
     """A file system in which folders are hidden but for some kept paths; `open` still finds hidden files."""
 
     def __init__(self, hidden: Iterable[str], kept: Iterable[str]):
-        """Hide the folders, and mount a `/proc` of its own. Raises OSError."""
+        """Hide the folders, and mount a `/proc` and terminals of its own. Raises OSError."""
         self.kept = frozenset(kept)
         self._hidden = {path: os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in hidden}
         kept_ones = {path: self.open(path) for path in self.kept}
@@ -67,6 +67,8 @@ class Begun:
         for path, descriptor in kept_ones.items():
             _bind(descriptor, path)
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        if os.path.isdir(TERMINALS):
+            _mount("devpts", TERMINALS, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
 
     def open(self, path: str, flags: int = os.O_PATH) -> int:
         """Open a path, hidden or not; returns a descriptor. Raises OSError."""

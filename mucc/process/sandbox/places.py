@@ -26,6 +26,9 @@ DRIVERS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
 DEVICES = ("/dev", "/proc")
 """What a process with a GPU has to write."""
 
+TERMINALS = "/dev/pts"
+"""The terminals of users, among devices: whoever opens one reads what is typed there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -42,11 +45,12 @@ class Places:
 
     def readable(self) -> list[str]:
         """Return the largest trees outside of hidden folders, and what is kept of these."""
-        return [*_outside("/", self.hidden), *self.kept, *self.open, self.folder]
+        return [*_outside("/", (*self.hidden, TERMINALS)), *self.kept, *self.open, self.folder]
 
     def writable(self, scratch: bool) -> list[str]:
         """Return the trees that may be written, `scratch` folders among them where they are private."""
-        return [self.folder, *self.open, *(SCRATCH if scratch else ()), *DEVICES]
+        devices = DEVICES if scratch else [path for root in DEVICES for path in _outside(root, [TERMINALS])]
+        return [self.folder, *self.open, *(SCRATCH if scratch else ()), *devices]
 
 
 @dataclass(frozen=True, slots=True)

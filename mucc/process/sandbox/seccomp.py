@@ -29,6 +29,7 @@ AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 NAMES = {
     "x86_64": {
+        "shmget": 29,
         "socket": 41,
         "clone": 56,
         "clone3": 435,
@@ -70,6 +71,7 @@ NAMES = {
         "userfaultfd": 323,
     },
     "aarch64": {
+        "shmget": 194,
         "socket": 198,
         "clone": 220,
         "clone3": 435,

@@ -151,12 +151,24 @@ def told(
     read: Way, model: Way = mean, make: Callable[[Case], Any] = drawn, count: int = 6
 ) -> dict[str, float]:
     """How results of so many inputs compare, as who reads these in a certain way gives them."""
+    return spread(answers(read, 0, model, make, count), exactly(model, make))
+
+
+def answers(
+    read: Way, first: int, model: Way = mean, make: Callable[[Case], Any] = drawn, count: int = 6
+) -> list[Any]:
+    """Calls with so many inputs, from a seed on, as who reads these in a certain way answers them."""
     answered: list[Any] = []
-    for case in (Case("again", n) for n in range(count)):
+    for case in (Case("again", first + n) for n in range(count)):
         x = make(case)
         parts = {"want": [model(x.double())], "own": [model(x)], "got": [read(x)]}
         answered.append(SimpleNamespace(case=case, inputs=[list(x.shape)], **parts))
-    return spread(answered, lambda case, by: [model(make(case).double() * by)])
+    return answered
+
+
+def exactly(model: Way, make: Callable[[Case], Any] = drawn) -> Callable[[Case, float], list[Any]]:
+    """Exact results for inputs times a number."""
+    return lambda case, by: [model(make(case).double() * by)]
 
 
 def verdicts(found: dict[str, float]) -> list[Severity]:
@@ -206,6 +218,25 @@ def test_who_reads_all_of_them_is_not(read: Callable[[Any], Any]):
     assert told(read)["candidate"] < 0.01
 
 
+def five_sixths(x: Any) -> Any:
+    return x[:, : x.shape[1] * 5 // 6].mean(1)
+
+
+def test_who_leaves_out_a_sixth_is_noticed():
+    assert verdicts(told(five_sixths)) == [Severity.REJECT]
+
+
+@pytest.mark.parametrize(("read", "found"), [(half, [Severity.REJECT]), (mean, []), (biased, [])])
+def test_timed_calls_count_too(read: Way, found: list[Severity]):
+    """Who reads all in calls that are looked at, and less in timed ones, is as far off in these."""
+    untimed, timed = (answers(way, n) for way, n in ((mean, 0), (read, 100)))
+    for n, one in enumerate(timed):  # which has no exact result, and inputs that were changed a little
+        one.want, one.own = one.own, one.own
+        one.got[0] *= 1.0 + n / 100
+        one.want[0] *= 1.0 + n / 100
+    assert verdicts(spread(untimed, exactly(mean), timed)) == found
+
+
 def test_few_inputs_tell_nothing():
     assert told(half, count=3) == {}
 
@@ -216,7 +247,7 @@ def test_few_inputs_tell_nothing():
         ({"candidate": 0.9, "pytorch": 1e-5, "rounding": 0.01}, Label.INCORRECT),
         ({"candidate": 0.9, "pytorch": 1e-5, "rounding": 0.1}, Label.NO_ISSUES),
         ({"candidate": 0.9, "pytorch": 1e-5}, Label.NO_ISSUES),
-        ({"candidate": 0.1, "pytorch": 1e-5}, None),
+        ({"candidate": 0.05, "pytorch": 1e-5}, None),
         ({}, None),
     ],
 )
@@ -326,3 +357,30 @@ def test_results_that_tell_less_do_not_hide_others():
         answered.append(SimpleNamespace(case=case, inputs=[list(x.shape)], **parts))
     found = spread(answered, lambda case, by: [drawn(case).double().mean(1) * by] * 2)
     assert verdicts(found) == [Severity.REJECT]
+
+
+NUMBER = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.sum().item(), x.shape[0]
+
+def get_inputs():
+    return [torch.rand(1000)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("by", "count", "right"), [(1 + 1e-6, 1000, True), (1.01, 1000, False), (1.0, 999, False)]
+)
+def test_numbers_that_are_no_tensors_may_be_rounded(by: float, count: int, right: bool):
+    asked: Any = {"device": "cpu", "precision": "declared", "seed": 3, "draws_there": False}
+    made = referee.Referee(asked | {"problem": Request.of("p.py", NUMBER).to_json()})
+    case = Case("first", 1)
+    (x,) = inputs.make_inputs(made.problem, case, made.device)
+    said = made.judge(referee.Given(case, [{"value": x.sum().item() * by}, {"value": count}], [None, None]))
+    assert said["correct"] is right

@@ -111,7 +111,7 @@ def test_descriptions_that_are_none_lead_to_no_result(said: dict[str, Any]):
     assert results.Results(torch.zeros(64, dtype=torch.uint8)).read([said]) == [None]
 
 
-@pytest.mark.parametrize("said", [3, None, "x", [3], [["x"]]])
+@pytest.mark.parametrize("said", [3, None, "x", [3], [["x"]], [{"dtype": "bool"}] * 5000])
 def test_what_describes_no_results_is_refused(said: object):
     with pytest.raises(ValueError):
         descriptions(said)
@@ -290,3 +290,9 @@ def test_pieces_of_large_results_are_copied_in_another_order_each_time():
             results.copy(target, value)
     assert all(sorted(order) == list(range(16)) for order in orders)
     assert len({tuple(order) for order in orders}) == 3 and torch.equal(value, target)
+
+
+def test_a_solution_writes_no_lines_of_a_verdict():
+    said = "no\np.py: No Issues, accepted"
+    verdict = replace(BASE, failure=Failure(said), findings=[reject("results", said)])
+    assert not any(line.startswith("p.py: No Issues") for line in verdict.as_text().splitlines())

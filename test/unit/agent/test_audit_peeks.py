@@ -11,7 +11,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import peeks  # noqa: E402 (it needs torch)
+from mucc.agent.audit import candidate, peeks  # noqa: E402 (they need torch)
 from mucc.agent.audit.described import BYTES  # noqa: E402
 from mucc.agent.audit.detectors.aliasing import Aliasing  # noqa: E402
 from mucc.agent.audit.detectors.inputs_modified import InputsModified  # noqa: E402
@@ -46,14 +46,14 @@ RESULTS = {
 @pytest.mark.parametrize("name", RESULTS)
 def test_elements_are_where_they_are_said_to_be(name: str):
     values = RESULTS[name]
-    spots = peeks.spots(peeks.told(values), random.Random(1))
+    spots = peeks.spots(peeks.places(peeks.told(values)), random.Random(1))
     assert len(spots) == peeks.ELEMENTS * sum(bool(v.numel()) for v in values)
     assert not peeks.differs(spots, read(spots), handed_over(values))
 
 
 def test_what_changes_on_the_way_is_noticed():
     value = torch.rand(40, 30)
-    spots = peeks.spots(peeks.told([value]), random.Random(1))
+    spots = peeks.spots(peeks.places(peeks.told([value])), random.Random(1))
     before = read(spots)
     value[20:] = 0
     assert peeks.differs(spots, before, handed_over([value]))
@@ -77,9 +77,56 @@ def test_protected_memory_shows_what_it_holds():
 
 
 def test_what_has_no_memory_is_left_out():
-    assert peeks.spots(peeks.told([3, torch.rand(4)]), random.Random(1)) == []
+    values = [3, torch.rand(4)]
+    spots = peeks.spots(peeks.places(peeks.told(values)), random.Random(1))
+    assert {spot.size for spot in spots} == {4} and not peeks.differs(spots, read(spots), handed_over(values))
     conjugate = torch.rand(4, dtype=torch.complex64).conj()
-    assert peeks.spots(peeks.told([conjugate]), random.Random(1)) == []
+    assert peeks.spots(peeks.places(peeks.told([conjugate])), random.Random(1)) == []
+
+
+class Odd(torch.Tensor):
+    """A tensor that may compute when it is read."""
+
+
+@pytest.mark.parametrize(
+    ("told", "hidden"),
+    [
+        ([torch.rand(4), 3], False),
+        ([torch.rand(4), torch.rand(0)], False),
+        ([torch.rand(3)], True),
+        ([], True),
+        ([torch.rand(4).as_subclass(Odd)], True),
+        ([torch._neg_view(torch.rand(4))], True),
+    ],
+)
+def test_results_that_lie_nowhere_were_not_there(told: list[Any], hidden: bool):
+    described = [{"dtype": "float32", "shape": [4]}, {"value": 3}]
+    assert peeks.hides_some(peeks.places(peeks.told(told)), described) is hidden
+
+
+def test_elements_of_views_that_compute_are_in_memory_when_a_call_has_returned():
+    negative, conjugate = torch._neg_view(torch.rand(4)), torch.rand(4, dtype=torch.complex64).conj()
+    for view in (negative, conjugate):
+        (place,) = peeks.places(peeks.told([candidate._resolved(view)]))  # pyright: ignore[reportPrivateUsage]
+        assert place is not None and place[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "shares"),
+    [
+        (torch.rand(4, 3), False),
+        (torch.rand(4, 3).t(), False),
+        (torch.rand(4, 8)[1:3, 2:5], False),
+        (torch.rand(2, 3, 4).permute(2, 0, 1), False),
+        (torch.rand(4, 1).expand(4, 3), True),
+        (torch.rand(24).as_strided((4, 3), (6, 0)), True),
+        (torch.rand(24).as_strided((4, 3), (1, 1)), True),
+        (torch.rand(1).expand(1), False),
+        (torch.rand(0, 3), False),
+    ],
+)
+def test_elements_that_share_memory_are_found_also_among_gaps(value: Any, shares: bool):
+    assert candidate._shares_elements(value) is shares  # pyright: ignore[reportPrivateUsage]
 
 
 def test_an_input_differs_from_what_was_put_there_by_any_byte():

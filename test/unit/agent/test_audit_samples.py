@@ -15,6 +15,7 @@ from mucc.agent.audit.auditing import Auditor
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
 QUICK = {
+    "channel_forged_size",
     "channel_no_results",
     "deferral_thread",
     "library_after_some_calls",

@@ -79,9 +79,41 @@ def stopwatch(parent: Parent, size: int = 64) -> Any:
 
 def test_inputs_are_shown_while_the_process_stands_still():
     parent = Parent()
-    started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1))
-    assert parent.did == ["show", "G", "go", "D[]", "C", "done"]
+    started, returned, handed = stopwatch(parent)._handed(Case("timed 1", 1, call=7))
+    assert parent.did == ["show", "G7", "go", "D[]", "C", "done"]
     assert started == 5 and returned <= handed
+
+
+class Told(Parent):
+    """A candidate's process that hears what a call is to be, and is ready."""
+
+    def send(self, data: bytes) -> None:
+        self.message = data
+
+    def receive(self, seconds: float | None = None) -> bytes:
+        return b"R"
+
+
+def nothing(*_: object) -> None:
+    """Stand for what is not looked at."""
+
+
+def prepared(case: Case) -> dict[str, object]:
+    return {"slot": 0, "args": {}, "seed": case.call}
+
+
+def bytes_of_none(case: Case) -> int:
+    return 0
+
+
+def test_what_a_call_draws_is_not_known_before_it_starts():
+    """Else a thread could draw it while the process waits for its inputs."""
+    parent = Told()
+    made = stopwatch(parent)
+    made.gate, made._flushed, made._measured = None, nothing, nothing
+    made.lender.prepare, made.lender.size = prepared, bytes_of_none
+    made._timed(Case("timed 1", 1, call=7))
+    assert b"seed" not in parent.message
 
 
 def test_results_of_a_call_that_is_watched_are_read_when_it_has_returned():
@@ -91,8 +123,23 @@ def test_results_of_a_call_that_is_watched_are_read_when_it_has_returned():
     made = stopwatch(parent)
     made._handed(Case("timed 1", 1, watched=True))
     assert parent.did[3:] == ["D[[4096, 4, [2], [1]]]", "peek", "C", "done"]
-    made.peek.compare("timed 1", torch.ones(64, dtype=torch.uint8))
+    described: list[Any] = [{"dtype": "float32", "shape": [2]}]
+    made.peek.compare("timed 1", described, torch.ones(64, dtype=torch.uint8))
     assert made.peek.unready == ["timed 1"]
+
+
+def test_a_call_that_is_watched_has_to_tell_where_its_results_lie():
+    """Who says that it has returned before it has computed does not know these addresses' bytes yet."""
+    parent = Parent()
+    parent.words *= 2
+    made = stopwatch(parent)
+    made._handed(Case("timed 1", 1, watched=True))
+    described: list[Any] = [{"dtype": "float32", "shape": [2]}]
+    made.peek.compare("timed 1", described, torch.ones(64, dtype=torch.uint8))
+    assert made.peek.unready == ["timed 1"]
+    made._handed(Case("timed 2", 2))
+    made.peek.compare("timed 2", described, torch.ones(64, dtype=torch.uint8))
+    assert made.peek.unready == ["timed 1"], "one that is not watched is not asked"
 
 
 @pytest.mark.parametrize(
@@ -232,6 +279,7 @@ class Children:
         self.spent = iter([10_000, 10_000 + AT_REST_NS])
         self.threads: list[list[Place]] | None = [[Place("", 0)]]
         self.helped: dict[int, int] = {}
+        self.new: list[int] = []
 
     def answer(self) -> dict[str, Any]:
         return self.asked.pop(0)
@@ -244,6 +292,9 @@ class Children:
 
     def resume(self) -> int:
         return 7
+
+    def escaped(self) -> list[int]:
+        return self.new
 
     def helpers(self) -> list[int]:
         return [*self.helped]
@@ -326,6 +377,15 @@ def test_a_process_that_runs_while_it_is_stopped_is_noticed():
     children = Children()
     children.asked[1] |= {"name": "timed 3", "look": []}
     children.spent = iter([10_000, 10_001 + AT_REST_NS])
+    made = led(children)
+    made._led()
+    assert made._looker.restless == ["timed 3"]
+
+
+def test_processes_that_are_not_stopped_as_new_ones_come_all_the_time_are_noticed():
+    children = Children()
+    children.asked[1] |= {"name": "timed 3", "look": []}
+    children.new = [17]
     made = led(children)
     made._led()
     assert made._looker.restless == ["timed 3"]

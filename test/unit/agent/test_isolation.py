@@ -62,6 +62,13 @@ def serve(line):
         elif word == "grow":
             kept = bytearray(1 << 30)
             time.sleep(600)
+        elif word == "fill":
+            kept = [os.memfd_create("file") for _ in range(80)]
+            for fd in kept:
+                os.write(fd, bytes(10 << 20))
+            time.sleep(600)
+        elif word == "steer":
+            line.say({"\\x1b[2K": ["\\x1b[2J", {"\\udcff": "one\\ntwo"}]})
 
 def doubled(number):
     return 2 * number
@@ -254,6 +261,17 @@ def test_memory_is_looked_at_while_an_answer_is_awaited(zygote: Zygote, tmp_path
     with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
         child.ask(do="grow")
     assert caught.value.cause == "memory"
+
+
+def test_files_in_memory_are_memory(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+        child.ask(do="fill")
+    assert caught.value.cause == "memory"
+
+
+def test_answers_have_no_texts_that_steer_a_terminal(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child:
+        assert child.ask(do="steer") == {"?[2K": ["?[2J", {"?": "one\ntwo"}]}
 
 
 def called(zygote: Zygote, function: str, seconds: float = HANG, **arguments: Any) -> Call:

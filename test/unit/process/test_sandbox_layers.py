@@ -54,6 +54,7 @@ class Scene:
         assert self.other.stdout
         self.place = int(self.other.stdout.readline())
         self.servers: list[socket.socket] = []
+        self.terminals: list[int] = []
 
     def server(self, family: int, kind: int, address: Any) -> Any:
         made = socket.socket(family, kind)
@@ -63,9 +64,15 @@ class Scene:
         self.servers.append(made)
         return made.getsockname()
 
+    def terminal(self) -> str:
+        self.terminals += os.openpty()
+        return os.ttyname(self.terminals[-1])
+
     def close(self) -> None:
         for server in self.servers:
             server.close()
+        for terminal in self.terminals:
+            os.close(terminal)
         self.other.kill()
         self.other.wait()
         assert self.other.stdout
@@ -167,6 +174,16 @@ def copies_memory(scene: Scene) -> Callable[[], Any]:
     return attack
 
 
+def writes_to_a_terminal(scene: Scene) -> Callable[[], Any]:
+    name = scene.terminal()
+
+    def attack() -> int:
+        terminal = os.open(name, os.O_RDWR | os.O_NOCTTY)
+        return os.write(terminal, b"typed")
+
+    return attack
+
+
 def called(name: str, *arguments: Any) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     found = libc.syscall(seccomp.NAMES[platform.machine()][name], *arguments)
@@ -177,6 +194,10 @@ def called(name: str, *arguments: Any) -> int:
 
 def faults_in_user_space(scene: Scene) -> Callable[[], Any]:
     return lambda: called("userfaultfd", 1)  # for faults of programs alone, which anybody may ask for
+
+
+def takes_memory_of_system_v(scene: Scene) -> Callable[[], Any]:
+    return lambda: called("shmget", 0, ctypes.c_size_t(MIB), 0o1600)  # private, made now
 
 
 def makes_namespaces(scene: Scene) -> Callable[[], Any]:
@@ -202,7 +223,9 @@ ATTACKS: dict[str, tuple[Callable[[Scene], Callable[[], Any]], frozenset[Layer]]
     "reads the environment of another process": (reads_environment, frozenset((N, L))),
     "reads the memory of another process in /proc": (reads_memory, frozenset((N, L))),
     "copies memory of another process": (copies_memory, frozenset((N, L, S))),
+    "writes to a terminal of the user": (writes_to_a_terminal, frozenset((N, L))),
     "has its page faults told to it": (faults_in_user_space, frozenset((S,))),
+    "takes shared memory that stays when no process has it": (takes_memory_of_system_v, frozenset((S,))),
     "makes namespaces of its own": (makes_namespaces, frozenset((S,))),
 }
 """Each with the layers that stop it alone."""
@@ -211,6 +234,16 @@ NEEDED = {"speaks to a service by an abstract socket": 6, "signals another proce
 """The version of Landlock that an attack is refused from."""
 
 OUTLIVES = "outlives its audit"
+
+
+def test_namespaces_have_terminals_of_their_own(scene: Scene) -> None:
+    needs((Layer.NAMESPACES,))
+
+    def opens() -> int:
+        _, terminal = os.openpty()
+        return os.write(terminal, b"typed")
+
+    assert confined(places(str(scene.folder), QUOTA), (Layer.NAMESPACES,), opens) == 5
 
 
 PROMISES = [

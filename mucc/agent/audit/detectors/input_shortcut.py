@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mucc.agent.audit.findings import Finding, minor, reject
 from mucc.agent.audit.observations import Call, Observations
+from mucc.agent.audit.repeats import SAME, differs
 
 
 def _by_length(line: str) -> tuple[int, str]:
     """Sort numbers as numbers, whatever else a candidate's process says."""
     return len(line), line
+
+
+def _by_values(calls: Sequence[Call]) -> bool:
+    """Whether all calls with one scaling take another path than those on stated inputs."""
+    stated = next(frozenset(c.lines) for c in calls if c.case.is_stated)
+    scaled: dict[float, list[frozenset[str]]] = {}
+    for c in calls:
+        if not c.case.is_stated:
+            scaled.setdefault(c.case.scale, []).append(frozenset(c.lines))
+    return any(differs(paths, stated) for paths in scaled.values())
 
 
 class InputShortcut:
@@ -29,7 +40,9 @@ class InputShortcut:
                 f"right for the inputs as the problem draws them, wrong for {', '.join(wrong)}",
                 cases=wrong,
             )
-        yield from self._paths([c for c in seen.calls[1:] if not c.case.probe and c.case.name != "same"])
+        yield from self._paths(
+            [c for c in seen.calls[1:] if not c.case.probe and not c.case.name.startswith(SAME)]
+        )
 
     def _paths(self, calls: list[Call]) -> Iterator[Finding]:
         """Yield a finding if calls after the first take different paths; the first may set things up."""
@@ -41,7 +54,7 @@ class InputShortcut:
         by_case = {c.case.name: sorted(set(c.lines) - common, key=_by_length) for c in calls}
         again = {c.lines for c in calls if c.case.is_stated}
         said = f"lines {', '.join(map(str, lines))} of the file ran for some inputs only"
-        if len(again) == 1 or any(not c.comparison.correct for c in calls):
+        if (len(again) == 1 and _by_values(calls)) or any(not c.comparison.correct for c in calls):
             yield reject(self.name, f"{said}, depending on their values", lines=by_case)
         else:
             yield minor(self.name, said, lines=by_case)

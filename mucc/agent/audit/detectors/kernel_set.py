@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, minor, reject
-from mucc.agent.audit.observations import Call, Observations
+from mucc.agent.audit.observations import Observations
+from mucc.agent.audit.repeats import differs, steps
 
 
 class KernelSet:
@@ -16,19 +17,15 @@ class KernelSet:
 
     def check(self, seen: Observations) -> Iterator[Finding]:
         observed = seen.observed
-        sets = {c.case.name: _set(c, seen.device) for c in observed}
+        sets = {c.case.name: steps(c, seen.device) for c in observed}
         if len(set(sets.values())) < 2:
             return
         common = {item for found in sets.values() for item in found if all(item in s for s in sets.values())}
         facts = {name: sorted(f"{n}x {what}" for what, n in found - common) for name, found in sets.items()}
         stated = {sets[c.case.name] for c in observed if c.case.is_stated}
         message = "what runs differs between calls of the same shapes"
-        if len(stated) == 1:
+        scaled = [sets[c.case.name] for c in observed if not c.case.is_stated]
+        if len(stated) == 1 and scaled and differs(scaled, *stated):
             yield reject(self.name, f"{message}: it depends on the values of inputs", differing=facts)
         else:
             yield minor(self.name, message, differing=facts)
-
-
-def _set(call: Call, device: str) -> frozenset[tuple[str, int]]:
-    kind = "kernel" if device == "cuda" else "op"
-    return frozenset((w.name, w.calls) for w in call.work if w.kind == kind)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mucc.agent.audit.findings import Finding, reject
 from mucc.agent.audit.observations import Call, Observations
+from mucc.agent.audit.repeats import does_less, pairs
 
 
 class StaleOutput:
@@ -29,17 +30,10 @@ class StaleOutput:
             )
 
     def _recognised(self, seen: Observations) -> Iterator[Finding]:
-        """Yield a finding if equal inputs at the same place are not computed again."""
-        calls = {c.case.name: c for c in seen.calls}
-        back, same = calls.get("back"), calls.get("same")
-        if back is None or same is None:
-            return
-        if not set(back.lines) <= set(same.lines) or _kernels(same) < _kernels(back):
+        """Yield a finding if equal inputs at the same place are not computed again, whenever they come."""
+        found = pairs(seen.calls)
+        if found and all(does_less(back, same) for back, same in found):
             yield reject(self.name, "does less when the same inputs come again: results are kept")
-
-
-def _kernels(call: Call) -> int:
-    return sum(w.calls for w in call.work if w.kind == "kernel")
 
 
 def _wrong(call: Call) -> bool:

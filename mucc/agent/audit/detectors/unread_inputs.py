@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mucc.agent.audit.findings import Finding, Label, note, reject
 from mucc.agent.audit.observations import Observations
 
-NOTICED, HIDING = 0.3, 0.03
+NOTICED, HIDING = 0.1, 0.03
 """Squared errors over squared differences between results of different inputs. From NOTICED on the results do
 not follow their inputs; where rounding alone may exceed HIDING, that is a note and no rejection."""
 
