@@ -40,7 +40,6 @@ from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 from mucc.library import extents
 from mucc.library.errors import MuccTypeError, MuccValueError
 
-
 ON_FLOATS = (SoftmaxOp, LogSoftmaxOp, LogSumExpOp, NormalizeOp, VarianceOp)
 """Operations on whole tensors that round integers to f32 first."""
 

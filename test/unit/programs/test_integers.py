@@ -220,7 +220,9 @@ def test_differences_from_the_largest_integer_do_not_wrap_around(function: str) 
 
 
 def test_integers_beside_floats_are_rounded_to_f32_first() -> None:
-    text = """kernel f[M, N](x: s32[M, N]) -> (a: s32[M, N], b: f32[M, N], c: s32[M, N], d: bf16[M, N], e: f32[M]) {
+    text = """kernel f[M, N](
+        x: s32[M, N],
+    ) -> (a: s32[M, N], b: f32[M, N], c: s32[M, N], d: bf16[M, N], e: f32[M]) {
         f = cast(x, f32)
         return where(f == x, 1, 0), x - f, where(x < 16777217.5, 1, 0), x, var(x, axis=1, correction=0)
     }"""
