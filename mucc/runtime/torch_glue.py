@@ -61,7 +61,7 @@ def _has_own_rules(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and type(value) not in _PLAIN
 
 
-def _current_device() -> torch.device:
+def _current_device() -> Any:
     """Return the device of kernels that read no tensor; without a GPU the CPU, which libraries refuse."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
