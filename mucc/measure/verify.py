@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mucc.dialects.mu.arrays import NARROW_FLOATS
+from mucc.dialects.mu.arrays import NARROW_FLOATS, arrays_for
 from mucc.library.signature import KernelInfo
 
 if TYPE_CHECKING:
@@ -106,8 +107,6 @@ class Reference(NamedTuple):
 
 def references(compilation: Compilation, info: KernelInfo, inputs: Sequence[Any]) -> list[Reference]:
     """Compute the references of all outputs of a kernel, on the device of the inputs."""
-    from mucc.dialects.mu.arrays import arrays_for
-
     arrays = arrays_for(*inputs)
     dtypes = [a.dtype for a in info.outputs]
     found: list[Reference] = []
@@ -212,8 +211,11 @@ def against(name: str, dtype: str, out: Any, wanted: Reference, xp: Any) -> Verd
     itself, but for float64's own roundings, so that no bound hides a program that means another thing. An
     element that is NaN or infinite only with, or only without, the roundings of kernels (1/x where x is 0 but
     for roundings) may be either. Where kernels may give anything, roundings of float64 alone may decide what
-    the stages give, so these elements are not held against the program.
+    the stages give, so these elements are not held against the program. References of a kernel without
+    tensors to read are arrays of NumPy, whatever `out` is.
     """
+    if arrays_for(wanted.value).xp is not arrays_for(out).xp:
+        wanted = wanted.each(partial(xp.asarray, device=out.device))
     value, exact, near, low, high = wanted
     shape = _shape(name, out, value)
     found = _distance(dtype, out, value, 0.0, xp)

@@ -47,11 +47,14 @@ def count_over(value: SSAValue, axes: Sequence[int]) -> Dim:
     return multiply([dims[axis] for axis in axes])
 
 
+def in_floats(b: Emit, x: SSAValue) -> SSAValue:
+    """Round s32 to f32, so that arithmetic on it does not wrap around."""
+    return b(e.CastOp(x, f32)) if Shaped.of(x.type).element_type == S32 else x
+
+
 def mean(b: Emit, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """Compute the mean over axes, which stay with extent 1."""
-    count = count_over(x, axes)
-    if Shaped.of(x.type).element_type == S32:
-        x = b(e.CastOp(x, f32))
+    count, x = count_over(x, axes), in_floats(b, x)
     total = b(ExpandOp(b(ReduceOp("sum", x, axes)), axes)) if axes else x
     return b.divided(total, count)
 
@@ -69,9 +72,7 @@ class Mean(RewritePattern):
         if not isinstance(op, ReduceOp) or op.kind.data is not Reduction.MEAN:
             return
         b = Emit()
-        is_integer = Shaped.of(op.operand.type).element_type == S32
-        value = b(e.CastOp(op.operand, f32)) if is_integer else op.operand
-        total = b(ReduceOp("sum", value, op.axes.get_values()))
+        total = b(ReduceOp("sum", in_floats(b, op.operand), op.axes.get_values()))
         result = b.divided(total, count_over(op.operand, op.axes.get_values()))
         rewriter.replace(op, b.ops, [result])
 
@@ -174,7 +175,8 @@ class Softmax(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, SoftmaxOp | LogSoftmaxOp):
             return
-        b, x, axes = Emit(), op.operand, (op.axis.value.data,)
+        b, axes = Emit(), (op.axis.value.data,)
+        x = in_floats(b, op.operand)
         bound = _bound(x)
         below = b(e.SubOp(x, _kept(b, "max", x, axes) if bound is None else b.number(bound)))
         raised = b(e.ExpOp(below))
@@ -193,7 +195,8 @@ class LogSumExp(RewritePattern):
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, LogSumExpOp):
             return
-        b, x, axes = Emit(), op.operand, op.axes.get_values()
+        b, axes = Emit(), op.axes.get_values()
+        x = in_floats(b, op.operand)
         if (bound := _bound(x)) is not None:
             above = most = b.number(bound)
         else:

@@ -62,6 +62,13 @@ def _has_own_rules(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and type(value) not in _PLAIN
 
 
+def _current_device() -> Any:
+    """Return the device of kernels that read no tensor; without a GPU the CPU, which libraries refuse."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
 class TorchKernel:
     """What `Kernel.__call__` does with torch tensors."""
 
@@ -73,7 +80,7 @@ class TorchKernel:
         self.n_inputs = len(info.inputs)
         self.n_outputs = len(info.outputs)
         self.needs_workspace = info.workspace
-        self.first_tensor = next(i for i, a in enumerate(info.inputs) if a.role == "input")
+        self.first_tensor = next((i for i, a in enumerate(info.inputs) if a.role == "input"), None)
         self._workspaces: dict[tuple[int, int], Tensor] = {}
         self._sources = info.sources
         # Per output, per axis: a number, or (argument, axis, factor) to read it from, or a polynomial.
@@ -120,8 +127,9 @@ class TorchKernel:
                 return tensors[argument].shape[axis] * factor
 
     def allocate(self, tensors: Sequence[Any]) -> list[Tensor]:
-        """Empty outputs for these inputs, on the device of the first tensor. Extents may be symbolic."""
-        device = tensors[self.first_tensor].device
+        """Empty outputs for these inputs, on the device of the call. Extents may be symbolic."""
+        first = self.first_tensor
+        device = _current_device() if first is None else tensors[first].device
         outs: list[Tensor] = []
         dims = self._dims(tensors) if self._derives else {}
         for arg, dtype, plan in self._plans:
@@ -225,6 +233,8 @@ class TorchKernel:
         if isinstance(stream, torch.cuda.Stream):
             return stream
         if isinstance(stream, int):
+            if self.first_tensor is None:
+                return torch.cuda.ExternalStream(stream, device=_current_device())
             first = tensors[self.first_tensor]
             return torch.cuda.ExternalStream(stream, device=(first[0] if is_list(first) else first).device)
         raise MuccTypeError(

@@ -19,11 +19,12 @@ from mucc.dialects.mu.rules import (
 from mucc.dialects.mu.types import DTYPES, WIDE, Dim, Shaped, TensorType, dtype_name
 
 
-def _index(what: str, type: Attribute) -> Shaped:
+def index_tensor(what: str, type: Attribute) -> Shaped:
     """Check an index tensor. Raises TypeRuleError MU1072 for another dtype than s32."""
     index = Shaped.of(type)
     if index.element_type != DTYPES["s32"] or not isinstance(type, TensorType):
-        raise TypeRuleError("MU1072", f"{what} must be a tensor of s32, got {index}")
+        helps = ("write `cast(..., s32)`",) if isinstance(type, TensorType) else ()
+        raise TypeRuleError("MU1072", f"{what} must be a tensor of s32, got {index}", helps=helps)
     return index
 
 
@@ -37,7 +38,7 @@ def grouped_matmul(lhs: Attribute, rhs: Attribute, offsets: Attribute) -> Tensor
     Raises TypeRuleError MU1070 (axes), MU1071 (number of groups), MU1072 (offsets), MU1024 (inner extents),
     MU1025 (dtypes).
     """
-    a, b, ends = Shaped.of(lhs), Shaped.of(rhs), _index("offsets", offsets)
+    a, b, ends = Shaped.of(lhs), Shaped.of(rhs), index_tensor("offsets", offsets)
     for what, value, axes, form in (
         ("the left operand", a, 2, "[T, K]"),
         ("the right operand", b, 3, "[E, K, N]"),
@@ -105,7 +106,7 @@ def gather(operand: Attribute, rows: Attribute) -> TensorType:
 
     Raises TypeRuleError MU1072, MU1073.
     """
-    value, index = _rows_of("gather", operand), _index("rows", rows)
+    value, index = _rows_of("gather", operand), index_tensor("rows", rows)
     not_packed(value)
     return TensorType.of((*index.dims, *value.dims[1:]), value.element_type)
 
@@ -115,7 +116,7 @@ def scatter(operand: Attribute, rows: Attribute, extent: Dim) -> TensorType:
 
     Raises TypeRuleError MU1072, MU1073, MU1074.
     """
-    value, index = _rows_of("scatter", operand), _index("rows", rows)
+    value, index = _rows_of("scatter", operand), index_tensor("rows", rows)
     if index.dims != value.dims[:1]:
         raise TypeRuleError(
             "MU1074",

@@ -30,14 +30,18 @@ from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.contraction import GroupedMatmulOp, MatmulOp
 from mucc.dialects.mu.ops.indexed import GatherOp, ScatterOp, TakeAlongOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
+from mucc.dialects.mu.ops.normalisation import LogSoftmaxOp, LogSumExpOp, NormalizeOp, SoftmaxOp
 from mucc.dialects.mu.ops.pointwise import S32
 from mucc.dialects.mu.ops.quantization import DequantizeOp
-from mucc.dialects.mu.ops.reduction import ReduceOp
+from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.stage import PinOp, StageOp, YieldOp
 from mucc.dialects.mu.ops.views import VIEWS, BroadcastOp, ExpandOp, RegroupOp, SqueezeOp, TransposeOp
 from mucc.dialects.mu.types import Shaped, TensorType, dtype_name, is_packed
 from mucc.library import extents
 from mucc.library.errors import MuccTypeError, MuccValueError
+
+ON_FLOATS = (SoftmaxOp, LogSoftmaxOp, LogSumExpOp, NormalizeOp, VarianceOp)
+"""Operations on whole tensors that round integers to f32 first."""
 
 
 def _run_elementwise(
@@ -46,12 +50,14 @@ def _run_elementwise(
     from xdsl.interpreter import OpImplResult
 
     assert isinstance(op, e.ElementwiseOp)
-    return OpImplResult((functions.elementwise(op, args),), None)
+    return OpImplResult((functions.elementwise(op, functions.converted(op, args)),), None)
 
 
 def _run_meaning(functions: MuFunctions, interpreter: Interpreter, op: Operation, args: PythonValues) -> Any:
     from xdsl.interpreter import OpImplResult
 
+    if isinstance(op, ON_FLOATS):
+        args = functions.as_floats(op, args)
     return OpImplResult((MEANINGS[type(op)](functions, op, args),), None)
 
 
@@ -76,6 +82,16 @@ class MuFunctions(InterpreterFunctions):
     def given(self, value: Any) -> Any:
         """Return an argument of the kernel as the operations take values."""
         return value
+
+    def converted(self, op: e.ElementwiseOp, args: PythonValues) -> PythonValues:
+        """Return operands as an op computes with them: s32 is rounded to f32 for arithmetic on floats."""
+        is_whole = op.computes_integers or Shaped.of(op.result.type).element_type == S32
+        return args if is_whole else self.as_floats(op, args)
+
+    def as_floats(self, op: Operation, args: PythonValues) -> PythonValues:
+        """Return operands with those of s32 rounded to f32."""
+        wide = [Shaped.of(v.type).element_type == S32 for v in op.operands]
+        return tuple(self.arrays.round_to(x, "f32") if w else x for w, x in zip(wide, args, strict=True))
 
     def elementwise(self, op: e.ElementwiseOp, args: PythonValues) -> Any:
         """Return the result of an elementwise op."""
@@ -205,6 +221,7 @@ class MuFunctions(InterpreterFunctions):
     def reduced_over(self, op: ReduceOp, value: Any) -> Any:
         axes, kind = op.axes.get_values(), op.kind.data.value
         if Shaped.of(op.result.type).element_type != S32:
+            (value,) = self.as_floats(op, (value,))
             return self.arrays.reduce(kind, value, axes)
         return wrapped(self.arrays, self.arrays.reduce(kind, self.arrays.whole(value), axes))
 

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 
 from mucc.dialects.mu import rules
 from mucc.dialects.mu.arrays import INTEGERS
+from mucc.dialects.mu.index_rules import index_tensor
 from mucc.dialects.mu.rules import TypeRuleError, normalise_axes, promote, shape_text
 from mucc.dialects.mu.shape_rules import one_axis, tensor
 from mucc.dialects.mu.types import DTYPES, WIDE, Dims, Shaped, TensorType, dtype_name
@@ -230,8 +231,7 @@ def take_along(operand: Attribute, index: Attribute, axis: int) -> TensorType:
             "MU1073", f"take_along needs a tensor of numbers, got {value}", helps=("compare what it takes",)
         )
     axis = one_axis(axis, len(value.dims))
-    if numbers.element_type != DTYPES["s32"] or not isinstance(index, TensorType):
-        raise TypeRuleError("MU1072", f"the index must be a tensor of s32, got {numbers}")
+    index_tensor("the index", index)
     others = (*value.dims[:axis], *value.dims[axis + 1 :])
     if len(numbers.dims) != len(value.dims) or (*numbers.dims[:axis], *numbers.dims[axis + 1 :]) != others:
         raise TypeRuleError(

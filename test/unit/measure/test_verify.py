@@ -413,3 +413,14 @@ def test_the_worst_element_is_named() -> None:
     exact = np.arange(6.0).reshape(2, 3)
     verdict = against("y", "f32", exact + (exact == 4), Reference(exact, exact, exact, exact, exact), np)
     assert verdict.beyond == 1 and verdict.example == "[1, 1] is 5, right is 4 to 4"
+
+
+def test_kernels_without_tensors_to_read_are_judged_on_any_device() -> None:
+    torch = pytest.importorskip("torch")
+    source = "kernel f[M=8](a: f32) -> (i: s32[M], y: f32[M]) { return iota((M,), 0), full((M,), 3) * a }"
+    compilation = compile_text(Source("f.mcu", source))
+    (info,) = Manifest.parse(compilation.manifest).kernels
+    outs = [torch.arange(8.0, dtype=torch.float64), torch.full((8,), 1.5, dtype=torch.float64)]
+    for out, dtype, wanted in zip(outs, ("s32", "f32"), references(compilation, info, [0.5]), strict=True):
+        assert against("y", dtype, out, wanted, torch).good
+        assert not against("y", dtype, out + 1, wanted, torch).good

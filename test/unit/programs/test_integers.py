@@ -200,3 +200,38 @@ def test_no_contraction_computes_with_integers() -> None:
     assert np.array_equal(y, x @ w.T + b)
     square = (b * b).astype(np.int32).astype(np.float64)
     assert np.allclose(z, (x @ w.T) * s[:, None] * square, rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", ["softmax", "log_softmax", "logsumexp"])
+def test_differences_from_the_largest_integer_do_not_wrap_around(function: str) -> None:
+    over, shape = (", axis=1", "M") if function == "logsumexp" else ("", "M, N")
+    text = f"kernel f[M, N](x: s32[M, N]) -> f32[{shape}] {{ return {function}(x{over}) }}"
+    compilation = compile_text(Source("f.mcu", text))
+    x = np.array([[2**30, LEAST, 3], [50000, LEAST, 7], [2, 1, 0]], np.int32)
+    below = x.astype(np.float32).astype(np.float64) - x.max(1, keepdims=True).astype(np.float32)
+    logarithms = below - np.log(np.exp(below).sum(1, keepdims=True))
+    want = {
+        "softmax": np.exp(logarithms),
+        "log_softmax": logarithms,
+        "logsumexp": np.log(np.exp(below).sum(1)) + x.max(1),
+    }[function]
+    for interpret in (compilation.interpret, compilation.interpret_lowered):
+        assert np.allclose(interpret("f", [x])[0], want, rtol=1e-6)
+
+
+def test_integers_beside_floats_are_rounded_to_f32_first() -> None:
+    text = """kernel f[M, N](
+        x: s32[M, N],
+    ) -> (a: s32[M, N], b: f32[M, N], c: s32[M, N], d: bf16[M, N], e: f32[M]) {
+        f = cast(x, f32)
+        return where(f == x, 1, 0), x - f, where(x < 16777217.5, 1, 0), x, var(x, axis=1, correction=0)
+    }"""
+    compilation = compile_text(Source("f.mcu", text))
+    x = np.array([[2**24 + 1, 2**24 + 2**16 + 1], [2**30, 2**30 + 1]], np.int32)
+    for exact in (True, False):
+        a, b, c, d, e = compilation.interpret("f", [x], exact=exact)
+        assert a.all() and not b.any() and not e[1], exact
+        assert np.array_equal(c, [[1, 0], [0, 0]]), exact
+        assert np.array_equal(d, [[2**24, 2**24], [2**30, 2**30]]), exact
+    for got, want in zip(compilation.interpret_lowered("f", [x]), (a, b, c, d, e), strict=True):
+        assert np.array_equal(got, want)

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -211,6 +212,19 @@ def stubbed(name: str) -> tuple[Kernel, Recorder]:
     info = next(k for k in Manifest.parse(MANIFEST).kernels if k.name == name)
     recorder = Recorder()
     return Kernel(info, recorder, Recorder()), recorder
+
+
+def test_kernels_without_tensors_to_read_run_on_the_current_device(torch: Any) -> None:
+    linear = next(k for k in Manifest.parse(MANIFEST).kernels if k.name == "linear")
+    y = replace(linear.outputs[0], shape=(2, 5))
+    scalars = tuple(a for a in linear.inputs if a.role == "scalar")
+    recorder = Recorder()
+    kernel = Kernel(replace(linear, name="filled", dims={}, args=(*scalars, y)), recorder, Recorder())
+    out = kernel(0.5)
+    assert recorder.calls[0][0] == 0.5
+    assert (tuple(out.shape), out.dtype) == ((2, 5), torch.float32)
+    assert out.device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert tuple(kernel.op(0.5).shape) == (2, 5)
 
 
 def test_outputs_are_allocated(torch: Any) -> None:
