@@ -72,12 +72,8 @@ class MapWork(Pointwise):
     def _turned_axis(self, operand: Operand, axes: Sequence[Sequence[int]]) -> int | None:
         """Return the axis along which an operand is contiguous if it is not the last one."""
         strides = self._merged_strides(operand, axes)
-        plain = not (operand.rows or operand.bounds or operand.is_single)
-        if (
-            not plain
-            or operand.memory.type.dtype in PACKED
-            or self._counted(operand.member, axes) is not None
-        ):
+        is_loaded = any(s.endswith(f" = mucc::load<V>({operand.member}, p);") for s in self.statements)
+        if not is_loaded or operand.bounds or operand.is_single or operand.memory.type.dtype in PACKED:
             return None
         if strides[-1].is_one or strides[-1].is_zero or any(stride.factor < 0 for stride in strides):
             return None

@@ -84,9 +84,13 @@ kernel sides[M](x: {0}[5, 70, M], y: {0}[M, 5, 70]) -> {0}[5, M, 70] {{
     return permute(x, (0, 2, 1)) + permute(y, (1, 0, 2))
 }}
 kernel flipped(x: {0}[40, 33], y: {0}[33, 40]) -> {0}[33, 40] {{ return flip(x.T, axis=0) + y }}
+kernel numbered[M, N](x: {0}[M, N], seed: s32[]) -> {0}[N, M] {{
+    return where(random((M, N), seed).T > 0.5, x.T, 0)
+}}
+kernel gathered(x: {0}[9, 66], i: s32[66, 3]) -> {0}[3, 66, 9] {{ return gather(x.T, i.T) * 2 }}
 kernel small(x: {0}[50, 9, 5]) -> {0}[50, 5, 9] {{ return permute(x, (0, 2, 1)) + 1 }}
 """
-TILED = {"apart", "own", "narrow", "two", "three", "sides"}
+TILED = {"apart", "own", "narrow", "two", "three", "sides", "numbered"}
 """The kernels of which some operand goes by tiles."""
 
 

@@ -1,4 +1,4 @@
-"""Rows of tensors that lie across the threads of a normalize kernel: large ones are transposed by a copy first."""
+"""Rows that lie across the threads of a normalize kernel: of large tensors a transposed copy is read."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ int launch_pack(Call const& c, char const* stage, Code* codes, Op op, Extents<Op
   int64_t const columns = extents.of[Op::kRank - 1], rows = extents.of[Op::kRank - 2];
   int64_t const outer = product(extents) / columns / rows;
   int64_t counts[2], blocks;  // what the kernel takes
-  if (Op::kTurned) {
+  if constexpr (Op::kTurned) {
     counts[1] = blocks_of(columns, Op::kAcross);
     blocks = counts[0] = outer * blocks_of(rows, Op::kDown) * counts[1];
   } else {
