@@ -127,8 +127,12 @@ def _padded(
     return [p for p in (before, x, after) if p is not None]
 
 
+MOST_ADDED = 1 << 20
+"""The largest diagonal that is added to rows; what an index less than that makes fits 32 bits."""
+
+
 class Triangle(RewritePattern):
-    """`tril(x, d)` -> `row + d >= column ? x : 0`."""
+    """`tril(x, d)` -> `row + d >= column ? x : 0`; `row >= column - d` where a sum might wrap."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         if not isinstance(op, s.TriangleOp):
@@ -137,7 +141,10 @@ class Triangle(RewritePattern):
         rank = len(dims)
         rows = b(s.IotaOp((*(1,) * (rank - 2), dims[-2], 1), rank - 2))
         columns = b(s.IotaOp((*(1,) * (rank - 1), dims[-1]), rank - 1))
-        if diagonal := op.diagonal.value.data:
+        diagonal = op.diagonal.value.data
+        if diagonal > MOST_ADDED:
+            columns = b(e.AddOp(columns, b.number(-diagonal)))
+        elif diagonal:
             rows = b(e.AddOp(rows, b.number(diagonal)))
         kept = b(e.CmpOp("ge" if op.kind.data is s.Triangle.LOWER else "le", rows, columns))
         if Shaped.of(x.type).element_type == i1:

@@ -12,6 +12,14 @@ from mucc.library.signature import Manifest
 from mucc.measure.run import run_on_cpu
 
 PROGRAMS = {
+    "triangles by diagonals whose sum with an index wraps": """
+        kernel f(x: f32[8, 9]) -> f32[8, 9] {
+            return tril(x, diagonal=2147483647) + triu(x, diagonal=-2147483647)
+        }""",
+    "numbers of narrow dtypes beside floats": """
+        kernel f(x: f32[8]) -> f32[8] {
+            return full((8,), 0.1, dtype=bf16) * x + full((8,), 300, dtype=u8)
+        }""",
     "rows of a concatenation scattered": """
         kernel f[B](a: f32[2, B], b: f32[2, B], r: s32[4]) -> f32[16, B] {
             return scatter(concat(a, b, axis=0), r, 16)

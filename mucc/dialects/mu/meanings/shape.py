@@ -11,7 +11,7 @@ from mucc.dialects.mu.meanings.base import Machine, Meaning, along, taken
 from mucc.dialects.mu.ops import shape as ops
 from mucc.dialects.mu.ops.placed import InsideOp, PlaceOp
 from mucc.dialects.mu.ops.views import PermuteOp
-from mucc.dialects.mu.types import Dim, Shaped, TensorType
+from mucc.dialects.mu.types import Dim, Shaped, TensorType, dtype_name
 from mucc.library import extents
 
 
@@ -102,7 +102,9 @@ def _iota(machine: Machine, op: ops.IotaOp) -> Any:
 
 
 def _full(machine: Machine, op: ops.FullOp) -> Any:
-    return machine.arrays.full(machine.shape(op.result.type), op.value.value.data)
+    value = machine.arrays.full(machine.shape(op.result.type), op.value.value.data)
+    wanted = Shaped.of(op.result.type).element_type
+    return value if wanted in (f32, i1) else machine.arrays.round_to(value, dtype_name(wanted))
 
 
 MEANINGS: dict[type[Operation], Meaning] = {
