@@ -14,7 +14,7 @@ from mucc.dialects.mu.ops.base import AnchorOp
 from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.normalisation import AlongAxisOp, LogSumExpOp, NormalizeOp
-from mucc.dialects.mu.ops.reduction import ReduceOp, VarianceOp
+from mucc.dialects.mu.ops.reduction import ArgReduceOp, ReduceOp, VarianceOp
 from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp, inverse
 from mucc.dialects.mu.rules import broadcast
 from mucc.dialects.mu.types import Dims, Shaped, TensorType
@@ -221,13 +221,14 @@ class UndoPermutes(Pass):
     ```
 
     Between the two are pointwise work, norms and softmaxes, and reductions whose axes are kept, which nothing
-    else reads. Each operand of all extents is permuted alike; others can be read in the other order.
+    else reads. Each operand of all extents is permuted alike; others can be read in the other order. So are
+    reductions of what is permuted, and pointwise work before them: their result is permuted, if need be.
     """
 
     name = "undo-permutes"
 
     def apply(self, ctx: Context | None, op: ModuleOp) -> None:
-        rewrite(op, [_Undo()])
+        rewrite(op, [_Undo(), _Reduce()])
 
 
 class _Undo(RewritePattern):
@@ -238,10 +239,54 @@ class _Undo(RewritePattern):
             return
         b = Emit()
         between = _Between(b, Turn(tuple(inverse(order)), Shaped.of(op.operands[0].type).dims))
-        if (value := between.remade(op.operands[0])) is not None and between.is_read_by(op):
+        if (value := between.remade(op.operands[0])) is not None and between.work and between.is_read_by(op):
             rewriter.replace(op, b.ops, [value])
         else:
             b.discard()
+
+
+class _Reduce(RewritePattern):
+    """`reduce(f(permute(x)))` -> `permute(reduce(f(x)))`, where x lies in its own order in memory.
+
+    The permutation of the result is left out where the axes that are kept have their order.
+    """
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if not isinstance(op, ReduceOp | VarianceOp | LogSumExpOp | ArgReduceOp):
+            return
+        dims = Shaped.of(op.operand.type).dims
+        orders = (_order_in_memory(v) for v in postorder(op.operand, _worked) if _dims_of(v) == dims)
+        if (order := next((o for o in orders if o is not None), None)) is None:
+            return
+        b = Emit()
+        between = _Between(b, Turn(order, dims))
+        if between.remade(op.operand) is None or not between.is_read_by(op, also_views=True):
+            b.discard()
+            return
+        value = between.reduced(op)
+        gone = [op.axis.value.data] if isinstance(op, ArgReduceOp) else op.axes.get_values()
+        kept = [order[axis] for axis in range(len(dims)) if axis not in gone]
+        if kept != sorted(kept):
+            value = b(PermuteOp(value, [sorted(kept).index(axis) for axis in kept]))
+        rewriter.replace(op, b.ops, [value])
+
+
+def _worked(value: SSAValue) -> Sequence[SSAValue]:
+    """Return the operands of the pointwise work, the norm or the softmax that makes a value."""
+    owner = value.owner
+    return owner.operands if isinstance(owner, ElementwiseOp | NormalizeOp | AlongAxisOp) else ()
+
+
+def _dims_of(value: SSAValue) -> Dims:
+    return Shaped.of(value.type).dims if isinstance(value.type, TensorType) else ()
+
+
+def _order_in_memory(value: SSAValue) -> tuple[int, ...] | None:
+    """Return the order of a permutation of a tensor in row-major order; None for other values."""
+    if not isinstance(owner := value.owner, Operation) or (order := _order(owner)) is None:
+        return None
+    type = owner.operands[0].type
+    return order if isinstance(type, TensorType) and type.layout.kind.data == "row_major" else None
 
 
 class _Between:
@@ -253,6 +298,8 @@ class _Between:
         self.made: dict[SSAValue, SSAValue] = {}
         self.work: list[Operation] = []
         """The operations that are replaced."""
+        self.views: list[Operation] = []
+        """The permutations that they read."""
 
     def remade(self, value: SSAValue) -> SSAValue | None:
         """Append what computes a value in the other order; None where an operand is not read so."""
@@ -262,20 +309,15 @@ class _Between:
             self.made[each] = turned
         return self.made[value]
 
-    def is_read_by(self, op: Operation) -> bool:
-        """Whether there is work, and only it and `op` read its values."""
+    def is_read_by(self, op: Operation, also_views: bool = False) -> bool:
+        """Whether only the work and `op` read its values, and with `also_views` what is permuted for it."""
         within = {op, *self.work}
-        return bool(self.work) and all(
-            use.operation in within for one in self.work for result in one.results for use in result.uses
-        )
+        read = [*self.work, *(self.views if also_views else ())]
+        return all(use.operation in within for one in read for result in one.results for use in result.uses)
 
     def _needs(self, value: SSAValue) -> Sequence[SSAValue]:
-        owner = value.owner
-        if isinstance(owner, ElementwiseOp | NormalizeOp | AlongAxisOp):
-            return owner.operands
-        if (reduction := self._reduction(value)) is not None:
-            return reduction.operands
-        return ()
+        reduction = self._reduction(value)
+        return _worked(value) if reduction is None else reduction.operands
 
     def _reduction(self, value: SSAValue) -> ReduceOp | VarianceOp | LogSumExpOp | None:
         """Return the reduction of all extents whose axes a value keeps, with extent 1."""
@@ -302,9 +344,11 @@ class _Between:
             return self._normalized(owner)
         if (reduction := self._reduction(value)) is not None and isinstance(owner, Operation):
             self.work += [owner, reduction]
-            return self._reduced(reduction)
+            return self.b(ExpandOp(self.reduced(reduction), self._axes(reduction.axes.get_values())))
         if dims != self.turn.dims:
             return _spread(self.b, value, self.turn)
+        if isinstance(owner, Operation):
+            self.views.append(owner)
         return _restored(self.b, value, self.turn)
 
     def _normalized(self, op: NormalizeOp | AlongAxisOp) -> SSAValue:
@@ -313,16 +357,19 @@ class _Between:
             return self.b(NormalizeOp(op.kind.data, operand, self._axes(op.axes.get_values()), op.eps))
         return self.b(type(op)(operand, self.turn.order[op.axis.value.data]))
 
-    def _reduced(self, op: ReduceOp | VarianceOp | LogSumExpOp) -> SSAValue:
-        operand, axes = self.made[op.operand], self._axes(op.axes.get_values())
+    def reduced(self, op: ReduceOp | VarianceOp | LogSumExpOp | ArgReduceOp) -> SSAValue:
+        """Append a reduction of what was remade."""
+        operand = self.made[op.operand]
+        if isinstance(op, ArgReduceOp):
+            return self.b(ArgReduceOp(op.kind.data, operand, self.turn.order[op.axis.value.data]))
+        axes = self._axes(op.axes.get_values())
         match op:
             case ReduceOp():
-                reduced = self.b(ReduceOp(op.kind, operand, axes))
+                return self.b(ReduceOp(op.kind, operand, axes))
             case VarianceOp():
-                reduced = self.b(VarianceOp(operand, axes, op.correction))
+                return self.b(VarianceOp(operand, axes, op.correction))
             case LogSumExpOp():
-                reduced = self.b(LogSumExpOp(operand, axes))
-        return self.b(ExpandOp(reduced, axes))
+                return self.b(LogSumExpOp(operand, axes))
 
     def _axes(self, axes: Sequence[int]) -> list[int]:
         return sorted(self.turn.order[axis] for axis in axes)

@@ -37,7 +37,11 @@ _ASSOCIATE = Rewrite("mucc.passes.associate_products:AssociateProducts", (severa
 _SUM = Rewrite("mucc.passes.sum_operands:SumOperands", (_PRODUCT, one_of("mu.reduce", "mu.pool")))
 _SCALE = Rewrite("mucc.passes.scale_products:ScaleProducts", (_PRODUCT, one_of("mu.mul", "mu.div")))
 
-_UNDO = Rewrite("mucc.passes.move_permutes:UndoPermutes", ({"mu.permute": 2, "mu.transpose": 2},))
+_REDUCTIONS = one_of("mu.reduce", "mu.variance", "mu.logsumexp", "mu.arg_reduce")
+_UNDO = Rewrite(
+    "mucc.passes.move_permutes:UndoPermutes",
+    (one_of("mu.permute", "mu.transpose"), {"mu.permute": 2, "mu.transpose": 2, **_REDUCTIONS}),
+)
 _PERMUTE = Rewrite("mucc.passes.move_permutes:MovePermutes", (_PRODUCT, {"mu.permute": 1, "mu.transpose": 2}))
 
 _ANCHORS = {name: 2 for kind in KINDS.values() for name in kind.computes if name}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from budget import examples
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mucc.compiler.compilation import Compilation
@@ -13,6 +13,7 @@ from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.mu.ops.views import PermuteOp, TransposeOp
+from mucc.dialects.mu.types import Shaped
 
 SPACES = {3: (3, 5, 6), 4: (2, 3, 5, 6), 5: (2, 3, 1, 5, 6)}
 """Extents of tensors by rank."""
@@ -30,7 +31,7 @@ def moves(made: Compilation) -> int:
     return sum(isinstance(op, PermuteOp | TransposeOp) for op in made.stages.walk())
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.sampled_from(sorted(SPACES)), st.integers(0, 99))
 def test_permutations_around_work_vanish(data: st.DataObject, rank: int, seed: int) -> None:
     space = SPACES[rank]
@@ -65,6 +66,50 @@ def test_permutations_around_work_vanish(data: st.DataObject, rank: int, seed: i
     rng = np.random.default_rng(seed)
     inputs = [rng.normal(size=space), rng.normal(size=space), rng.normal(size=turned[axis]), np.array(0.5)]
     assert moves(checked(text, inputs)) == 0
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.data(), st.sampled_from(sorted(SPACES)), st.integers(0, 99))
+def test_reductions_of_what_is_permuted_read_it_in_its_order(
+    data: st.DataObject, rank: int, seed: int
+) -> None:
+    space = SPACES[rank]
+    order = tuple(data.draw(st.permutations(range(rank))))
+    turned = [space[axis] for axis in order]
+    axes = tuple(sorted(data.draw(st.sets(st.integers(0, rank - 1), min_size=1, max_size=rank - 1))))
+    kind, dtype = data.draw(st.sampled_from(("sum", "max", "mean", "var", "logsumexp", "argmax"))), "f32"
+    if kind == "argmax":
+        axes, dtype = axes[:1], "s32"
+    assume(any(turned[axis] > 1 for axis in axes))  # else it is a view
+    steps = ("relu({0})", "{0} * s + permute(r, {1})", "softmax({0}, axis=0)", "{0}")
+    work = data.draw(st.sampled_from(steps)).format("y", order)
+    over = axes[0] if kind == "argmax" else axes
+    result = ", ".join(str(extent) for axis, extent in enumerate(turned) if axis not in axes)
+    shape = ", ".join(map(str, space))
+    text = (
+        f"kernel f(x: f32[{shape}], r: f32[{shape}], s: f32) -> {dtype}[{result}] {{\n"
+        f"y = permute(x, {order})\nreturn {kind}({work}, axis={over}) }}"
+    )
+    rng = np.random.default_rng(seed)
+    made = checked(text, [rng.normal(size=space), rng.normal(size=space), np.array(0.5)])
+    moved = [op for op in made.stages.walk() if isinstance(op, PermuteOp | TransposeOp)]
+    assert all(len(Shaped.of(op.operands[0].type).dims) < rank for op in moved)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The values that are reduced are read in their own order, too: one kernel does both.
+        "y = x.T\nreturn sum(y - max(y, axis=1, keepdims=on), axis=1)",
+        # They lie in memory in the order in which they are reduced.
+        "return sum(w.T, axis=1)",
+    ],
+)
+def test_reductions_that_stay(body: str) -> None:
+    text = f"kernel f(x: f32[5, 6], w: f32[5, 6] col_major) -> f32[6] {{\n{body}\n}}"
+    rng = np.random.default_rng(1)
+    made = checked(text, [rng.normal(size=(5, 6)), rng.normal(size=(5, 6))])
+    assert sum(isinstance(op, StageOp) for op in made.stages.walk()) == 1
 
 
 @pytest.mark.parametrize(
