@@ -49,6 +49,18 @@ WORK: dict[str, Work] = {
 }
 
 
+def _sum(dtype: str) -> Form:
+    """Return sums over channels that come second, written for channels that come last."""
+    return Form(
+        GROUP,
+        f"channel_sum_{dtype}",
+        (Input("x", dtype, (32, 256, 56, 56)),),
+        tensor("f32", 32, 56, 56),
+        "return sum(permute(x, (0, 2, 3, 1)), axis=-1)",
+        "x.permute(0, 2, 3, 1).float().sum(-1)",
+    )
+
+
 def _norm(dtype: str) -> Form:
     """Return a norm over channels that come second, written for channels that come last."""
     channels, shape = 256, (32, 256, 56, 56)
@@ -64,7 +76,7 @@ def _norm(dtype: str) -> Form:
 
 def _forms() -> Iterator[Form]:
     for dtype in ("f32", "bf16"):
-        yield _norm(dtype)
+        yield from (_norm(dtype), _sum(dtype))
         for name, (shape, order) in MOVES.items():
             yield Form(
                 GROUP,
