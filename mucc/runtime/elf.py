@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import stat
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -34,9 +35,14 @@ def read_manifest(path: Path) -> Manifest:
     symbol.
     """
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # what a device or a pipe gives may not end
+            raise MuccRuntimeError("MU6031", f"'{path}' is a device or a pipe, not a shared library")
         data = path.read_bytes()
     except OSError as error:
         raise MuccRuntimeError("MU6030", f"cannot read '{path}': {error.strerror}") from None
+    except ValueError as error:  # a zero byte in the name
+        raise MuccRuntimeError("MU6030", f"cannot read {str(path)!r}: {error}") from None
     _check_header(path, data)
     if seal_state(data) == "broken":
         raise MuccRuntimeError(

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pytest
-from processes import gone, lives
+from processes import gone, lives, wait_for
 
 from mucc.build.cache import locks
 from mucc.files.process_lock import ProcessLock
@@ -112,7 +112,9 @@ def test_a_child_does_not_keep_what_its_killed_parent_held(take: str, tmp_path: 
     child = int(process.stdout.readline())
     assert process.wait(300) == -9
     locks = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert locks and all(map(is_free, locks)) and lives(child)
+    assert locks and lives(child)
+    wait_for(lambda: all(map(is_free, locks)))  # the child closes them as soon as it runs
+    assert lives(child)
     process.stdin.close()
     assert gone(child)
     process.stdout.close()

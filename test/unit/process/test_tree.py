@@ -55,11 +55,13 @@ def test_memory_of_all_counts():
 
 
 def test_what_processes_share_counts_once_where_it_is_much(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tree, "MUCH", 0)
     shared = bytearray(b"." * 64 * MIB)
     with child(lambda: shared) as one, child(lambda: shared) as two:
-        both, single = tree.held([one, two]), tree.held([one])
-    assert len(shared) and both - single < 48 * MIB
+        each = tree.held([one, two])
+        monkeypatch.setattr(tree, "MUCH", 0)
+        together = tree.held([one, two])
+    # Their parent has it, too: each of the three is counted with a third.
+    assert len(shared) and together < each / 2
 
 
 def test_processes_that_have_ended_take_nothing():

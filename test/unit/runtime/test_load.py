@@ -66,6 +66,13 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
     assert str(refused(tmp_path)) == f"MU6030: cannot read '{tmp_path}': Is a directory"
 
 
+def test_what_may_not_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for path in (Path("/dev/zero"), pipe):
+        assert str(refused(path)) == f"MU6031: '{path}' is a device or a pipe, not a shared library"
+    assert refused(tmp_path / "a\0b").code == "MU6030"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(b"", "is empty"), (b"not a library", "is not a shared library"), (b"\x7fELF\x02\x01", "is cut off")],
