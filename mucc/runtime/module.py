@@ -98,7 +98,9 @@ def load(path: str | os.PathLike[str]) -> Module:
 
     The file is checked before any code in it runs. Raises `MuccRuntimeError` MU6030 to MU6036.
     """
-    found = Path(path).resolve()
+    found = Path(path)
+    if "\0" not in str(path):  # such a name has no place; reading it says so
+        found = found.resolve()
     info = read_manifest(found)
     tvm_ffi: Any = importlib.import_module("tvm_ffi")
 
