@@ -50,7 +50,7 @@ WORK: dict[str, Work] = {
 
 
 def _sum(dtype: str) -> Form:
-    """Return sums over channels that come second, written for channels that come last."""
+    """Return sums over the channels of an NCHW tensor, written on its permutation to NHWC."""
     return Form(
         GROUP,
         f"channel_sum_{dtype}",
@@ -62,7 +62,7 @@ def _sum(dtype: str) -> Form:
 
 
 def _norm(dtype: str) -> Form:
-    """Return a norm over channels that come second, written for channels that come last."""
+    """Return a layer norm over the channels of an NCHW tensor, written on its permutation to NHWC."""
     channels, shape = 256, (32, 256, 56, 56)
     return Form(
         GROUP,

@@ -85,7 +85,7 @@ def _mucc(
 
 
 def _last(text: str) -> str:
-    """Return the last error among lines, else the last line."""
+    """Return the last line of a process's stderr that tells an error, else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith("error[")] or lines
     return told[-1][:300] if told else ""

@@ -174,6 +174,6 @@ def check_limits(seconds: float, mebibytes: int) -> None:
 
 
 def check_time_limit(seconds: float) -> None:
-    """Raise MU5001 for a time limit that is not above 0."""
+    """Raise DiagnosticError MU5001 unless `--time-limit`, in seconds, is above 0."""
     if not seconds > 0:
         raise usage_error("--time-limit needs a number of seconds above 0")

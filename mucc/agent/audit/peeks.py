@@ -31,7 +31,7 @@ Place = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 """Where a result lies: its address, the bytes of an element, its shape, and its strides."""
 
 NOWHERE = (0, 1, (0,), (1,))
-"""The place of a result that takes no memory, as a number does."""
+"""The place in memory that is noted for a result without memory, such as a Python number."""
 
 
 class Spot(NamedTuple):
@@ -103,7 +103,7 @@ def hides_some(told: Sequence[Place | None], described: Sequence[Json]) -> bool:
 
 
 def _bytes(place: Place | None) -> int:
-    """Return how many bytes the elements of a result take; 0 where it lies nowhere."""
+    """Return the bytes of the elements of a result tensor; 0 for one without memory, such as a number."""
     if place is None:
         return 0
     address, size, shape, _ = place
@@ -111,7 +111,7 @@ def _bytes(place: Place | None) -> int:
 
 
 def spots(told: Sequence[Place | None], rng: Random) -> list[Spot]:
-    """Draw elements of results that lie at these places."""
+    """Draw the elements of result tensors that the judge reads, given where the tensors lie in memory."""
     found, at = list[Spot](), 0
     for place in told:
         if place is None:

@@ -52,7 +52,7 @@ def pairs(calls: Sequence[Call]) -> list[tuple[Call, Call]]:
 
 
 def does_less(back: Call, same: Call) -> bool:
-    """Whether a call on the inputs of the call before takes fewer steps than that."""
+    """Whether a call repeated on the same inputs runs fewer lines or kernels than the call before it."""
     return not set(back.lines) <= set(same.lines) or kernels(same) < kernels(back)
 
 

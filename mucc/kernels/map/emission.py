@@ -53,10 +53,13 @@ class MapWork(Pointwise):
     def tiling(self) -> Tiling | None:
         """The operands that go by tiles: of those contiguous along another axis than the last, most bytes."""
         axes = [run for group in self.merged() for run in group]
+        loaded = {statement.partition(" = ")[2] for statement in self.statements}
         paired = {member for pair in _pairs(self, self.loads, axes) for member in pair}
         found: dict[int, list[Operand]] = {}
         for operand in self.loads:
-            if operand.member not in paired and (axis := self._turned_axis(operand, axes)) is not None:
+            if operand.member in paired or f"mucc::load<V>({operand.member}, p);" not in loaded:
+                continue  # it counts, or names rows
+            if (axis := self._turned_axis(operand, axes)) is not None:
                 found.setdefault(axis, []).append(operand)
         if not found:
             return None
@@ -72,8 +75,7 @@ class MapWork(Pointwise):
     def _turned_axis(self, operand: Operand, axes: Sequence[Sequence[int]]) -> int | None:
         """Return the axis along which an operand is contiguous if it is not the last one."""
         strides = self._merged_strides(operand, axes)
-        is_loaded = any(s.endswith(f" = mucc::load<V>({operand.member}, p);") for s in self.statements)
-        if not is_loaded or operand.bounds or operand.is_single or operand.memory.type.dtype in PACKED:
+        if operand.bounds or operand.is_single or operand.memory.type.dtype in PACKED:
             return None
         if strides[-1].is_one or strides[-1].is_zero or any(stride.factor < 0 for stride in strides):
             return None

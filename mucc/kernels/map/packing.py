@@ -62,7 +62,7 @@ def move_of(op: MapOp, places: Places) -> Move | None:
 
 
 def _gains(move: Move, extents: Sequence[Product]) -> bool:
-    """Whether rows are padded in either tensor, or the copy transposes matrices that are not small."""
+    """Whether a copy gains by mucc/pack.cuh: a tensor's rows are padded, or large matrices transposed."""
     if move.source.type.layout.padding > 1 or move.target.type.layout.padding > 1:
         return True
     if ONE not in move.source_strides or ONE not in move.target_strides:

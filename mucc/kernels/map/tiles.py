@@ -17,12 +17,12 @@ WORD = 4
 
 
 SMALL = 16
-"""Matrices that are known to have less than this part of a tile are read element by element: several lie in
-the same lines of L1, and a block would have one only."""
+"""Matrices with known extents of less than 1/SMALL of a tile are read element by element, without shared
+memory: several lie in the same lines of L1, and a block would transpose one only."""
 
 
 class TurnedTile(NamedTuple):
-    """Rows and columns of a tile, which is read by columns and taken by rows."""
+    """The extents of a tile of shared memory that transposes: it is filled by columns and read by rows."""
 
     down: int
     across: int

@@ -191,7 +191,7 @@ def _is_idle_dropout(node: Node) -> bool:
 
 
 def _axis(node: Node) -> int | None:
-    """Return along which axis a softmax normalises, counted from the end; None if that is not known."""
+    """Return the axis of a softmax call, counted from the end; None if the call does not tell it."""
     axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
     value = strided_example(node)
     if not isinstance(axis, int) or value is None:

@@ -30,7 +30,7 @@ class StaleOutput:
             )
 
     def _recognised(self, seen: Observations) -> Iterator[Finding]:
-        """Yield a finding if equal inputs at the same place are not computed again, whenever they come."""
+        """Yield a finding if a call does less work each time on equal inputs at the same address."""
         found = pairs(seen.calls)
         if found and all(does_less(back, same) for back, same in found):
             yield reject(self.name, "does less when the same inputs come again: results are kept")
