@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -54,14 +57,32 @@ def test_memory_of_all_counts():
         assert tree.held([one, two]) > 64 * MIB
 
 
+SHARING = f"""
+import os, signal
+held = bytearray(b"." * 64 * {MIB})
+for _ in range(2):
+    if not os.fork():
+        os.write(1, b"%d\\n" % os.getpid())  # in one piece: the other one writes, too
+        signal.pause()
+signal.pause()
+"""
+
+
 def test_what_processes_share_counts_once_where_it_is_much(monkeypatch: pytest.MonkeyPatch):
-    shared = bytearray(b"." * 64 * MIB)
-    with child(lambda: shared) as one, child(lambda: shared) as two:
-        each = tree.held([one, two])
-        monkeypatch.setattr(tree, "MUCH", 0)
-        together = tree.held([one, two])
-    # Their parent has it, too: each of the three is counted with a third.
-    assert len(shared) and together < each / 2
+    # A process of its own: what this one has taken may be more than what its children share.
+    command = [sys.executable, "-c", SHARING]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0) as parent:
+        assert parent.stdout
+        pids = [parent.pid]
+        try:
+            pids += (int(parent.stdout.readline()) for _ in range(2))
+            each = tree.held(pids)
+            monkeypatch.setattr(tree, "MUCH", 0)
+            together = tree.held(pids)
+            rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+    assert each > 3 * 64 * MIB and 64 * MIB < together < 2 * 64 * MIB, rollups
 
 
 def test_processes_that_have_ended_take_nothing():
