@@ -113,12 +113,16 @@ def library(gxx: str, text: str, to: Path, *more: str) -> None:
     compiled.library((headers.name, text), to, build)
 
 
+def included(source: str) -> list[str]:
+    """Return the lines by which C++ includes headers of the package."""
+    return sorted(set(re.findall(r"^#include <mucc/.*>$", source, re.MULTILINE)))
+
+
 def text_of(compilation: Compilation) -> str:
     """Emit the C++ of a program for the host. Raises NotOnHost where a kernel has no stand-in."""
     parts = compilation.parts()
     light = "".join(image.source for image in parts.images if image.skeleton is None)
-    headers = sorted(set(re.findall(r"^#include <mucc/.*>$", light, re.MULTILINE)))
-    lines = ['#include "prelude.h"', *headers]
+    lines = ['#include "prelude.h"', *included(light)]
     registered: list[str] = []
     for i, image in enumerate(parts.images):
         lines += [f'extern "C" unsigned char const {symbol}[] = {{0}};' for symbol in image.symbols]

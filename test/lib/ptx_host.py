@@ -1,6 +1,6 @@
 """Run the PTX of light kernels on the host: compiled in one piece, and spliced from a skeleton and bodies.
 
-The program's host code launches the kernels; ptx_host.cpp runs each of their threads. Both forms take the
+The program's host code launches the kernels; bench/host/ptx runs each of their threads. Both forms take the
 same inputs, and leave the same bits, but for sums of a body's results: in one piece the last product of the
 body is fused with the sum.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes as ct
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ from typing import Any
 import numpy as np
 import on_host
 import pytest
-from ptx_text import translate
 
-from bench.host import compiled
 from bench.host.abi import CPU, Device, DType, Tensor
-from bench.host.program import library
+from bench.host.ptx.machine import Machine, host_library, ptx_of
 from mucc.build.toolchain import nvrtc
 from mucc.build.toolchain.splice import read_bodies, splice
 from mucc.codegen.kernel_code import ENTRY
@@ -30,11 +27,8 @@ from mucc.compiler.compilation import Compilation
 from mucc.compiler.driver import compile_text
 from mucc.compiler.emit import Image
 from mucc.diagnostics import Source
-from mucc.files.package import INCLUDES
 from mucc.library.signature import KernelInfo, Manifest
 
-HERE = Path(__file__).parent
-FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall")
 SHARED = 228 << 10
 """Bytes of shared memory of a multiprocessor of an H100."""
 
@@ -44,60 +38,11 @@ SEEDS = (0, 1)
 
 def forms(image: Image) -> tuple[str, str | None]:
     """Compile an image to PTX in one piece and spliced; None where it has no skeleton."""
-    one = _ptx(image.source, has_kernels=True)
+    one = ptx_of(image.source, has_kernels=True)
     if (divided := image.divided) is None:
         return one, None
-    bodies = read_bodies(_ptx(divided.bodies))
-    return one, splice(_ptx(divided.skeleton, has_kernels=True).replace(ENTRY, image.entry), bodies)
-
-
-def _ptx(source: str, *, has_kernels: bool = False) -> str:
-    return nvrtc.compile_ptx(source, target="sm_90a", include=INCLUDES, has_kernels=has_kernels).ptx
-
-
-def _machine_path(folder: Path) -> Path:
-    """Build the machine to a folder, or copy what an earlier run built of the same files."""
-    if not (gxx := shutil.which("g++")):
-        pytest.skip("needs g++")
-    sources = [path.read_text(encoding="utf-8") for path in sorted(HERE.glob("ptx_*.[hc]*"))]
-
-    def build(made: Path) -> None:
-        command = [gxx, *FLAGS, str(HERE / "ptx_host.cpp"), "-o", str(made)]
-        built = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert built.returncode == 0, built.stderr[:4000]
-
-    return compiled.library((compiled.version(gxx), FLAGS, sources), folder / "ptx.so", build)
-
-
-class Machine:
-    """The machine for PTX, with the kernels that were loaded last."""
-
-    def __init__(self, folder: Path) -> None:
-        self.library = ct.CDLL(str(_machine_path(folder)))
-        self.library.ptx_load.restype = ct.c_char_p
-        self.library.ptx_launch.restype = ct.c_char_p
-        self.library.ptx_seed.argtypes = [ct.c_uint64]
-        self.library.ptx_executed.restype = ct.c_uint64
-
-    def load(self, form: int, ptx: str) -> None:
-        """Load the kernels of a module. Raises AssertionError, which names what is not known."""
-        self.library.ptx_use(form)
-        wrong = self.library.ptx_load(translate(ptx).encode())
-        assert not wrong, wrong.decode()
-
-    def report(self, ptx: str, kernel: str, threads: int) -> str:
-        """Run one block of a kernel whose parameter is a pointer to 256 bytes; returns what is wrong."""
-        if wrong := self.library.ptx_load(translate(ptx).encode()):
-            return wrong.decode()
-        memory = (ct.c_uint64 * 32)()
-        pointer = ct.c_void_p(ct.addressof(memory))
-        given = (ct.c_void_p * 1)(ct.addressof(pointer))
-        wrong = self.library.ptx_launch(kernel.encode(), (ct.c_uint * 3)(1, 1, 1), threads, 1, 0, given)
-        return (wrong or b"").decode()
-
-    def launches(self, kernel: str) -> int:
-        """Return how often a kernel was launched, in all forms."""
-        return self.library.ptx_launches(kernel.encode())
+    bodies = read_bodies(ptx_of(divided.bodies))
+    return one, splice(ptx_of(divided.skeleton, has_kernels=True).replace(ENTRY, image.entry), bodies)
 
 
 @dataclass(frozen=True)
@@ -121,9 +66,11 @@ class Spliced:
         """Build the host code and the PTX of all kernels in both forms."""
         if reason := nvrtc.why_unusable("13.0"):
             pytest.skip(reason)
+        if not shutil.which("g++"):
+            pytest.skip("needs g++")
         machine = Machine(folder)
         parts = compilation.parts()
-        loaded = _host_library(parts, folder)
+        loaded = host_library(parts, folder)
         pairs = [forms(image) for image in parts.images if image.skeleton is None]
         loaded.on_host_runner(machine.library.ptx_launch)
         loaded.on_host_sm_shared(SHARED)
@@ -143,23 +90,6 @@ class Spliced:
     def has_spliced(self) -> bool:
         """Whether any image has a skeleton."""
         return self.one != self.spliced
-
-
-def _host_library(parts: Any, folder: Path) -> ct.CDLL:
-    """Compile the host code of a program, without its kernels."""
-    assert not parts.skeletons, "kernels of CUTLASS have no PTX here"
-    lines = ['#include "prelude.h"']
-    lines += [
-        f'extern "C" unsigned char const {symbol}[] = {{0}};'
-        for image in parts.images
-        for symbol in image.symbols
-    ]
-    gxx = shutil.which("g++")
-    assert gxx
-    library(gxx, "\n".join([*lines, parts.program, ""]), folder / "k.so")
-    loaded = ct.CDLL(str(folder / "k.so"))
-    loaded.mucc_last_error.restype = ct.c_char_p
-    return loaded
 
 
 @dataclass

@@ -5,22 +5,6 @@
 
 namespace mucc::attention {
 
-// Writes 16 bytes. Of a store of C++ the compiler at times makes several instructions.
-template <class T>
-MUCC_DEVICE void write_words(T* at, Pack<uint32_t, 4> const& words) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words.of[0]), "r"(words.of[1]), "r"(words.of[2]),
-               "r"(words.of[3])
-               : "memory");
-#else
-  *reinterpret_cast<Pack<uint32_t, 4>*>(at) = words;
-#endif
-}
-template <class T>
-MUCC_DEVICE void write_words(T* at, Pack<uint32_t, 2> const& words) {
-  *reinterpret_cast<Pack<uint32_t, 2>*>(at) = words;
-}
-
 // Makes a word of two neighbouring results.
 struct Packs {
   uint32_t& word;
@@ -40,7 +24,7 @@ struct StoresWords {
   MUCC_DEVICE void operator()(View const& view, P const& position, Lanes<2> const&) const {
     using T = typename View::Element;
     if constexpr (View::kAlong == Along::kUnit) {
-      write_words(place(view, position), words);
+      write_words(reinterpret_cast<Pack<uint32_t, kWords>*>(place(view, position)), words);
     } else {
       auto const pack = __builtin_bit_cast(Pack<T, 2 * kWords>, words);
 #pragma unroll
@@ -53,15 +37,7 @@ struct StoresWords {
 struct Stores {
   template <int V, class View, class P>
   MUCC_DEVICE void operator()(View const& view, P const& position, Lanes<V> const& results) const {
-    using T = typename View::Element;
-    if constexpr (V * sizeof(T) == 16 && View::kAlong == Along::kUnit) {
-      Pack<T, V> pack;
-#pragma unroll
-      for (int v = 0; v < V; ++v) narrow(results.of[v], pack.of[v]);
-      write_words(place(view, position), __builtin_bit_cast(Pack<uint32_t, 4>, pack));
-    } else {
-      mucc::store(view, position, results);
-    }
+    mucc::store(view, position, results);
   }
 };
 

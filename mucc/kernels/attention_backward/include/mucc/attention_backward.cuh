@@ -107,7 +107,7 @@ MUCC_DEVICE void store_gradient(Operand<T, kBatch> const& result, P const& posit
       int const column = own_column + 8 * kTogether * n;
       if (!exists || column >= width) continue;
       if (packs) {
-        attention::write_words(to + column, pack);
+        write_words(reinterpret_cast<Pack<uint32_t, kTogether>*>(to + column), pack);
       } else {
         auto const elements = __builtin_bit_cast(Pack<T, 2 * kTogether>, pack);
 #pragma unroll

@@ -64,7 +64,7 @@ MUCC_DEVICE float high_part(float x) {
 template <class Op, class Bits>
 MUCC_DEVICE void write_piece(Op const& op, Bits* to, Piece<Bits> const& piece) {
   if constexpr (Op::kParts == 0) {
-    *reinterpret_cast<Piece<Bits>*>(to) = piece;
+    write_words(reinterpret_cast<Piece<Bits>*>(to), piece);
   } else {
     Piece<Bits> high, low;
 #pragma unroll
@@ -75,7 +75,7 @@ MUCC_DEVICE void write_piece(Op const& op, Bits* to, Piece<Bits> const& piece) {
     }
 #pragma unroll
     for (int part = 0; part < Op::kParts; ++part)
-      *reinterpret_cast<Piece<Bits>*>(to + part * op.part) = Op::kLow >> part & 1 ? low : high;
+      write_words(reinterpret_cast<Piece<Bits>*>(to + part * op.part), Op::kLow >> part & 1 ? low : high);
   }
 }
 

@@ -1,4 +1,4 @@
-// Runs kernels of PTX on the host: the code that test/lib/ptx_text.py makes of a module, thread by thread.
+// Runs kernels of PTX on the host: the code that bench/host/ptx/text.py makes of a module, thread by thread.
 //
 // A thread runs until it waits for others, reads what other threads write, or has used its turn. Order 0 takes threads by
 // their numbers with long turns; others draw the order of threads and blocks, and the length of turns.
@@ -48,6 +48,15 @@ static int form = 0;
 static std::map<std::string, int> launches;
 static uint64_t seed = 0;
 static uint64_t executed = 0;
+static unsigned sample = 0;  // how many blocks of a launch run, or all
+static std::string last_text;
+
+// What blocks of a kernel that ran have taken.
+struct Work {
+  uint64_t launches = 0, blocks = 0, ran = 0, instructions = 0;  // instructions of warps
+  int threads = 0, shared = 0;
+};
+static std::map<std::string, Work> works;
 static std::string last_error;
 
 static Kind kind_of(std::string const& name) {
@@ -121,6 +130,7 @@ struct Launch {
   std::vector<char> locals, shared;
   std::vector<Thread> all;
   std::vector<Block> blocks;
+  OwnMemory hidden{};
   int barriers[256][16] = {};
   int cluster_arrived = 0, cluster_phase = 0;
   std::mt19937_64 random{seed};
@@ -153,6 +163,9 @@ Launch::Launch(Kernel const& k, unsigned const* g, int threads, int together, in
   shared.resize(size_t(kWindow) * size_t(together) + 1024);
   char* const base = shared.data() + (1024 - reinterpret_cast<uintptr_t>(shared.data()) % 1024);
   for (int b = 0; b < together; ++b) blocks.push_back({base + size_t(b) * kWindow, bytes});
+  auto add = [&](char const* data, size_t size) { hidden.begin[hidden.count] = data, hidden.end[hidden.count++] = data + size; };
+  add(params.data(), params.size()), add(locals.data(), locals.size());
+  for (size_t i = 0; i < k.variables.size() && i < 6; ++i) add(k.variables[i]->data(), k.variables[i]->size());
 }
 
 uint64_t Launch::constant(Thread const& t, Constant kind, int64_t value, unsigned const* ctaid) const {
@@ -189,7 +202,7 @@ void Launch::start(unsigned x, unsigned y, unsigned z) {
     Thread& t = all[size_t(n)];
     unsigned const ctaid[3] = {x + unsigned(n / threads), y, z};
     uint64_t* const own = frames.data() + frame() * size_t(n);
-    t = {own + kernel.constants.size(), 0, State::kRuns, n % threads, n % threads % 32, n / threads, 0, 0, blocks.data(), together};
+    t = {own + kernel.constants.size(), 0, State::kRuns, n % threads, n % threads % 32, n / threads, 0, 0, blocks.data(), together, &hidden, 0};
     for (size_t c = 0; c < kernel.constants.size(); ++c)
       t.r[-1 - int64_t(c)] = constant(t, kernel.constants[c].first, kernel.constants[c].second, ctaid);
   }
@@ -201,7 +214,7 @@ bool Launch::turn(Thread& t, int most) {
   for (int n = 0; n < most && t.state == State::kRuns; ++n) {
     Instruction const& i = kernel.code[t.pc];
     Operands const o = kernel.operands.data() + i.operands;
-    ++t.pc, ++executed;
+    ++t.pc, ++executed, ++t.executed;
     if (i.guard != kNone && get<bool>(t, i.guard) == i.negated) continue;
     switch (i.kind) {
       case Kind::kPlain: i.run(t, o); break;
@@ -283,7 +296,7 @@ void Launch::stuck() const {
 void Launch::run() {
   std::vector<int> order(all.size());
   std::iota(order.begin(), order.end(), 0);
-  uint64_t const limit = executed + (uint64_t(1) << 29);
+  uint64_t const limit = executed + (uint64_t(1) << (sample ? 26 : 29));
   for (bool more = true; more;) {
     if (seed) std::shuffle(order.begin(), order.end(), random);
     int const most = seed ? 1 + int(random() % 500) : 1 << 14;
@@ -311,8 +324,39 @@ static void launch(char const* name, unsigned const* grid, int threads, int toge
   for (unsigned y = 0; y < grid[1]; ++y)
     for (unsigned x = 0; x < grid[0]; x += unsigned(together)) order.push_back({x, y});
   if (seed && !found->second.waits) std::shuffle(order.begin(), order.end(), one.random);
-  for (auto const& [x, y] : order)
-    for (unsigned z = 0; z < grid[2]; ++z) one.start(x, y, z), one.run();
+  Work& work = works[name];
+  ++work.launches, work.blocks += uint64_t(grid[0]) * grid[1] * grid[2], work.threads = threads;
+  work.shared = found->second.shared + dynamic;
+  // Blocks that wait for those before them are the first ones, others lie apart.
+  size_t const groups = order.size(), wanted = sample ? std::max<size_t>(1, sample / unsigned(together)) : groups;
+  size_t const ran = std::min(groups, wanted);
+  for (size_t i = 0; i < ran; ++i) {
+    auto const& [x, y] = order[found->second.waits ? i : i * groups / ran];
+    for (unsigned z = 0; z < grid[2]; ++z) {
+      one.start(x, y, z), one.run();
+      if (!meter.on) continue;
+      meter.blocks_end(name), work.ran += unsigned(together);
+      for (size_t first = 0; first < one.all.size(); first += 32) {
+        uint64_t most = 0;
+        for (size_t n = first; n < std::min(one.all.size(), first + 32); ++n) most = std::max(most, one.all[n].executed);
+        work.instructions += most;
+      }
+    }
+  }
+}
+
+// Lines of numbers: `kernel` with what its blocks took, and `at` with the traffic of each of its instructions.
+static std::string counted() {
+  std::ostringstream text;
+  for (auto const& [name, work] : works) {
+    text << "kernel " << name << ' ' << work.launches << ' ' << work.blocks << ' ' << work.ran << ' ' << work.threads << ' '
+         << work.shared << ' ' << work.instructions << ' ' << meter.sectors_of_blocks[name] << '\n';
+    Kernel const& kernel = forms[form].at(name);
+    for (auto const& [pc, sum] : meter.traffic[name])
+      text << "at " << pc << ' ' << kernel.names[size_t(kernel.code[size_t(pc)].name)] << ' ' << sum.requests << ' ' << sum.bytes << ' '
+           << sum.sectors << ' ' << sum.lines << ' ' << sum.cycles << ' ' << sum.least << '\n';
+  }
+  return text.str();
 }
 
 }  // namespace ptx
@@ -341,4 +385,10 @@ DOOR void ptx_use(int form) { ptx::form = form; }
 DOOR void ptx_clear() { ptx::forms.clear(), ptx::launches.clear(); }
 DOOR int ptx_launches(char const* name) { return ptx::launches[name]; }
 DOOR void ptx_seed(uint64_t seed) { ptx::seed = seed; }
+// Counts what launches take from now on, of which at most so many blocks run; 0 stops that, and all run.
+DOOR void ptx_count(unsigned blocks) {
+  ptx::meter.on = blocks > 0, ptx::sample = blocks;
+  ptx::meter.traffic.clear(), ptx::meter.sectors_of_blocks.clear(), ptx::works.clear();
+}
+DOOR char const* ptx_counted() { return (ptx::last_text = ptx::counted()).c_str(); }
 DOOR uint64_t ptx_executed() { return ptx::executed; }

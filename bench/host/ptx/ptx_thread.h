@@ -23,6 +23,17 @@ struct Block {
   uint32_t bytes;
 };
 
+// Parameters, variables of the module and local memory: what no other launch, or no other thread, reads.
+struct OwnMemory {
+  char const *begin[8], *end[8];
+  int count;
+  bool has(char const* at) const {
+    for (int i = 0; i < count; ++i)
+      if (at >= begin[i] && at < end[i]) return true;
+    return false;
+  }
+};
+
 enum class State : uint8_t { kRuns, kAtWarp, kAtBarrier, kAtCluster, kEnded };
 
 // `r` is behind the constants of the kernel, which have negative numbers.
@@ -34,6 +45,8 @@ struct Thread {
   int barrier, cluster_phase;  // where it waits, and the phase of the cluster's barrier in which it arrived
   Block* blocks;
   int block_count;
+  OwnMemory const* own_memory;
+  uint64_t executed;  // instructions
 };
 
 using Operands = int32_t const*;

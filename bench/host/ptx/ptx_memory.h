@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ptx_instructions.h"
+#include "ptx_traffic.h"
 
 namespace ptx {
 
@@ -81,13 +82,25 @@ inline void define_conversions() {
 
 // ---- memory -----------------------------------------------------------------------------------------------------------
 
+// Where an access goes, which the meter counts. Memory that only a thread or a launch has is left out.
+template <Space kSpace, bool kWrites>
+char* accessed(Thread& t, uint64_t address, uint32_t bytes) {
+  char* const at = place<kSpace>(t, address, bytes);
+  if (!meter.on) return at;
+  char const* const shared = t.blocks[0].shared;
+  bool const in_shared = size_t(at - shared) < size_t(kWindow) * size_t(t.block_count);
+  if (in_shared || !t.own_memory->has(at)) 
+    meter.access(t, reinterpret_cast<uint64_t>(at) - (in_shared ? uint64_t(shared) : 0), bytes, in_shared, kWrites);
+  return at;
+}
+
 // Operands of a load are the number of elements, the elements, the address and a distance; of a store, the address first.
 template <class T, Space kSpace>
 void define_accesses(std::string const& space) {
   define<T>("ld" + space, [](Thread& t, Operands o) {
     int const count = o[0];
     uint64_t const address = get<uint64_t>(t, o[count + 1]) + get<uint64_t>(t, o[count + 2]);
-    char const* from = place<kSpace>(t, address, uint32_t(sizeof(T) * count));
+    char const* from = accessed<kSpace, false>(t, address, uint32_t(sizeof(T) * count));
     T x[8];
     std::memcpy(x, from, sizeof(T) * count);
     for (int i = 0; i < count; ++i) put<T>(t, o[1 + i], x[i]);
@@ -95,7 +108,7 @@ void define_accesses(std::string const& space) {
   define<T>("st" + space, [](Thread& t, Operands o) {
     int const count = o[0];
     uint64_t const address = get<uint64_t>(t, o[1]) + get<uint64_t>(t, o[2]);
-    char* to = place<kSpace>(t, address, uint32_t(sizeof(T) * count));
+    char* to = accessed<kSpace, true>(t, address, uint32_t(sizeof(T) * count));
     for (int i = 0; i < count; ++i) {
       T const x = get<T>(t, o[3 + i]);
       std::memcpy(to + sizeof(T) * i, &x, sizeof(T));
@@ -107,7 +120,7 @@ void define_accesses(std::string const& space) {
 template <class T, Space kSpace, class F>
 void atomic(std::string const& space, std::string const& operation, F) {
   define<T>("atom" + space + operation, [](Thread& t, Operands o) {
-    char* at = place<kSpace>(t, get<uint64_t>(t, o[1]) + get<uint64_t>(t, o[2]), sizeof(T));
+    char* at = accessed<kSpace, true>(t, get<uint64_t>(t, o[1]) + get<uint64_t>(t, o[2]), sizeof(T));
     T before;
     std::memcpy(&before, at, sizeof(T));
     T const after = F{}(before, get<T>(t, o[3]));
@@ -126,7 +139,7 @@ void define_atomics(std::string const& space) {
     atomic<T, kSpace>(space, ".and", [](T a, T b) { return T(a & b); });
     atomic<T, kSpace>(space, ".or", [](T a, T b) { return T(a | b); });
     define<T>("atom" + space + ".cas", [](Thread& t, Operands o) {
-      char* at = place<kSpace>(t, get<uint64_t>(t, o[1]) + get<uint64_t>(t, o[2]), sizeof(T));
+      char* at = accessed<kSpace, true>(t, get<uint64_t>(t, o[1]) + get<uint64_t>(t, o[2]), sizeof(T));
       T before;
       std::memcpy(&before, at, sizeof(T));
       T const wanted = get<T>(t, o[3]), after = get<T>(t, o[4]);
