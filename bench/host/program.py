@@ -110,7 +110,8 @@ def library(gxx: str, text: str, to: Path, *more: str) -> None:
         # Without the flags: the functions that g++ calls for checks are in the program.
         _compile([gxx, "-shared", "-Wl,-z,defs", *_linker(), str(part), "-o", str(made)])
 
-    compiled.library((headers.name, text), to, build)
+    reached = compiled.included(text, (headers, INCLUDE, *map(Path, INCLUDES)))
+    compiled.library((compiled.version(gxx), flags, text), to, build, reached)
 
 
 def included(source: str) -> list[str]:

@@ -187,6 +187,10 @@ class DiagnosticSink:
             raise DiagnosticError(self.diagnostics)
 
 
+CLOSE = 0.6
+"""The share of letters in common from which a candidate is close to a word."""
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """Return the candidate closest to `word`; None if none is close.
 
@@ -194,7 +198,9 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """
     import difflib
 
-    found = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    # A longer word is close to no candidate, but would be indexed for each of them.
+    near = [c for c in candidates if CLOSE * (len(word) + len(c)) <= 2 * min(len(word), len(c))]
+    found = difflib.get_close_matches(word, near, n=1, cutoff=CLOSE) if near else []
     return found[0] if found else None
 
 

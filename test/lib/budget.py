@@ -1,8 +1,11 @@
-"""How many examples a run of tests takes: all by itself, a share in `make test`."""
+"""How many examples and cases a run of tests takes: all by itself, a share in `make test`."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import pytest
 
 SHARE = 3
 """`make test` draws one of so many examples."""
@@ -19,3 +22,8 @@ def is_share() -> bool:
 def examples(count: int) -> int:
     """Return how many of `count` examples a property test draws."""
     return max(count // SHARE, min(count, FEWEST)) if is_share() else count
+
+
+def alternately_long(cases: list[Any]) -> list[Any]:
+    """Leave every second of many similar cases to a run of the long tests."""
+    return [pytest.param(case, marks=pytest.mark.long) if i % 2 else case for i, case in enumerate(cases)]

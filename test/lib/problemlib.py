@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mucc.torch.importer.request import Answer, Request
 
 PROBLEMS = Path(__file__).parents[2] / "bench" / "kernelbench" / "problems"
@@ -28,8 +26,3 @@ def imported(name: str, **options: Any) -> Answer:
 def operations(answer: Answer, kernel: bool) -> list[str]:
     """Return the operations of an import that became kernels, or those that did not."""
     return [row.operation for row in answer.rows if (row.kernel is not None) is kernel]
-
-
-def alternately_long(cases: list[Any]) -> list[Any]:
-    """Leave every second of many similar cases to a run of the long tests."""
-    return [pytest.param(case, marks=pytest.mark.long) if i % 2 else case for i, case in enumerate(cases)]

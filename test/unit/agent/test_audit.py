@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import subprocess
 import sys
 from functools import cache
@@ -273,20 +272,11 @@ def test_help_and_the_callers_process_need_no_torch():
     assert done.stdout.startswith("usage: mucc-agent audit") and done.stdout.endswith("set()\n")
 
 
-def test_json_and_exit_status():
-    command = [
-        sys.executable,
-        "-m",
-        "mucc.agent",
-        "audit",
-        "problem.py",
-        "pytorch_work.py",
-        "--device",
-        "cpu",
-    ]
-    done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=SAMPLES, env=os.environ)
-    assert done.returncode == 5
-    verdict = json.loads(done.stdout)
+def test_json_and_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(SAMPLES)
+    monkeypatch.setattr("mucc.agent.audit.auditing.audit", audit)  # another process would load torch
+    assert main(["audit", "problem.py", "pytorch_work.py", "--device", "cpu", "--json"]) == 5
+    verdict = json.loads(capsys.readouterr().out)
     assert verdict["label"] == "PyTorch-only" and verdict["accepted"] is False and verdict["correct"] is True
 
 

@@ -261,7 +261,7 @@ def work(folder: Path, strategy: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", WORKER, folder, strategy, here], stdout=subprocess.PIPE)
 
 
-@pytest.mark.parametrize("strategy", ["mantis", "mcts"])
+@pytest.mark.parametrize("strategy", ["mcts", pytest.param("mantis", marks=pytest.mark.long)])
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tmp_path: Path, strategy: str):
     undisturbed = work(tmp_path / "whole", strategy)
     undisturbed.communicate()

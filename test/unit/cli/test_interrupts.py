@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from processes import HANG, wait_for
+from processes import HANG, gone, wait_for
 
 from bench.signals import KERNEL, environment, finished, make_compilers
 from mucc.build.cache.entries import SUFFIX
@@ -111,13 +111,17 @@ def place(tmp_path: Path) -> Generator[Place]:
 
 
 def ended(process: subprocess.Popen[str], *numbers: signal.Signals) -> tuple[int, str, str, list[Process]]:
-    """Send signals: the status, stdout, stderr, and which of its processes are left."""
+    """Send signals: the status, stdout, stderr, and which of its processes are left.
+
+    Those that were killed end when they get a processor; others sleep for longer than is waited for them.
+    """
     before = processes.descendants(process.pid)
     for number in numbers:
         process.send_signal(number)
     out, err = process.communicate(timeout=HANG)
     now = processes.table()
-    return process.returncode, out, err, [p for p in before.values() if processes.same(now.get(p.pid), p)]
+    left = [p for p in before.values() if processes.same(now.get(p.pid), p) and not gone(p.pid)]
+    return process.returncode, out, err, left
 
 
 BUILDS: dict[str, tuple[int, list[str]]] = {

@@ -246,6 +246,15 @@ def test_the_sink_keeps_each_diagnostic_once():
 def test_did_you_mean():
     assert did_you_mean("gelo", ["relu", "gelu", "tanh"]) == "gelu"
     assert did_you_mean("zzz", ["relu"]) is None
+    assert did_you_mean("abcdxyzabc", ["abc"]) is None and did_you_mean("abcdefg", ["abc"]) == "abc"
+
+
+def test_a_word_of_a_megabyte_is_not_searched_for_what_was_meant(monkeypatch: pytest.MonkeyPatch):
+    def search(*_: object, **options: object) -> list[str]:
+        raise AssertionError
+
+    monkeypatch.setattr("difflib.get_close_matches", search)
+    assert did_you_mean("relu" * 250_000, ["relu", "gelu"]) is None
 
 
 def test_every_code_is_explained():

@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from processes import HANG
 
+from mucc.process import pausing
 from mucc.process.pausing import descendants, parent, pause, resume
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc")
@@ -22,6 +24,12 @@ threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start
 os.write(1, b"%d\\n" % os.getpid())  # in one piece, for both write here
 time.sleep(60)
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread stops once it gets a processor, which takes long on a busy machine."""
+    monkeypatch.setattr(pausing, "STOPPING", HANG)
 
 
 @pytest.fixture

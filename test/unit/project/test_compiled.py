@@ -14,8 +14,8 @@ from bench.host import compiled
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of what is kept, an empty one."""
-    monkeypatch.setattr(compiled, "KEPT", tmp_path / "kept")
-    return tmp_path / "kept" / "libraries"
+    monkeypatch.setattr(compiled, "LIBRARIES", tmp_path / "kept")
+    return tmp_path / "kept"
 
 
 def test_equal_keys_are_built_once(kept: Path, tmp_path: Path) -> None:
@@ -45,6 +45,38 @@ def test_other_headers_are_another_library(
         compiled.library(("c++",), tmp_path / "a.so", lambda made, text=text: made.write_text(text) and None)
     compiled.contents.cache_clear()
     assert (tmp_path / "a.so").read_text() == "int b;" and len(list(kept.iterdir())) == 2
+
+
+def test_a_library_is_found_from_another_checkout(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name / "include").mkdir(parents=True)
+        (tmp_path / name / "include" / "mucc.h").write_text("int a;")
+    assert len({compiled.contents(tmp_path / name / "include") for name in ("one", "other")}) == 1
+    assert not compiled.LIBRARIES.is_relative_to(compiled.KEPT.parents[1])
+
+
+def test_only_headers_that_a_text_includes_count(tmp_path: Path) -> None:
+    (tmp_path / "mucc").mkdir()
+    (tmp_path / "beside").mkdir()
+    headers = {
+        "a.h": "#include <mucc/b.h>\n",
+        "mucc/b.h": '#if 0\n#  include "c.h"\n#endif\n',
+        "mucc/c.h": "int c;",
+        "beside/c.h": "int other;",
+        "mucc/d.h": "int d;",
+    }
+    for name, text in headers.items():
+        (tmp_path / name).write_text(text)
+
+    def found() -> str:
+        return compiled.included("#include <a.h>\n#include <vector>\n", (tmp_path / "beside", tmp_path))
+
+    before = found()
+    for name, text in headers.items():
+        (tmp_path / name).write_text(f"{text}int more;")
+        assert (found() != before) == (name not in ("beside/c.h", "mucc/d.h")), name
+        (tmp_path / name).write_text(text)
+    assert found() == before
 
 
 def test_a_failed_build_keeps_nothing(kept: Path, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from budget import alternately_long
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
@@ -128,8 +130,14 @@ FORMS: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def in_every_dtype() -> Iterator[Any]:
+    """Every form in one dtype, and a form with and without a mask in all; long tests take the rest."""
+    for form, dtype in itertools.product(FORMS, ("float32", "bfloat16", "float16")):
+        is_short = dtype == "bfloat16" or form in ("plain", "mask")
+        yield pytest.param(form, dtype, marks=() if is_short else pytest.mark.long)
+
+
+@pytest.mark.parametrize(("form", "dtype"), [*in_every_dtype()])
 @pytest.mark.usefixtures("as_tf32")
 def test_attention_in_parts_is_one_kernel(form: str, dtype: str):
     function, dims = FORMS[form]
@@ -149,9 +157,13 @@ def test_products_of_f32_that_are_not_of_tf32_stay():
 # nn.TransformerEncoderLayer
 
 
-@pytest.mark.parametrize("masked", ["", "keys", "all"])
-@pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}], ids=str)
-def test_encoder_layers_are_taken_apart(options: dict[str, Any], masked: str):
+LAYERS = [*itertools.product(({}, {"norm_first": True, "activation": "gelu"}), ("", "keys", "all"))]
+"""Options of a layer, and what it masks."""
+
+
+@pytest.mark.parametrize("case", alternately_long(LAYERS), ids=str)
+def test_encoder_layers_are_taken_apart(case: tuple[dict[str, Any], str]):
+    options, masked = case
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dtype=torch.bfloat16, **options)
     given: dict[str, Any] = {}
     if masked:

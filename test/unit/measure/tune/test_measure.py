@@ -176,7 +176,7 @@ def _wait_for_more(folder: Folder, before: set[tuple[str, ...]], process: subpro
     wait_for(lambda: len(folder.records()) > len(before) or process.poll() is not None)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_run_loses_no_finished_measurement(tmp_path: Path, database: Path, seed: int) -> None:
     """SIGKILL at random moments: what had been measured is neither lost nor measured again."""
     plan = tunelib.planned(budget=6)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from problemlib import PROBLEMS, alternately_long, asked
+from budget import alternately_long
+from problemlib import PROBLEMS, asked
 from processes import gone
 
 from mucc.diagnostics.core import DiagnosticError
@@ -67,12 +68,12 @@ MORE_BAD = {
     "exits_in_inputs": ("def get_inputs():\n    sys.exit(0)\n", "MU7012", "get_inputs() raised SystemExit"),
     "no_inputs": ("def get_inputs():\n    return None\n", "MU7012", "get_inputs() raised TypeError"),
     "no_module": ("class Model:\n    pass\n", "MU7011", "no torch.nn.Module"),
+    "asks": ("input()\n", "MU7012", "EOFError"),
     "other_arguments": (
         "def get_inputs():\n    return [1, 2, 3]\n",
         "MU7012",
         "too many positional arguments",
     ),
-    "asks": ("input()\n", "MU7012", "EOFError"),
     "crashes": ("import ctypes\nctypes.string_at(0)\n", "MU7015", "signal 11"),
     "loops": (
         "def loop(self, x):\n    while x.sum() < 9:\n        x = x + 1\n    return x\nModel.forward = loop\n",

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from problemlib import PROBLEMS, alternately_long, asked, imported, operations
+from budget import alternately_long
+from problemlib import PROBLEMS, asked, imported, operations
 
 import mucc.frontend as frontend
 from mucc.diagnostics.core import DiagnosticError, Source

@@ -283,10 +283,9 @@ kernel small[M, N=96, K=65](x: bf16[M, K], w: bf16[N, K], r: f32[M, N]) -> (y: b
 """
 
 
+@pytest.mark.long
 @pytest.mark.nvcc
-@pytest.mark.parametrize(
-    "name", [CP_ASYNC[0], *(pytest.param(name, marks=pytest.mark.long) for name in CP_ASYNC[1:])]
-)
+@pytest.mark.parametrize("name", CP_ASYNC)
 def test_a_library_from_parts(name: str, tmp_path: Path) -> None:
     """One small kernel for each target, as `mucc` builds it; the shared memory is what was counted."""
     if not (discover.find_nvcc() and discover.find_cutlass() and discover.find_host()):

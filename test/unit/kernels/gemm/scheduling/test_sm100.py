@@ -111,6 +111,7 @@ def test_kernels_are_written_for_blackwell() -> None:
     assert "cutlass::arch::Sm90" not in text
 
 
+@pytest.mark.long
 @pytest.mark.nvcc
 def test_cutlass_multiplies_operands_of_two_signs(tmp_path: Path) -> None:
     toolchain = find_toolchain()
