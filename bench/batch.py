@@ -144,7 +144,8 @@ class Batch:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise SystemExit(f"another run works in {self.folder}: wait for it, or name another folder") from None
+                why = f"another run works in {self.folder}: wait for it, or name another folder"
+                raise SystemExit(why) from None
             self.outcomes = self._recorded()
             yield
         finally:

@@ -63,7 +63,7 @@ def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:
-    """Return the kernel to run. Raises MU6053 if none of several is named, MU5406 for a name that none has."""
+    """Return the kernel to run. Raises MU6053 where no name chooses one, MU5406 for an unknown name."""
     kernels = {k.name: k for k in manifest.kernels}
     listed = ", ".join(kernels)
     if name is None:
