@@ -52,7 +52,7 @@ def test_a_full_disk_behind_mucc_opt():
     line = f"{sys.executable} -c '{script}' k.mcu > /dev/full"
     run = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=HANG)
     assert run.returncode == 2
-    assert run.stderr == "mucc-opt: error: cannot write the output: No space left on device\n"
+    assert run.stderr.startswith("error[MU5014]: cannot write the output: No space left on device\n")
 
 
 def test_closed_streams():
