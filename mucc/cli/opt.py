@@ -79,6 +79,10 @@ class OptMain(xDSLOptMain):
         arg_parser.add_argument("--diagnostics", choices=("text", "json"), default="text", help=help)
         setattr(arg_parser, "error", _raise_usage)  # noqa: B010
 
+    def get_input_name(self) -> str:
+        path = self.args.input_file
+        return "<stdin>" if path is None or path == STDIN else path
+
     def setup_pipeline(self) -> None:
         try:
             names = [spec.name for spec in parse_pipeline(self.args.passes)]
