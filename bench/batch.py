@@ -15,13 +15,14 @@ job, a shell command that needs no GPU (`build`) and one that does (`measure`):
 
 The order of jobs is their priority. Commands run in the repository, with CUDA_VISIBLE_DEVICES set to one GPU
 and OUT to a folder for what they write. DIR has `NAME.build.log`, `NAME.measure.log`, the folders OUT, and
-`batch.json`, from which the next run with the same DIR goes on: jobs that are done do not run again. The exit
-status is 1 if a job failed or was not run.
+`batch.json`, from which the next run with the same DIR goes on: jobs that are done do not run again. One run
+at a time works in a DIR; another one ends at once. The exit status is 1 if a job failed or was not run.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -132,8 +133,23 @@ class Batch:
         self.gpus = Slots([gpu for gpu in options.gpus.split(",") for _ in range(options.shares)])
         self.shares: int = options.shares
         self.record = folder / "batch.json"
-        self.outcomes = self._recorded()
+        self.outcomes: dict[str, Outcome] = {}
         self._lock = threading.Lock()
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Hold the lock of the folder, whose record one run writes. Raises SystemExit if another has it."""
+        descriptor = os.open(self.folder / "batch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                why = f"another run works in {self.folder}: wait for it, or name another folder"
+                raise SystemExit(why) from None
+            self.outcomes = self._recorded()
+            yield
+        finally:
+            os.close(descriptor)
 
     def _recorded(self) -> dict[str, Outcome]:
         try:
@@ -145,7 +161,14 @@ class Batch:
         return {row.name: row for row in rows}
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Run the jobs that are not done; returns their outcomes in the order of the plan."""
+        """Run the jobs that are not done; returns their outcomes in the order of the plan.
+
+        Raises SystemExit while another run works in the folder.
+        """
+        with self.alone():
+            return self._run(jobs)
+
+    def _run(self, jobs: Sequence[Job]) -> list[Outcome]:
         missing = [
             job for job in jobs if job.name not in self.outcomes or self.outcomes[job.name].state != DONE
         ]

@@ -139,6 +139,10 @@ def _lengths(more: dict[str, Any], x: Any) -> Any:
     return more["n"].reshape(-1, *[1] * (x.ndim - 1))
 
 
+def _capped(x: Any, i: Any = None, j: Any = None, more: Any = None) -> Any:
+    return (x / 20).tanh() * 20
+
+
 def _causal(x: Any, i: Any, j: Any, more: dict[str, Any]) -> Any:
     return _where(j <= i, x)
 
@@ -222,7 +226,7 @@ FORMS = (
         "f16",
         (128, 128),
         f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {128**-0.5} / 20) * 20) @ v",
-        lambda x, i, j, m: (x / 20).tanh() * 20,
+        _capped,
     ),
     Form(
         "kept",
@@ -368,7 +372,7 @@ FORMS = (
         "e4m3",
         (64, 128),
         "cast(softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * 0.125 / 20) * 20), e4m3) @ v",
-        lambda x, i, j, m: (x / 20).tanh() * 20,
+        _capped,
     ),
     Form("narrow_few", "e4m3", (128, 128), "attention(q, k, v)", lead=("B, H, 8", "B, H, 1"), few=True),
     Form("narrow_few256", "e4m3", (256, 64), "attention(q, k, v)", few=True, gives="sums"),
@@ -520,7 +524,7 @@ FORMS = (
         (128, 64),
         64,
         f"softmax(where( j < {_ENDS}, tanh({_PRODUCT} * {128**-0.5} / 20) * 20, -inf)) @ v",
-        lambda x, i, j, m: _until_length((x / 20).tanh() * 20, i, j, m),
+        lambda x, i, j, m: _until_length(_capped(x), i, j, m),
         empty=math.nan,
     ),
     _paged(
@@ -545,7 +549,7 @@ FORMS = (
         f"* {96**-0.5} / 20) * 20 - slope[:, None, None, None] * ({_ENDS} + i - j ), -inf)), bf16) @ v",
         lambda x, i, j, m: _where(
             (_distance(x, i, j, m) >= 0) & (_distance(x, i, j, m) < 100),
-            (x / 20).tanh() * 20 - m["slope"][:, None, None, None] * (_distance(x, i, j, m) + 1),
+            _capped(x) - m["slope"][:, None, None, None] * (_distance(x, i, j, m) + 1),
         ),
         more="n: s32[B], slope: f32[H]",
         few=False,
@@ -567,7 +571,7 @@ FORMS = (
         (64, 64),
         64,
         f"cast(softmax(tanh({_PRODUCT} * 0.125 / 20) * 20 + b), bf16) @ v",
-        lambda x, i, j, m: (x / 20).tanh() * 20 + m["b"],
+        lambda x, i, j, m: _capped(x) + m["b"],
         more="b: f32[S, T]",
         lead=("B, H, 2", "B, H, 1"),
         few=False,
@@ -579,7 +583,7 @@ FORMS = (
         (80, 80),
         16,
         f"softmax(tanh(q @ permute(k, (0, 1, 3, 2)) * {80**-0.5} / 20) * 20) @ v",
-        lambda x, i, j, m: (x / 20).tanh() * 20,
+        _capped,
         lead=("B, H", "B, H"),
         more="",
     ),
@@ -599,7 +603,7 @@ FORMS = (
         (128, 128),
         64,
         f"cast(softmax(where( j < {_ENDS}, tanh({_PRODUCT} * {128**-0.5} / 20) * 20, -inf)), e4m3) @ v",
-        lambda x, i, j, m: _until_length((x / 20).tanh() * 20, i, j, m),
+        lambda x, i, j, m: _until_length(_capped(x), i, j, m),
         empty=math.nan,
     ),
     Form(

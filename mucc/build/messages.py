@@ -145,13 +145,20 @@ def failure(
             notes=tuple(quoted),
             helps=(where, "this is a defect of that tool: try another version of it (`mucc doctor`)"),
         )
-    notes = tuple(quoted) or (f"it ended with status {status} and no message",)
+    notes = tuple(quoted) or (f"{tool} ended with status {status} and no message",)
     if _INCOMPLETE.search(log):
         return Diagnostic(
             "MU5104",
             "the compilers found on this machine cannot build the kernel",
             notes=tuple(_quote(log, _INCOMPLETE)) if not verbose else notes,
             helps=("`mucc doctor` shows what was found and what is missing",),
+        )
+    if not log.strip():  # a compiler that rejects its input says why
+        return Diagnostic(
+            "MU5104",
+            "the compilers found on this machine cannot build the kernel",
+            notes=notes,
+            helps=(f"find out whether {tool} works at all: `{tool} --version`, `mucc doctor`",),
         )
     return Diagnostic(
         "MU5110",

@@ -15,9 +15,9 @@ from mucc.cli.parameters import flag, option, repeated
 from mucc.cli.reporting import Reporter
 from mucc.compiler import files
 from mucc.compiler.source import STDIN, decode
-from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, Source
 from mucc.diagnostics.internal import internal_error
-from mucc.diagnostics.usage import usage_error
+from mucc.diagnostics.usage import check_known, usage_error
 
 if TYPE_CHECKING:
     from mucc.build.pool import Pool
@@ -277,12 +277,7 @@ def _explain(args: Arguments, reporter: Reporter) -> None:
 def _check_passes(names: list[str]) -> None:
     from mucc.passes import get_all_passes
 
-    known = get_all_passes()
-    for name in names:
-        if name not in known:
-            meant = did_you_mean(name, known)
-            helps = (f"did you mean '{meant}'?",) if meant else ()
-            raise usage_error(f"there is no pass '{name}'", *helps, f"choose from {', '.join(known)}")
+    check_known("pass", names, get_all_passes())
 
 
 def _compile(step: _Step, args: Arguments, reporter: Reporter, pool: Pool | None = None) -> _Output:

@@ -73,6 +73,10 @@ def page(name: str) -> str:
 
             return card()
         case "grammar":
+            if sys.flags.optimize > 1:
+                raise usage_error(
+                    "the grammar is made of docstrings, which `python -OO` leaves out", "leave out -OO"
+                )
             from mucc.frontend.grammar import grammar
 
             return grammar()

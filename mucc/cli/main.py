@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from mucc.cli import start, streams
 from mucc.cli.registry import MUCC, Tool
-from mucc.cli.reporting import Reporter, asks_for_json
+from mucc.cli.reporting import Reporter
 from mucc.compiler.source import PROGRAM
 from mucc.diagnostics.core import Diagnostic, DiagnosticError, ExitStatus, did_you_mean
 from mucc.process import interrupts
@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None, tool: Tool = MUCC) -> int:
 
         return answer(tool, instruction)
     verbose = "--verbose" in argv or "-v" in argv
-    reporter = Reporter(json=asks_for_json(argv), verbose=verbose)
+    reporter = Reporter.of(argv, verbose=verbose)
     interrupts.farewell = reporter.farewell
     try:
         try:

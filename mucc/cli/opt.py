@@ -6,34 +6,32 @@ them too.
 
 from __future__ import annotations
 
+import argparse
 import io
-import os
-import stat
 import sys
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, NoReturn
 
 from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.targets import get_all_targets
 from xdsl.transforms import get_all_passes as get_xdsl_passes
+from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from mucc.cli import streams
-from mucc.compiler.files import LARGEST, check_output, write_output
+from mucc.cli.reporting import Reporter
+from mucc.compiler.files import check_input, check_output, write_output
 from mucc.compiler.source import STDIN, decode
-from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, bounded
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, DiagnosticSink, Source, Span
 from mucc.diagnostics.render import render_text
-from mucc.dialects.rewriting import PassError
+from mucc.diagnostics.usage import check_known, usage_error
+from mucc.dialects.rewriting import PassError, place_text
 from mucc.universe import MUCC_UNIVERSE
 from mucc.version import __version__
 
 GENERAL_PASSES = ("canonicalize", "cse", "dce")
 """Passes of xDSL that apply to the dialects of mucc."""
-
-
-class _UsageError(Exception):
-    """The command line has an unknown pass or option, or a missing file."""
 
 
 def _as_exception(error: DiagnosticError, source: Source | None = None) -> DiagnosticException:
@@ -75,26 +73,39 @@ class OptMain(xDSLOptMain):
         super().register_all_frontends()
         self.available_frontends["mcu"] = self._parse_mcu
 
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        super().register_all_arguments(arg_parser)
+        help = "form of errors on stderr"
+        arg_parser.add_argument("--diagnostics", choices=("text", "json"), default="text", help=help)
+        setattr(arg_parser, "error", _raise_usage)  # noqa: B010
+
+    def get_input_name(self) -> str:
+        path = self.args.input_file
+        return "<stdin>" if path is None or path == STDIN else path
+
     def setup_pipeline(self) -> None:
         try:
+            names = [spec.name for spec in parse_pipeline(self.args.passes)]
+            check_known("pass", names, self.available_passes)
             super().setup_pipeline()
-        except (ValueError, ParseError) as error:
-            raise _UsageError(error) from error
+        except (ValueError, ParseError, ArgSpecParseError) as error:
+            raise usage_error(str(error).rstrip()) from error
 
     def prepare_input(self) -> tuple[list[tuple[IO[bytes], int]], str]:
+        if (path := self.args.input_file) is not None and path != STDIN:
+            check_input(path)
         try:
-            _check_size(self.args.input_file)
             return super().prepare_input()
-        except (OSError, ValueError) as error:
-            raise _UsageError(error) from error
+        except ValueError as error:
+            help = f"the suffixes are {', '.join(self.available_frontends)}; --frontend names one"
+            raise usage_error(str(error), help) from error
+        except OSError as error:
+            raise DiagnosticError(Diagnostic("MU5011", f"cannot read '{path}': {error.strerror}")) from error
 
     def prepare_output(self) -> IO[str]:
         if (path := self.args.output_file) is None:
             return sys.stdout
-        try:
-            check_output(path)
-        except DiagnosticError as error:
-            raise _UsageError(error.diagnostics[0].message) from error
+        check_output(path)
         self._held = _Held()
         return self._held
 
@@ -115,7 +126,10 @@ class OptMain(xDSLOptMain):
             module = lower(program, sink)
             sink.raise_if_errors()
         except DiagnosticError as error:
-            raise _as_exception(error, source) from error
+            from mucc.compiler.program import placed
+
+            found = placed(error.diagnostics, source) if source else error.diagnostics
+            raise _as_exception(error, source) from DiagnosticError(found)
         return module
 
     def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
@@ -135,35 +149,55 @@ class OptMain(xDSLOptMain):
             raise DiagnosticException(str(error)) from error
 
 
-def _check_size(path: str | None) -> None:
-    """Raise ValueError for a device, and for a file larger than the limit."""
-    if path is None or path == STDIN:
-        return
-    info = os.stat(path)
-    if stat.S_ISCHR(info.st_mode) and info.st_rdev != os.makedev(1, 3):  # /dev/null is an empty file
-        raise ValueError(f"{path} is a device, not a file")
-    if info.st_size > LARGEST:
-        raise ValueError(f"{path} holds more than {LARGEST >> 20} MiB, the most that is read")
+def _raise_usage(message: str) -> NoReturn:
+    raise usage_error(message, "`mucc-opt --help` lists the options")
+
+
+def _of_parsing(error: ParseError) -> Diagnostic:
+    """Convert an error in textual IR; lines are those of the whole file, also where it is split."""
+    span = error.span
+    content = span.input.content
+    lead = "\n" * span.line_offset
+    if isinstance(content, bytes):
+        start, end = (len(content[:at].decode("utf-8", "replace")) for at in (span.start, span.end))
+        content = content.decode("utf-8", "replace")
+    else:
+        start, end = span.start, span.end
+    place = Span(len(lead) + start, len(lead) + max(start, end))
+    return Diagnostic("MU5022", error.msg, place, source=Source(span.input.name, lead + content))
+
+
+def _of_verifying(error: DiagnosticException) -> list[Diagnostic]:
+    """Convert an error in IR, or in a pass or a program, whose findings have codes of their own."""
+    cause = error.__cause__
+    if isinstance(cause, DiagnosticError):
+        return list(cause.diagnostics)
+    if isinstance(cause, PassError):
+        return [
+            Diagnostic(f.code, f"{f.message}{place_text(f)}", notes=f.notes, helps=f.helps)
+            for f in cause.findings
+        ]
+    return [Diagnostic("MU5023", str(error).strip())]
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit status; errors in the input go to stderr."""
+    """Run a command line and return its exit status; errors go to stderr."""
+    reporter = Reporter.of(sys.argv[1:] if args is None else args)
     try:
         OptMain("mucc-opt: the passes of mucc on textual IR and on .mcu files", args).run()
         sys.stdout.flush()
-    except (DiagnosticException, ParseError) as error:
-        print(bounded(str(error)), file=sys.stderr)
-        return 1
-    except (_UsageError, ArgSpecParseError) as error:
-        print(bounded(f"mucc-opt: error: {error}"), file=sys.stderr)
-        return 2
+    except ArgSpecParseError as error:
+        reporter.add(usage_error(str(error).rstrip()).diagnostics)
+    except ParseError as error:
+        reporter.add([_of_parsing(error)])
+    except DiagnosticException as error:
+        reporter.add(_of_verifying(error))
     except DiagnosticError as error:
-        print("".join(render_text(d) for d in error.diagnostics), file=sys.stderr, end="")
-        return 3
+        reporter.add(error.diagnostics)
     except OSError as error:
         if not streams.takes_no_more(error):
             raise
         streams.drop_output()
-        print(f"mucc-opt: error: cannot write the output: {error.strerror}", file=sys.stderr)
-        return 2
-    return 0
+        reporter.add([Diagnostic("MU5014", f"cannot write the output: {error.strerror}")])
+    reporter.close()
+    return reporter.status

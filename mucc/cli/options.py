@@ -32,7 +32,11 @@ def output(help: str, metavar: str = "OUT") -> str | None:
 
 def diagnostics() -> str:
     """Declare the format of diagnostics; `main` reads this option before parsing."""
-    return option("text", choices=("text", "json"), help="form of errors and warnings on stderr")
+    return option(
+        "text",
+        choices=("text", "json"),
+        help="form of errors and warnings on stderr; json where --json is given",
+    )
 
 
 def verbose() -> bool:

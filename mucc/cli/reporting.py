@@ -17,22 +17,41 @@ if TYPE_CHECKING:
     from mucc.process.interrupts import Terminated
 
 
-def asks_for_json(argv: Sequence[str]) -> bool:
-    """Whether a command line has `--diagnostics=json`, without parsing it."""
-    words = ("--diagnostics", "json")
-    return "=".join(words) in argv or words in pairwise(argv)
+def diagnostics_option(argv: Sequence[str]) -> str | None:
+    """Return the value of `--diagnostics` in a command line, without parsing it; None if it is not given."""
+    name = "--diagnostics"
+    joined = [word.removeprefix(f"{name}=") for word in argv if word.startswith(f"{name}=")]
+    apart = [value for word, value in pairwise(argv) if word == name]
+    return next(iter((*joined, *apart)), None)
 
 
 class Reporter:
-    """Collector and renderer of the diagnostics of one run."""
+    """Collector and renderer of the diagnostics of one run.
 
-    def __init__(self, *, json: bool = False, verbose: bool = False):
+    With `json` one JSON list is printed at the end, also an empty one if `empty` is set.
+    """
+
+    def __init__(self, *, json: bool = False, verbose: bool = False, empty: bool = True):
         self.json = json
         self.verbose = verbose
+        self.empty = empty
         self.seen: list[tuple[Diagnostic, Source | None]] = []
         self.goes_on: tuple[str, ...] = ()
         """Help texts for the diagnostic of an interruption, such as how to resume."""
         self._known: set[tuple[Diagnostic, Source | None]] = set()
+
+    @classmethod
+    def of(cls, argv: Sequence[str], *, verbose: bool = False) -> Reporter:
+        """Make the reporter for a command line, whose `--diagnostics` or else `--json` says how it reports.
+
+        With `--json` alone stderr remains empty where there is nothing to report.
+        """
+        form = diagnostics_option(argv)
+        return cls(
+            json=form == "json" or (form is None and "--json" in argv),
+            verbose=verbose,
+            empty=form is not None,
+        )
 
     def add(self, diagnostics: Iterable[Diagnostic], source: Source | None = None) -> None:
         """Report diagnostics, with `source` for those without a source of their own; each only once."""
@@ -84,9 +103,10 @@ class Reporter:
     def close(self) -> None:
         """End the report: the summary line, or the JSON list."""
         if self.json:
-            from mucc.diagnostics.render import render_json
+            if self.seen or self.empty:
+                from mucc.diagnostics.render import render_json
 
-            self._say(render_json(self.seen))
+                self._say(render_json(self.seen))
         elif self.seen:
             from mucc.diagnostics.render import summary
 

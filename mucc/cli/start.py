@@ -16,16 +16,16 @@ def run(command: Callable[[], int]) -> NoReturn:
     streams.allow_names()
     try:
         interrupts.install()
-        from mucc.cli.reporting import Reporter, asks_for_json
+        from mucc.cli.reporting import Reporter
 
-        interrupts.farewell = Reporter(json=asks_for_json(sys.argv)).farewell
+        interrupts.farewell = Reporter.of(sys.argv[1:]).farewell
         status = command()
         sys.stdout.flush()
         sys.stderr.flush()
     except (KeyboardInterrupt, interrupts.Terminated) as error:
-        from mucc.cli.reporting import Reporter, asks_for_json
+        from mucc.cli.reporting import Reporter
 
-        status = Reporter(json=asks_for_json(sys.argv)).interrupted(error)
+        status = Reporter.of(sys.argv[1:]).interrupted(error)
     interrupts.leave(status)
 
 

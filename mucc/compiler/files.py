@@ -21,6 +21,31 @@ LARGEST = 64 << 20
 """The largest size of an input file in bytes, for programs and exported measurements."""
 
 
+def check_input(path: str) -> None:
+    """Check that a file can be read whole. Raises MU5010 or MU5011."""
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:
+        _no_file(path)
+    except OSError as error:
+        _fail("MU5011", f"cannot read '{path}': {error.strerror}")
+    if stat.S_ISDIR(info.st_mode):
+        _fail("MU5011", f"'{path}' is a directory, not a file")
+    if stat.S_ISCHR(info.st_mode) and info.st_rdev != os.makedev(1, 3):  # /dev/null is an empty file
+        _fail("MU5011", f"'{path}' is a device, not a file")
+    if info.st_size > LARGEST:
+        _too_large(f"'{path}'")
+
+
+def _no_file(path: str) -> NoReturn:
+    helps = (f"did you mean '{meant}'?",) if (meant := _similar_file(path)) else ()
+    _fail("MU5010", f"there is no file '{path}'", *helps)
+
+
+def _too_large(name: str) -> NoReturn:
+    _fail("MU5011", f"{name} holds more than {LARGEST >> 20} MiB, the most that is read")
+
+
 def read_bytes(path: str) -> bytes:
     """Read a file, or stdin for `-`. Raises MU5010 or MU5011."""
     try:
@@ -30,12 +55,10 @@ def read_bytes(path: str) -> bytes:
             with open(path, "rb") as file:
                 data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
-            name = "stdin" if path == STDIN else f"'{path}'"
-            _fail("MU5011", f"{name} holds more than {LARGEST >> 20} MiB, the most that is read")
+            _too_large("stdin" if path == STDIN else f"'{path}'")
         return data
     except FileNotFoundError:
-        helps = (f"did you mean '{meant}'?",) if (meant := _similar_file(path)) else ()
-        _fail("MU5010", f"there is no file '{path}'", *helps)
+        _no_file(path)
     except IsADirectoryError:
         _fail("MU5011", f"'{path}' is a directory, not a file")
     except (OSError, ValueError) as error:

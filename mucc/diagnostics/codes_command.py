@@ -158,4 +158,27 @@ error[MU5021]: '/dev/null' is empty
 `mucc docs --card` shows how to write a program; `examples/` has some.
 """,
     ),
+    "MU5022": CodeInfo(
+        "textual IR cannot be read",
+        """
+`mucc-opt` reads the IR that it and `mucc --emit` print. An operation, an attribute or a type is unknown, or
+stands where another one has to.
+
+```
+$ echo "mu.foo" | mucc-opt
+error[MU5022]: Operation mu.foo is not registered
+```
+
+Mend the text at the place that is shown. Textual IR of another version of mucc may read otherwise.
+""",
+    ),
+    "MU5023": CodeInfo(
+        "IR is not legal",
+        """
+`mucc-opt` verifies IR after it is read and after each pass. An operation breaks a rule of its own, or a pass
+cannot go on with it; the message says which.
+
+Mend the IR; `mucc-opt --print-between-passes` shows what each pass made of it.
+""",
+    ),
 }

@@ -177,7 +177,7 @@ Mend it by choosing dims that keep the promise.
     "MU6053": CodeInfo(
         "which kernel to run is not clear",
         """
-The file holds several kernels, or none of the name that was given.
+The file holds several kernels, or none. MU5406 is for a name that no kernel of the file has.
 
 Mend it with `--kernel NAME`.
 """,

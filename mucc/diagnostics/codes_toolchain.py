@@ -59,7 +59,7 @@ Mend it with `apt-get install g++`, `dnf install gcc-c++` or the like.
         """
 Something was found, but it is incomplete or does not fit together: a header or library of the CUDA
 toolchain is missing, nvcc does not know the target, or does not accept the version of the host
-compiler. The notes quote what it said.
+compiler; or a tool fails without a word. The notes quote what it said.
 
 ```
 error[MU5104]: the compilers found on this machine cannot build the kernel

@@ -63,10 +63,11 @@ class PassError(Exception):
 
     def __init__(self, findings: Sequence[Finding] | Finding):
         self.findings = (findings,) if isinstance(findings, Finding) else tuple(findings)
-        super().__init__("\n".join(f"error[{f.code}]: {f.message}{_place(f)}" for f in self.findings))
+        super().__init__("\n".join(f"error[{f.code}]: {f.message}{place_text(f)}" for f in self.findings))
 
 
-def _place(finding: Finding) -> str:
+def place_text(finding: Finding) -> str:
+    """Print the place of a finding in the source, with a space before it; empty where none is known."""
     if (loc := place_of(finding.location)) is not None:
         return f" ({loc.filename.data}:{loc.line.data}:{loc.column.data})"
     return ""

@@ -169,7 +169,7 @@ class ExpressionParser(Stream):
             return ast.Number(token.span, token.text.lower())
         if token.kind in ("name", "where") and self.kind_after(1) == "(":
             return self._call()
-        if token.kind == "name":
+        if token.kind == "name" or token.kind in self._misnamed:
             self.advance()
             return ast.Name(token.span, token.text)
         if token.kind != "(":

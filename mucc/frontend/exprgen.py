@@ -360,7 +360,7 @@ class ExprGen:
             helps = (f"the parameter is called '{same}'",)
             self.context.error("MU1008", message, keyword.span, notes=note, helps=helps, fixes=(fix,))
             return
-        helps = (advice,) if (advice := foreign.parameter_help(name)) else ()
+        helps = (advice,) if (advice := foreign.parameter_help(name, function.name)) else ()
         self.context.unknown("MU1008", message, keyword.span, name, known, note, helps)
 
     def _value(self, argument: ast.Argument, param: Parameter, function: str) -> Value:

@@ -224,11 +224,41 @@ NEAREST_DTYPES: dict[str, str] = {
 }
 """Dtypes of other frameworks that the language does not have, with the nearest that it has."""
 
+NAMED_RESULTS = "several results have names: `-> (y: bf16[M, N], s: f32[M])`"
+
+_NO_TYPES: dict[str, str] = {
+    "bool": "store a condition as numbers: `where(condition, 1, 0)`",
+    **dict.fromkeys(("tuple", "Tuple", "list", "List"), NAMED_RESULTS),
+    **dict.fromkeys(
+        ("Tensor", "torch", "np", "numpy", "jnp", "tl", "Array", "ndarray", "tensor", "memref"),
+        "the type of a tensor is a dtype with extents: `f32[M, N]`",
+    ),
+}
+"""Advice by types of other languages that this language has no dtype for."""
+
 SWITCHES: dict[str, str] = {
-    **dict.fromkeys(("True", "true"), "on"),
-    **dict.fromkeys(("False", "false"), "off"),
+    **dict.fromkeys(("True", "true", "yes"), "on"),
+    **dict.fromkeys(("False", "false", "no"), "off"),
 }
 """Words for `on` and `off` in other languages."""
+
+_TILE = "the sizes of a block's tile are one setting: `tile = 128x256x64`"
+_SETTINGS: dict[str, str] = {
+    **dict.fromkeys(("num_stages", "pipeline_stages", "stage"), "the setting is called 'stages'"),
+    **dict.fromkeys(
+        ("block_m", "block_n", "block_k", "block", "block_size", "tile_shape", "cta_tile"), _TILE
+    ),
+    **dict.fromkeys(
+        ("num_warps", "warps", "warpgroups", "threads"), "`mainloop` decides how many warps there are"
+    ),
+    **dict.fromkeys(
+        ("swizzle", "raster"), "an argument of the scheduler: `scheduler = persistent(swizzle=2)`"
+    ),
+    **dict.fromkeys(("split_k", "stream_k", "splits", "persistent"), "a scheduler: `scheduler = split_k(4)`"),
+    **dict.fromkeys(("kernel_schedule", "pingpong", "cooperative"), "a mainloop: `mainloop = pingpong`"),
+    "cluster_shape": "the setting is called 'cluster'",
+}
+"""Advice by settings of CUTLASS, Triton and other compilers."""
 
 _PARAMETERS: dict[str, tuple[str, ...]] = {  # parameters by their names in other frameworks
     **dict.fromkeys(("dim", "dims", "axes", "dim0"), ("axis",)),
@@ -266,6 +296,8 @@ _DOCUMENTS = "sequences in one tensor are a mask: `mask=segment[:, None] == segm
 _ABSENT_PARAMETERS: dict[str, str] = {
     **dict.fromkeys(("weight", "bias", "gamma", "beta", "normalized_shape"), _ARITHMETIC_WEIGHTS),
     "dtype": "results are f32 or have the dtype of the operand; another one is `cast(x, bf16)`",
+    **dict.fromkeys(("inplace", "out"), "values do not change: the result has a name of its own"),
+    **dict.fromkeys(("training", "device", "generator"), "the caller decides that: leave it out"),
     "unbiased": "write `correction=0` or `correction=1`",
     **dict.fromkeys(("softcap", "soft_cap", "logits_soft_cap"), _CAPPED),
     **dict.fromkeys(("window", "window_size", "sliding_window"), _WINDOW),
@@ -275,6 +307,8 @@ _ABSENT_PARAMETERS: dict[str, str] = {
 }
 """Advice by parameters of other frameworks that no parameter of the language is equivalent to."""
 
+_PRODUCTS = ("matmul", "conv", "conv_transpose")
+
 _CALLS: dict[str, str] = {
     "reshape": "the extents are one list, each written out: `reshape(x, (M, 4, N))`",
     "broadcast": "the extents are one list: `broadcast(x, (M, N))`",
@@ -283,6 +317,7 @@ _CALLS: dict[str, str] = {
     "iota": "it counts along one axis of a shape: `iota((M, N), axis=1)`",
     "random": "the extents are one list: `random((M, N), seed)`",
     "concat": "write the operands, then the axis by name: `concat(x, y, axis=1)`",
+    "clamp": "one bound alone is `max(x, lo)` or `min(x, hi)`",
     "gather": "`gather(x, rows)` picks rows; `take_along(x, index, axis=1)` picks elements of an axis",
     "dropout": "it needs a seed, an `s32[]` or an integer: `dropout(x, 0.1, seed)`",
     **dict.fromkeys(("layer_norm", "rms_norm", "batch_norm", "instance_norm"), _ARITHMETIC_WEIGHTS),
@@ -307,20 +342,37 @@ LIBRARIES = (
 """Modules that calls begin with in other frameworks."""
 
 
+def _known_key(name: str) -> str:
+    """Normalise a name like `_key`, and drop the `f` that functions of floats end with in C: `fmaxf`."""
+    key = _key(name)
+    plain = key.removesuffix("f")
+    return plain if key not in _WRITTEN and key not in _ABSENT and plain in _WRITTEN else key
+
+
 def is_foreign(name: str) -> bool:
     """Whether another framework has a function of this name."""
-    return _key(name) in _WRITTEN or _key(name) in _ABSENT
+    return _known_key(name) in _WRITTEN or _key(name) in _ABSENT
 
 
 def function_help(name: str) -> str | None:
     """Return advice for a function name of another framework, or a dtype; None for an unknown name."""
     if (dtype := DTYPES.get(name, name)) in DTYPES.values():
         return f"write `cast(x, {dtype})`"
-    if (text := _WRITTEN.get(_key(name))) is not None:
+    if (text := _WRITTEN.get(_known_key(name))) is not None:
         return f"write `{text}`"
     if _key(name) in _ABSENT:
         return f"there is no `{name}` yet: compute it outside, and pass the result as a parameter"
     return None
+
+
+def type_help(name: str) -> str | None:
+    """Return advice for a type of another language; None for an unknown name, and for a dtype."""
+    return _NO_TYPES.get(name)
+
+
+def setting_help(name: str) -> tuple[str, ...]:
+    """Return advice for a setting of another compiler."""
+    return (_SETTINGS[name.lower()],) if name.lower() in _SETTINGS else ()
 
 
 def is_dtype(name: str) -> bool:
@@ -333,8 +385,10 @@ def parameter_names(name: str) -> tuple[str, ...]:
     return _PARAMETERS.get(name, ())
 
 
-def parameter_help(name: str) -> str | None:
+def parameter_help(name: str, function: str) -> str | None:
     """Return advice for a parameter of another framework that has no equivalent; None for an unknown name."""
+    if name == "bias" and function in _PRODUCTS:
+        return f"add it: `{function}(...) + b`"
     return _ABSENT_PARAMETERS.get(name)
 
 

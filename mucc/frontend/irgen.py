@@ -145,6 +145,8 @@ class KernelGen:
         self.kernel = kernel
         self.scope = Scope({})
         self.definitions = Definitions(context)
+        self.undeclared: set[str] = set()
+        """Dims that were reported as undeclared."""
 
     def lower(self) -> KernelOp | None:
         """Generate the kernel; None if it has errors."""
@@ -298,6 +300,9 @@ class KernelGen:
         unknown = [ident for ident in idents(extent) if ident.text not in self.scope.dims]
         self.scope.used |= names_in(extent) & self.scope.dims.keys()
         for ident in unknown:
+            if ident.text in self.undeclared:
+                continue
+            self.undeclared.add(ident.text)
             dims = ", ".join([*self.scope.dims, ident.text])
             self.context.unknown(
                 "MU1005",
@@ -440,7 +445,9 @@ class KernelGen:
                 f"the {what} {got}, but the declared type {want}",
                 span,
                 labels=((place, f"declared as {type_text(wanted)}"),),
-                helps=foreign.call_help("max") if isinstance(value.owner, MaxOp | MinOp) else (),
+                helps=foreign.call_help("max")
+                if isinstance(value.owner, MaxOp | MinOp)
+                else _axes_help(value.type, wanted),
             )
         return got == want
 
@@ -459,6 +466,17 @@ def _shape(type_: Attribute) -> str:
     if not isinstance(type_, TensorType):
         return "is a scalar"
     return f"has the shape {shape_text(type_.dims)}"
+
+
+def _axes_help(got: Attribute, want: Attribute) -> tuple[str, ...]:
+    """Advise on a value whose shape is that of a declared type but for the order or axes of extent 1."""
+    if not isinstance(got, TensorType) or not isinstance(want, TensorType):
+        return ()
+    if len(got.dims) > 1 and (*got.dims[:-2], *reversed(got.dims[-2:])) == want.dims:
+        return ("the last two axes are exchanged: `.T` exchanges them",)
+    if [d for d in got.dims if d != 1] == [d for d in want.dims if d != 1]:
+        return ("axes of extent 1 are added by `x[:, None]`, and left out by `x[:, 0]`",)
+    return ()
 
 
 def _element(type_: Attribute) -> ElementType:

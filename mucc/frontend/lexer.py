@@ -12,6 +12,7 @@ KEYWORDS = frozenset(
 )
 """Reserved words; `where` doubles as a function in expressions."""
 
+DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 PUNCTUATION = tuple("""-> == <= >= != < > = + - * / % @ ( ) [ ] { } , : ... .""".split())  # noqa: SIM905
 MAX_INT = 2**63 - 1
 MAX_ERRORS = 100
@@ -22,6 +23,7 @@ _TOKEN = re.compile(
     r"|(?P<comment>//[^\n]*)"
     r"|(?P<block>/\*.*?\*/)"
     r"|(?P<hash>#[^\n]*)"
+    r"|(?P<doc>\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z))"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -35,6 +37,7 @@ _NUMBER = re.compile(
 _ADVICE = {
     ";": "statements need no ';' between them",
     "#": "comments begin with '//'",
+    **dict.fromkeys(('"""', "'''"), "a comment begins with '//', on each of its lines"),
     "/*": "a comment begins with '//', on each of its lines",
     "&": "write 'and' for a logical and, bitwise_and(a, b) for bits",
     "|": "write 'or' for a logical or, bitwise_or(a, b) for bits",
@@ -53,6 +56,12 @@ _ADVICE = {
     "≠": "write '!='",
     "ᵀ": "write '.T' for a transpose",
 }
+
+_DIRECTIVE = re.compile(r"#(?:include|define|undef|pragma|ifdef|ifndef|if|elif|else|endif)\b")
+_NO_PREPROCESSOR = (
+    "there is no preprocessor: all functions are known, and a number is named in a kernel, `eps = 1e-5`, "
+    "or is a bound dim, `kernel f[K=4096](...)`"
+)
 
 _EDITS = {
     ";": ("", "remove it"),
@@ -137,6 +146,8 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
             tokens.append(Token(word, word, start, end))
         elif kind == "number":
             tokens.append(_number(word, start, source, sink))
+        elif kind == "doc":
+            _bad_character(word[:3], start, source, sink)
         elif kind == "string":
             tokens.append(_string(word, start, source, sink))
         else:
@@ -151,11 +162,8 @@ def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
     span = Span(start, start + len(word))
     match = _NUMBER.fullmatch(word)
     if match is None:
-        help_ = "write a number as 12, 0.5 or 1e-6, and a tile shape as 128x256x64"
-        _report(
-            sink,
-            Diagnostic("MU0003", f"'{_short(word)}' is not a number", span, helps=(help_,), source=source),
-        )
+        message, (helps, fixes) = f"'{_short(word)}' is not a number", _number_advice(word, span)
+        _report(sink, Diagnostic("MU0003", message, span, helps=helps, fixes=fixes, source=source))
         return Token("int", "0", span.start, span.end)
     kind = match.lastgroup or "int"
     if kind == "float":
@@ -171,6 +179,18 @@ def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
         sizes = "x".join("1" for _ in word.split("x"))
         kind, word = (kind, sizes) if kind == "shape" else ("int", "0")
     return Token(kind, word, span.start, span.end)
+
+
+def _number_advice(word: str, span: Span) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
+    """Return help and fix for a number of another language: `1.0f`, `0xff`, `1_000`, `128X64`, `2x`."""
+    meant = re.sub(r"(?<=[0-9.])[fFhHlLuU]+", "", word).replace("_", "").replace("X", "x")
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,15}", word):
+        meant = str(int(word, 16))
+    if _NUMBER.fullmatch(meant):
+        return (f"write {meant}",), (Fix(span, meant, f"write {meant}"),)
+    if product := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([A-DF-Za-df-z]\w*)", word):
+        return (f"a product has an operator: `{product[1]} * {product[2]}`",), ()
+    return ("write a number as 12, 0.5 or 1e-6, and a tile shape as 128x256x64",), ()
 
 
 def _string(word: str, start: int, source: Source, sink: DiagnosticSink) -> Token:
@@ -190,11 +210,18 @@ def _string(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
 
 
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
-    if word[0] in "#/":  # with the comment behind it
+    if word[0] == "#" and (match := _DIRECTIVE.match(word)):
+        word = match.group()
+    elif word[0] in "#/":  # with the comment behind it
         word = "#" if word[0] == "#" else "/*"
     span = Span(start, start + len(word))
-    advice = _ADVICE.get(word) or _ADVICE.get(word[0])
-    edit = _EDITS.get(word) or _EDITS.get(word[0])
+    if len(word) > 1 and word[0] == "#":
+        advice, edit = _NO_PREPROCESSOR, None
+    else:
+        advice = _ADVICE.get(word) or _ADVICE.get(word[0])
+        edit = _EDITS.get(word) or _EDITS.get(word[0])
+    if word == "'" and source.text[start - 1 : start].isalnum():
+        advice, edit = _ADVICE["ᵀ"], (".T", "write '.T'")
     fixes = (Fix(span, *edit, Applicability.MACHINE_APPLICABLE),) if edit else ()
     shown = _short(word) if word.isprintable() else f"U+{ord(word[0]):04X}"
     if advice is None and not word.isascii():

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 
-from mucc.diagnostics.core import Fix, Span, near_spelling
+from mucc.diagnostics.core import Span, near_spelling
 from mucc.frontend import ast
 from mucc.frontend.expressions import ExpressionParser
-from mucc.frontend.lexer import KEYWORDS, Token
+from mucc.frontend.lexer import DTYPES, KEYWORDS, Token
 from mucc.frontend.stream import ITEM_WORDS, Bail, safe_fix
 
-DTYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "s8", "u8", "s32", "s4", "u4")
 LAYOUTS = ("row_major", "col_major", "strides", "sparse")
 _PROMISES = ("==", "<=", ">=", "<", ">")
+LOOPS = ("for", "while", "if")
+"""Words that statements with blocks begin with in other languages."""
 _ENDS = ("name", "}", "eof", *KEYWORDS)  # kinds of tokens that may follow a statement
 _DIVISION = re.compile(r"[ \t]*(?P<comment>//[ \t]*(?P<divisor>[0-9][0-9.]*))[ \t\r]*")
 _LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+(?![\w.])")
@@ -30,19 +31,24 @@ class Parser(ExpressionParser):
         parse = {"kernel": self.kernel, "fn": self.function, "schedule": self.schedule}
         items: list[ast.Kernel | ast.Function | ast.Schedule] = []
         while self.kind != "eof":
+            self.begin()
+            start, is_item = self.token.start, self.kind in ITEM_WORDS
             try:
-                word = self.kind if self.kind in ITEM_WORDS else self._misspelt_item()
+                word = self.kind if is_item else self._misspelt_item()
+                is_item = True
                 items.append(parse[word]())
             except Bail:
                 self.reset_nesting()
                 while self.kind not in (*ITEM_WORDS, "eof"):
                     self.advance()
+                if not is_item:
+                    self.leave_out(start)
         return ast.Program(Span(0, len(self.source.text)), tuple(items))
 
     def _misspelt_item(self) -> str:
         """Report a token that begins no item; return the keyword it is a misspelling of, or bail."""
         helps, fixes = self.did_you_mean(ITEM_WORDS)
-        if self.token.text in ("def", "func", "function"):
+        if self.token.text in ("def", "func", "function") and self.kind_after(2) != "[":
             helps = ("a function reads `fn name(x, y) { return x + y }`",)
             fixes = (safe_fix(self.token.span, "fn", "write 'fn'"),)
         if not helps:
@@ -68,13 +74,16 @@ class Parser(ExpressionParser):
             if each:
                 name = self.name("the name of a kernel")
             dims = self.dims() if self.kind == "[" else ()
+            if self.kind == "<":
+                raise self.unexpected("'('", helps=("dims are in square brackets: `kernel f[M, N](...)`",))
             bracket = self.expect("(")
             params = self.items(bracket, lambda: self.param("a parameter"))
             params_span = self.span_from(bracket.start)
             if not self.accept("->"):
-                raise self.unexpected(
-                    "'->' and the type of the result", helps=("for example `-> bf16[M, N]`",)
-                )
+                example = "for example `-> bf16[M, N]`"
+                help_ = "promises follow the result: `-> bf16[M, N] where M % 8 == 0`"
+                helps = (help_ if self.kind == "where" else example,)
+                raise self.unexpected("'->' and the type of the result", helps=helps)
             results_start = self.token.start
             results = self.results()
             results_span = self.span_from(results_start)
@@ -108,6 +117,9 @@ class Parser(ExpressionParser):
             from mucc.frontend import syntax_help
 
             raise self.unexpected("'{'", helps=(syntax_help.NAMED_RESULTS,))
+        return self._brace()
+
+    def _brace(self) -> Token:
         helps = ("a body is in braces: `{ return relu(x) }`",) if self.kind == ":" else ()
         if self.kind != "{":
             raise self.unexpected("'{'", helps=helps)
@@ -118,10 +130,15 @@ class Parser(ExpressionParser):
         start = self.advance().start
         try:
             name = self.name("the name of a function")
+            if self.kind == "[":
+                help_ = (
+                    "a function has neither dims nor types; a kernel does: `kernel f[M](x: f32[M]) -> f32[M]`"
+                )
+                raise self.unexpected("'('", helps=(help_,))
             bracket = self.expect("(")
             params = self.items(bracket, self._function_param)
             params_span = self.span_from(bracket.start)
-            opener = self.expect("{")
+            opener = self._brace()
         except Bail:
             self.reset_nesting()
             if self.to_brace():  # parse the body all the same, to report its errors
@@ -156,11 +173,9 @@ class Parser(ExpressionParser):
         """param = name ":" type ;"""
         name = self.name(what)
         if not self.accept(":"):
-            helps = ("for example `x: bf16[M, K]`",)
-            if what == "a result" and name.text in DTYPES:
-                from mucc.frontend import syntax_help
+            from mucc.frontend import syntax_help
 
-                helps = (syntax_help.NAMED_RESULTS,)
+            helps = syntax_help.type_help(name.text, self.kind, is_result=what == "a result")
             raise self.unexpected(f"':' and the type of '{name.text}'", helps=helps)
         type_ = self.type()
         return ast.Param(name.span.to(type_.span), name, type_)
@@ -177,34 +192,32 @@ class Parser(ExpressionParser):
         """
         self._check_dtype()
         dtype = self.name("a type")
+        if dtype.text not in DTYPES:
+            self._skip_qualified()
         opener = self.accept("[")
         shape = self.items(opener, lambda: self.dimexpr("an extent")) if opener else None
         layout = self.layout() if self.kind == "name" and not self.starts_assignment() else None
         return ast.Type(self.span_from(dtype.span.start), dtype, shape, layout)
 
+    def _skip_qualified(self) -> None:
+        """Skip what follows an unknown type, so that it is not reported too: `.Tensor`, `*`."""
+        while self.kind == "." and self.kind_after(1) == "name":
+            self.advance()
+            self.advance()
+        while self.accept("*"):
+            pass
+
     def _check_dtype(self) -> None:
         token = self.token
         if token.kind != "name" or token.text in DTYPES:
             return
-        helps, fixes = self._other_dtype(token)
+        from mucc.frontend import syntax_help
+
+        helps, fixes = syntax_help.dtype_help(token)
         note = f"the types are {', '.join(DTYPES)}"
-        self.error("MU0006", f"unknown type '{token.text}'", notes=(note,), helps=helps, fixes=fixes)
-
-    def _other_dtype(self, token: Token) -> tuple[tuple[str, ...], tuple[Fix, ...]]:
-        """Return help and fix for a dtype name of another framework, or for a misspelt dtype."""
-        from mucc.frontend import foreign
-
-        name = token.text
-        if name == "bool":
-            return ("store a condition as numbers: `where(condition, 1, 0)`",), ()
-        if (same := foreign.DTYPES.get(name)) is not None:
-            return (f"did you mean '{same}'?",), (safe_fix(token.span, same, f"write '{same}'"),)
-        guess = near_spelling(name, DTYPES)
-        if (near := foreign.NEAREST_DTYPES.get(name)) is not None:
-            return (f"the nearest is {near}",), (Fix(token.span, near, f"write '{near}'"),)
-        if guess is None:
-            return (), ()
-        return (f"did you mean '{guess}'?",), (Fix(token.span, guess, f"write '{guess}'"),)
+        bail = self.error("MU0006", f"unknown type '{token.text}'", notes=(note,), helps=helps, fixes=fixes)
+        if syntax_help.NAMED_RESULTS in helps:
+            raise bail
 
     def layout(self) -> ast.Layout:
         """
@@ -239,7 +252,8 @@ class Parser(ExpressionParser):
         """promise = dimexpr ( "==" | "<=" | ">=" | "<" | ">" ) dimexpr ;"""
         lhs = self.dimexpr()
         if self.kind not in _PROMISES:
-            raise self.unexpected("a comparison", helps=("a promise reads like `K % 8 == 0`",))
+            help_ = "equality is `==`" if self.kind == "=" else "a promise reads like `K % 8 == 0`"
+            raise self.unexpected("a comparison", helps=(help_,))
         op = self.advance().kind
         rhs = self.dimexpr()
         if self.kind in _PROMISES:
@@ -258,6 +272,7 @@ class Parser(ExpressionParser):
         return_span: Span | None = None
         while self.kind not in ("}", "eof", *ITEM_WORDS):
             before = self.position
+            self.begin()
             if return_span is not None:
                 self._after_return(return_span, what)
             try:
@@ -274,9 +289,12 @@ class Parser(ExpressionParser):
                         self._check_line(statement)
             except Bail:
                 self.reset_nesting()
+                start = self.tokens[before]
                 if self.position == before:
                     self.advance()
                 self.to_statement()
+                if start.text in LOOPS:
+                    self.leave_out(start.start)
         if return_span is None and self.kind == "}":
             self.error(
                 "MU0008",
@@ -302,17 +320,22 @@ class Parser(ExpressionParser):
         values = [self.expr()]
         while self.accept(","):
             values.append(self.expr())
-        self._end_of_expression("an operator, ',' or '}'")
+        self._end_of_expression("an operator, ',' or '}'", "=")
         return tuple(values)
 
-    def _end_of_expression(self, expected: str) -> None:
-        """Check what follows the last expression of a statement. Raises Bail after reporting other tokens."""
-        if self.token.text == "if" and not self.starts_assignment():
+    def _end_of_expression(self, expected: str, *assigning: str) -> None:
+        """Check what follows the last expression of a statement. Raises Bail after reporting other tokens.
+
+        On its line only a statement may follow: a name and one of the tokens `assigning`.
+        """
+        token, before = self.token, self.tokens[self.position - 1]
+        is_on_line = "\n" not in self.source.text[before.end : token.start]
+        is_loose = self.kind in ("name", "not", "for") and self.kind_after(1) not in assigning
+        if self.kind not in _ENDS or (is_on_line and is_loose):
             from mucc.frontend import syntax_help
 
-            raise self.unexpected(expected, helps=(syntax_help.CHOICE,))
-        if self.kind not in _ENDS:
-            raise self.unexpected(expected)
+            last = self.tokens[max(self.position - 3, 0) : self.position]
+            raise self.unexpected(expected, helps=syntax_help.operator_help(token, self.kind_after(1), last))
         self._warn_of_division()
 
     def _warn_of_division(self) -> None:
@@ -353,7 +376,7 @@ class Parser(ExpressionParser):
         if not self.accept("="):
             raise self._no_assignment(name)
         value = self.expr()
-        self._end_of_expression("an operator or the end of the statement")
+        self._end_of_expression("an operator or the end of the statement", "=", ":")
         return ast.Statement(Span(start.start, value.span.end), name, type_, value, is_stage)
 
     def _no_assignment(self, name: ast.Ident) -> Bail:
@@ -381,6 +404,8 @@ class Parser(ExpressionParser):
         if not self.accept("for"):
             raise self.unexpected("'for' and the target", helps=("for example `schedule f for sm_90a {`",))
         target = self.name("the name of a target")
+        if self.kind == ",":
+            raise self.unexpected("'{'", helps=("a schedule is for one target: write one for each",))
         opener = self.expect("{")
         settings: dict[str, ast.Setting] = {}
         while self.kind not in ("}", "eof", *ITEM_WORDS):
@@ -401,6 +426,8 @@ class Parser(ExpressionParser):
         """setting = name "=" value ;"""
         token = self.token
         if token.kind == ",":
+            if self.kind_after(1) == "int":
+                raise self.unexpected("a setting", helps=("a shape has no commas: `tile = 128x256x64`",))
             fixes = (safe_fix(token.span, "", "remove it"),)
             raise self.unexpected("a setting", helps=("settings need no commas between them",), fixes=fixes)
         if token.text in earlier:
@@ -410,7 +437,10 @@ class Parser(ExpressionParser):
                 labels=((earlier[token.text].span, "first given here"),),
             )
         name = self.name("a setting")
-        self.expect("=", f"'=' after '{name.text}'")
+        if self.kind != "=":
+            helps = ("a setting reads `tile = 128x256x64`",)
+            raise self.unexpected(f"'=' after '{name.text}'", helps=helps)
+        self.advance()
         value = self.value()
         return ast.Setting(name.span.to(value.span), name, value)
 
@@ -422,6 +452,8 @@ class Parser(ExpressionParser):
             return ast.Shape(token.span, tuple(int(n) for n in token.text.split("x")))
         if token.kind == "int":
             return self._loose_shape() or self.integer("a number")
+        if self.kind == "(":
+            raise self.unexpected("a value", helps=("a shape has no brackets and no commas: `128x256x64`",))
         name = self.name("a value")
         args = None
         if self.kind == "(":

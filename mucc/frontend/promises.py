@@ -77,7 +77,8 @@ def affine(
         case ast.Ident():
             if expr.text not in dims:
                 message = f"undeclared dim '{expr.text}'"
-                context.unknown("MU1005", message, expr.span, expr.text, dims)
+                helps = (f"{where} is made of dims and numbers",)
+                context.unknown("MU1005", message, expr.span, expr.text, dims, helps=helps)
                 return None
             value = dims[expr.text]
             if value is not None:

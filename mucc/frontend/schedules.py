@@ -13,7 +13,7 @@ from mucc.diagnostics.core import Applicability
 from mucc.dialects.mu.schedule import ScheduleOp
 from mucc.dialects.mu.setting_kinds import Argument, Fault, Number, Sizes, Value, Word
 from mucc.dialects.mu.settings import SETTINGS
-from mucc.frontend import ast
+from mucc.frontend import ast, foreign
 from mucc.frontend.context import Context
 
 _NUMBERED = re.compile("s[0-9]+")
@@ -53,14 +53,15 @@ def _scheduled_twice(context: Context, schedule: ast.Schedule, first: ast.Schedu
 
 def _check_names(context: Context, schedule: ast.Schedule, kernels: dict[str, ast.Kernel]) -> bool:
     """Report an unknown kernel, stage or target."""
-    from mucc.target import TARGETS
+    from mucc.target import TARGETS, meant_by
 
     good = True
     name, target = schedule.kernel.text, schedule.target.text
     kernel = kernels.get(name)
     if kernel is None:
         message = f"schedule for an unknown kernel '{name}'"
-        context.unknown("MU1040", message, schedule.kernel.span, name, kernels)
+        helps = (f"kernels are {', '.join(kernels)}",) if kernels else ()
+        context.unknown("MU1040", message, schedule.kernel.span, name, kernels, helps=helps)
         good = False
     elif schedule.stage:
         stages = [s.name.text for s in kernel.body if s.is_stage] + list(kernel.result_names)
@@ -69,7 +70,8 @@ def _check_names(context: Context, schedule: ast.Schedule, kernels: dict[str, as
             good = False
     if target not in TARGETS:
         note = (f"targets are {', '.join(TARGETS)}",)
-        context.unknown("MU1042", f"unknown target '{target}'", schedule.target.span, target, TARGETS, note)
+        meant = meant_by(target) or target
+        context.unknown("MU1042", f"unknown target '{target}'", schedule.target.span, meant, TARGETS, note)
         good = False
     return good
 
@@ -97,7 +99,9 @@ def _settings(context: Context, schedule: ast.Schedule) -> dict[str, Attribute]:
         if (known := SETTINGS.get(name)) is None:
             note = f"settings are {', '.join(SETTINGS)}"
             message = f"unknown setting '{name}'"
-            _report(context, "MU1043", Fault(message, setting.name.span, (note,), (), name, tuple(SETTINGS)))
+            helps = foreign.setting_help(name)
+            known = () if helps else tuple(SETTINGS)
+            _report(context, "MU1043", Fault(message, setting.name.span, (note,), helps, name, known))
             continue
         faults: list[Fault] = []
         value = known.read(_value(setting.value), faults)
@@ -112,11 +116,18 @@ def _report(context: Context, code: str, fault: Fault) -> None:
     """Report an error in a schedule. A spelling fix is safe to apply: schedules do not change results."""
     if fault.known:
         sure = Applicability.MACHINE_APPLICABLE
-        context.unknown(
-            code, fault.message, fault.span, fault.word, fault.known, fault.notes, applicability=sure
-        )
+        word = _meant(fault.word, fault.known)
+        context.unknown(code, fault.message, fault.span, word, fault.known, fault.notes, applicability=sure)
     else:
         context.error(code, fault.message, fault.span, notes=fault.notes, helps=fault.helps)
+
+
+def _meant(word: str, known: tuple[str, ...]) -> str:
+    """Return the one of `known` that a word of another language holds, such as `True`, or else the word."""
+    if (switch := foreign.SWITCHES.get(word)) in known:
+        return switch
+    held = [value for value in known if len(value) > 3 and value in word.lower()]
+    return max(held, key=word.lower().rfind, default=word)  # KernelTmaWarpSpecializedPingpong
 
 
 def _value(value: ast.Value) -> Value:

@@ -41,6 +41,10 @@ class Stream:
         self.tokens, self.comments = lex(source, sink)
         self.position = 0
         self._reported_at = -1
+        self._begun = 0
+        self._unread = self._unread_characters()
+        self._misnamed: set[str] = set()
+        """Reserved words that were reported as names."""
 
     @property
     def findings(self) -> list[Diagnostic]:
@@ -75,6 +79,30 @@ class Stream:
 
     # Errors
 
+    def _unread_characters(self) -> list[int]:
+        """Return where characters were reported that no token and no comment was read from."""
+        if not self.sink.diagnostics:
+            return []
+        read = {token.start for token in self.tokens}
+        starts = [d.span.start for d in self.sink.diagnostics if d.span and d.source is self.source]
+        return [at for at in starts if at not in read and self.source.text[at] not in ";#/"]
+
+    def begin(self) -> None:
+        """Note that a statement or an item begins: errors behind unread characters of it are not reported."""
+        self._begun = self.token.start
+
+    def _is_garbled(self) -> bool:
+        """Whether a character was left out between the beginning of the statement and the current token."""
+        return any(self._begun <= at < self.token.start for at in self._unread)
+
+    def leave_out(self, start: int) -> None:
+        """Drop what the lexer reported from an offset on, where the parser reported more."""
+        end = self.token.start
+        within = [d for d in self.sink.diagnostics if d.span and start <= d.span.start < end]
+        lexical = [d for d in within if d.code in ("MU0002", "MU0003")]
+        if len(lexical) < len(within):
+            self.sink.diagnostics[:] = [d for d in self.sink.diagnostics if d not in lexical]
+
     def error(
         self,
         code: str,
@@ -87,9 +115,12 @@ class Stream:
         helps: tuple[str, ...] = (),
         fixes: tuple[Fix, ...] = (),
     ) -> Bail:
-        """Report an error at `span` (the current token if None), unless one was reported at this token."""
+        """Report an error at `span` (the current token if None).
+
+        Only the first error at a token is reported, and none behind a character that could not be read.
+        """
         repeated, self._reported_at = self._reported_at == self.position, self.position
-        if not repeated and len(self.sink.diagnostics) < MAX_ERRORS:
+        if not repeated and not self._is_garbled() and len(self.sink.diagnostics) < MAX_ERRORS:
             self.sink.emit(
                 Diagnostic(
                     code,
@@ -132,6 +163,7 @@ class Stream:
                 helps=(f"choose another name, for example '{token.text}_'",),
                 fixes=(Fix(token.span, f"{token.text}_", "rename it"),),
             )
+            self._misnamed.add(token.kind)
         elif token.kind != "name":
             raise self.unexpected(what)
         return Ident(self.advance().span, token.text)
@@ -160,6 +192,10 @@ class Stream:
                 helps=syntax_help.quotient_help(self.comments, opener.end, self.token.start),
                 labels=((self.token.span, f"expected '{closer}' before {token_text(self.token)}"),),
             )
+        if not helps:
+            from mucc.frontend import syntax_help
+
+            helps = syntax_help.item_end_help(self.token, self.tokens[self.position - 1], opener)
         raise self.unexpected(f"{separator}'{closer}'", helps=helps)
 
     def items(self, opener: Token, item: Callable[[], T], empty: bool = True) -> tuple[T, ...]:
@@ -218,16 +254,23 @@ class Stream:
         )
 
     def to_statement(self) -> None:
-        """Skip to the next token that may begin a statement, or to the end of the block."""
-        depth = 0
-        while self.kind not in (*STATEMENT_WORDS, "eof"):
+        """Skip to the next token that may begin a statement, or to the end of the block.
+
+        Blocks within, which no statement has, are skipped with what they hold.
+        """
+        depth = braces = 0
+        while self.kind not in (*ITEM_WORDS, "eof"):
             kind = self.kind
-            if depth == 0 and (kind == "}" or self.starts_assignment()):
+            if braces == 0 and (kind in STATEMENT_WORDS or (depth == 0 and self.starts_assignment())):
+                return
+            if depth == braces == 0 and kind == "}":
                 return
             if kind in CLOSERS:
                 depth += 1
+                braces += kind == "{"
             elif kind in (")", "]", "}"):
                 depth = max(depth - 1, 0)
+                braces = max(braces - 1, 0) if kind == "}" else braces
             self.advance()
 
     def to_brace(self) -> bool:

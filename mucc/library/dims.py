@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from mucc.diagnostics.core import Diagnostic, DiagnosticError
+from mucc.diagnostics.core import Diagnostic, DiagnosticError, did_you_mean
 
 DECLARED = "declared in where"
 """The reason given for promises of the source."""
@@ -21,6 +21,13 @@ IMPLIED = "follows from the extents of its tensors"
 def fault(code: str, message: str, *helps: str) -> DiagnosticError:
     """Build an error of one diagnostic without a source location."""
     return DiagnosticError(Diagnostic(code, message, helps=helps))
+
+
+def no_kernel(name: str, kernels: Collection[str]) -> DiagnosticError:
+    """Build the error MU5406: no kernel of a file, of these names, has the name that was given."""
+    meant = did_you_mean(name, kernels)
+    help = f"did you mean '{meant}'?" if meant else f"kernels are {', '.join(kernels)}"
+    return fault("MU5406", f"the file has no kernel '{name}'", help)
 
 
 LARGEST = 2**31 - 1

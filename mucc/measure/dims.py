@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from mucc.diagnostics.core import did_you_mean
 from mucc.library import extents
-from mucc.library.dims import broken_promise, example, fault, holds
+from mucc.library.dims import broken_promise, example, fault, holds, no_kernel
 from mucc.library.signature import KernelInfo, Manifest
 
 
@@ -63,7 +63,7 @@ def check_promises(info: KernelInfo, dims: Mapping[str, int]) -> None:
 
 
 def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:
-    """Return the kernel to run. Raises MU6053."""
+    """Return the kernel to run. Raises MU6053 where no name chooses one, MU5406 for an unknown name."""
     kernels = {k.name: k for k in manifest.kernels}
     listed = ", ".join(kernels)
     if name is None:
@@ -73,7 +73,5 @@ def choose_kernel(manifest: Manifest, name: str | None) -> KernelInfo:
             )
         return manifest.kernels[0]
     if name not in kernels:
-        meant = did_you_mean(name, kernels)
-        helps = (f"did you mean '{meant}'?",) if meant else ()
-        raise fault("MU6053", f"the file has no kernel '{name}', it has {listed}", *helps)
+        raise no_kernel(name, kernels)
     return kernels[name]

@@ -24,12 +24,12 @@ from mucc.analysis.sol import (
 )
 from mucc.analysis.structure import Pattern, Structure
 from mucc.compiler.typical_dims import check_names
-from mucc.diagnostics import Diagnostic, DiagnosticError, Source, did_you_mean
+from mucc.diagnostics import Source
 from mucc.dialects.mu.ops.contraction import Compute
 from mucc.dialects.mu.ops.kernel import KernelOp
 from mucc.dialects.mu.ops.stage import StageOp
 from mucc.dialects.rewriting import PassError
-from mucc.library.dims import example, fault
+from mucc.library.dims import example, fault, no_kernel
 from mucc.passes.associate_products import AssociateProducts
 from mucc.passes.contract_sums import ContractSums
 from mucc.passes.decompose import Decompose
@@ -61,9 +61,7 @@ def analyse_source(source: Source, card: Card, dims: Mapping[str, int], only: st
     kernels = _kernels(module)
     check_names(kernels, dims)
     if only is not None and only not in (names := [k.sym_name.data for k in kernels]):
-        meant = did_you_mean(only, names)
-        helps = (f"did you mean '{meant}'?" if meant else f"kernels are {', '.join(names)}",)
-        raise DiagnosticError(Diagnostic("MU5406", f"the file has no kernel '{only}'", helps=helps))
+        raise no_kernel(only, names)
     return [s for s in analyse_module(module, card, dims) if only in (None, s.kernel)]
 
 

@@ -51,10 +51,23 @@ def broadcast(shapes: Sequence[Dims]) -> Dims:
                     "MU1020",
                     f"shapes {both} do not broadcast: {result[axis]} is not {dim}",
                     notes=("extents agree when they are the same dim, the same number, or one of them is 1",),
-                    helps=("a vector per row needs a new axis: write `v[:, None]`",),
+                    helps=_broadcast_help(shapes),
                 )
             result[axis] = dim
     return tuple(result)
+
+
+def _broadcast_help(shapes: Sequence[Dims]) -> tuple[str, ...]:
+    """Advise on shapes that do not broadcast."""
+    if any(len(shape) == 1 for shape in shapes):
+        return ("a vector per row needs a new axis: write `v[:, None]`",)
+    matrices = [shape[-2:] for shape in shapes if len(shape) > 1]
+    if len(matrices) != 2:
+        return ()
+    (rows, inner), (other_rows, columns) = matrices
+    if (columns == 1 and other_rows == inner) or (inner == 1 and rows == columns):
+        return ("a vector per column has no new axis: write `v`",)
+    return ("a matrix product is written `@`",) if inner == other_rows else ()
 
 
 def promote(operands: Sequence[Attribute], *, integers: bool = False) -> Attribute:

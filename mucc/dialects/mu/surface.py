@@ -82,7 +82,7 @@ class Function:
 
 def first_line(operation: type[Operation]) -> str:
     """Return the first line of the docstring of an operation, which documents its function."""
-    return (operation.__doc__ or "").strip().splitlines()[0]
+    return (operation.__doc__ or "").strip().partition("\n")[0]  # empty with python -OO
 
 
 X = Parameter("x", VALUE)

@@ -46,7 +46,7 @@ def is_in_reach(access: Access, *, regrouped: bool = False) -> bool:
         assert isinstance(type, TensorType)
         granule = multiple_of(type, WIDEST_ACCESS)
         for move in op.moves:
-            if move.bounds is not None or move.step < 1:
+            if not move.is_in_order:
                 return False
             if move.axis != in_memory(op.operand).unit_axis:
                 continue

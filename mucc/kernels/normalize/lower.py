@@ -73,7 +73,7 @@ class NormalizeBody(Body):
 def _is_padded_or_reversed(tensor: SSAValue) -> bool:
     """Whether copies read a tensor element by element, too."""
     while isinstance(view := tensor.owner, IndexMapOp):
-        if any(move.bounds is not None or move.step < 1 for move in view.moves):
+        if not all(move.is_in_order for move in view.moves):
             return True
         tensor = view.operand
     return False

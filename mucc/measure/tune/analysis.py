@@ -55,8 +55,8 @@ class Analysis:
 def analyse(program: Program, target: str, *, keep_pins: bool, card: str | None = None) -> list[Analysis]:
     """Each kernel of the program that has something to tune.
 
-    Raises DiagnosticError for errors in the program, MU6050 to MU6053 for dims or a kernel that it has not,
-    MU5304 where no kernel has settings.
+    Raises DiagnosticError for errors in the program, MU6050 to MU6053 for dims, MU5406 for a kernel that it
+    has not, MU5304 where no kernel has settings.
     """
     compilation = compile_source(program.source, target, tuned=False)
     manifest = Manifest.parse(compilation.manifest)

@@ -183,3 +183,12 @@ def test_ctrl_c_ends_what_runs_and_keeps_the_record(tmp_path: Path):
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
     assert LEFT in (tmp_path / "out" / "batch.json").read_text()
+
+
+def test_one_run_at_a_time_works_in_a_folder(tmp_path: Path):
+    job = Job("a", measure="true")
+    first = Batch(tmp_path, argparse.Namespace(minutes=1, builds=1, gpus="0", shares=1))
+    with first.alone(), pytest.raises(SystemExit, match="another run works in"):
+        run(tmp_path, job)
+    assert not (tmp_path / "batch.json").exists()
+    assert [o.state for o in run(tmp_path, job)] == [DONE]

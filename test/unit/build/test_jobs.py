@@ -190,7 +190,7 @@ def test_the_log_does_not_wait_for_a_child_left_behind(tmp_path: Path):
 
 SAID = {
     "k.cpp:1:1: error: expected ';'": ("MU5110", "g++ rejected the C++ that mucc generated"),
-    "": ("MU5110", "g++ rejected the C++ that mucc generated"),
+    "": ("MU5104", "cannot build the kernel"),
     "/usr/bin/ld: cannot find crt1.o: No such file": ("MU5104", "cannot build the kernel"),
     "g++: error: unrecognized command-line option '-std=c++17'": ("MU5104", "cannot build the kernel"),
     "as: x.o: No space left on device": ("MU5107", "g++ could not write"),
@@ -223,8 +223,10 @@ def test_what_failed_is_named(said: str, tmp_path: Path):
 
 
 def test_what_ptxas_and_the_linker_reject():
-    assert "sh rejected the PTX that mucc made" in failure(shell("exit 1", kind=Kind.PTXAS)).message
-    assert "sh rejected the objects that mucc made" in failure(shell("exit 1")).message
+    assert "sh rejected the PTX that mucc made" in failure(shell("echo no; exit 1", kind=Kind.PTXAS)).message
+    assert "sh rejected the objects that mucc made" in failure(shell("echo no; exit 1")).message
+    silent = failure(shell("exit 3"))
+    assert silent.notes[0] == "sh ended with status 3 and no message" and "`sh --version`" in silent.helps[0]
     old = failure(shell("echo \"ptxas fatal : Unsupported .version 9.0; current version is '8.8'\"; exit 1"))
     assert old.code == "MU5104" and "9.0" in old.notes[0]
 

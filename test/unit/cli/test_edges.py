@@ -52,7 +52,7 @@ def test_a_full_disk_behind_mucc_opt():
     line = f"{sys.executable} -c '{script}' k.mcu > /dev/full"
     run = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=HANG)
     assert run.returncode == 2
-    assert run.stderr == "mucc-opt: error: cannot write the output: No space left on device\n"
+    assert run.stderr.startswith("error[MU5014]: cannot write the output: No space left on device\n")
 
 
 def test_closed_streams():
@@ -180,3 +180,29 @@ def test_targets_as_json(capsys: pytest.CaptureFixture[str]):
     assert list(targets) == ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"]
     assert {"key": "h200", "name": "NVIDIA H200"} in targets["sm_90a"]["cards"]
     assert any("cooperative" in f["mainloops"] and f["sparse"] for f in targets["sm_90a"]["families"])
+
+
+@pytest.mark.parametrize("command", ["check k.mcu", "docs --card", "k.mcu --emit=cu"])
+def test_python_without_docstrings(command: str):
+    run = shell(f"PYTHONOPTIMIZE=2 mucc {command}")
+    assert run.returncode == 0 and run.stderr == ""
+
+
+def test_the_grammar_needs_docstrings():
+    run = shell("PYTHONOPTIMIZE=2 mucc docs --grammar")
+    assert run.returncode == 2 and "error[MU5001]" in run.stderr and "-OO" in run.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_program_in_utf_16(encoding: str, capsys: pytest.CaptureFixture[str]):
+    Path("wide.mcu").write_bytes(KERNEL.encode(encoding))
+    assert main(["check", "wide.mcu"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("error[") == 1 and "'wide.mcu' is UTF-16 text" in error and "iconv" in error
+
+
+def test_a_line_end_in_a_name_ends_no_comment(capsys: pytest.CaptureFixture[str]):
+    Path("a\nb.mcu").write_text(KERNEL)
+    assert main(["a\nb.mcu", "--emit=cu"]) == 0
+    text = capsys.readouterr().out
+    assert "\nb.mcu" not in text and text.startswith("// Made by `mucc a\ufffdb.mcu --emit=cu`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_a_file_is_written_whole_or_not_at_all(source: Path, tmp_path: Path):
     assert source.read_text().strip() == MODULE.strip()
 
 
-@pytest.mark.parametrize(("path", "status"), [("no/such/to.mlir", 2), (".", 2), ("/dev/full", 3)])
+@pytest.mark.parametrize(("path", "status"), [("no/such/to.mlir", 2), (".", 2), ("/dev/full", 2)])
 def test_outputs_that_cannot_be_written(
     source: Path, tmp_path: Path, path: str, status: int, capsys: pytest.CaptureFixture[str]
 ):
@@ -43,4 +44,45 @@ def test_specifications_that_cannot_be_read(
     source: Path, given: list[str], capsys: pytest.CaptureFixture[str]
 ):
     assert main([str(source), *given]) == 2
-    assert capsys.readouterr().err.startswith("mucc-opt: error: ")
+    assert capsys.readouterr().err.startswith("error[MU5001]: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "code", "status", "line"),
+    [
+        (f"{MODULE}// -----\nmu.nonsense", ["--split-input-file"], "MU5022", 1, 4),
+        ('builtin.module {\n  %x = "mu.relu"() : () -> f32\n}\n', [], "MU5023", 1, None),
+        (MODULE, ["--no-such-option"], "MU5001", 2, None),
+        (MODULE, ["-p", "form-stage"], "MU5001", 2, None),
+        (MODULE, ["-o", "no/such/to.mlir"], "MU5012", 2, None),
+    ],
+)
+def test_every_error_has_a_code_a_status_and_a_form_for_programs(
+    source: Path,
+    text: str,
+    given: list[str],
+    code: str,
+    status: int,
+    line: int | None,
+    capsys: pytest.CaptureFixture[str],
+):
+    source.write_text(text)
+    assert main([str(source), *given, "--diagnostics=json"]) == status
+    (error,) = json.loads(capsys.readouterr().err)
+    assert error["code"] == code and (line is None or error["span"]["line"] == line)
+    assert main([str(source), *given]) == status
+    assert f"error[{code}]: " in capsys.readouterr().err
+
+
+def test_errors_of_programs_keep_their_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "k.mcu"
+    path.write_text("kernel k[M](x: f32[M]) -> f32[M] { return reul(x) }")
+    assert main([str(path), "--diagnostics=json"]) == 1
+    (error,) = json.loads(capsys.readouterr().err)
+    assert error["code"] == "MU1002" and error["span"]["file"] == str(path) and error["fixes"]
+
+
+def test_a_missing_input_and_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name, code in (("gone.mlir", "MU5010"), (".", "MU5011")):
+        assert main([str(tmp_path / name)]) == 2
+        assert f"error[{code}]" in capsys.readouterr().err

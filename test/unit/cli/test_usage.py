@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -174,7 +175,8 @@ def test_wrong_usage(argv: list[str], code: str, said: str, capsys: pytest.Captu
     write("k.mcu")
     assert main(argv) == 2
     output = capsys.readouterr()
-    assert f"{'' if '--diagnostics=json' in argv else 'error['}{code}" in output.err and said in output.err
+    is_json = not {"--diagnostics=json", "--json"}.isdisjoint(argv)
+    assert f"{'' if is_json else 'error['}{code}" in output.err and said in output.err
     assert output.out == "" and left() == {"k.mcu"}
     assert Path("k.mcu").read_text() == PROGRAM
 
@@ -211,3 +213,34 @@ def test_exit_statuses_of_areas():
     assert {s for c, s in statuses.items() if c[:4] in ("MU51", "MU52", "MU53")} == {3}
     assert {s for c, s in statuses.items() if c.startswith("MU9")} == {4}
     assert set(statuses.values()) == {1, 2, 3, 4}
+
+
+def _with_json() -> list[tuple[Tool, str]]:
+    return [
+        (tool, name)
+        for tool in (MUCC_TOOL, AGENT)
+        for name, entry in tool.commands.items()
+        if any("--json" in parameter.opts for parameter in import_module(entry.module).main.params)
+    ]
+
+
+@pytest.mark.parametrize(("tool", "name"), [pytest.param(t, n, id=f"{t.name} {n}") for t, n in _with_json()])
+def test_errors_of_commands_with_json_are_json(tool: Tool, name: str, capsys: pytest.CaptureFixture[str]):
+    for words in (["--json", "--no-such-option"], ["--json", "gone.mcu", "gone.py"]):
+        status = main([name, *words], tool)
+        output = capsys.readouterr()
+        (error,) = json.loads(output.err)
+        assert status == CODES[error["code"]].status
+        assert error["severity"] == "error" and error["code"] in CODES and not output.out
+
+
+def test_json_says_nothing_on_stderr_where_all_is_good(capsys: pytest.CaptureFixture[str]):
+    assert main(["targets", "--json"]) == 0
+    output = capsys.readouterr()
+    assert output.err == "" and json.loads(output.out)
+    assert main(["targets", "--json", "--diagnostics=json"]) == 0
+    assert json.loads(capsys.readouterr().err) == []
+    assert main(["sol", "gone.mcu", "--json", "--diagnostics=text"]) == 2
+    assert capsys.readouterr().err.startswith("error[MU5010]")
+    assert main(["sol", "gone.mcu", "--json", "--diagnostics", "text"]) == 2
+    assert capsys.readouterr().err.startswith("error[MU5010]")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mucc.diagnostics import Applicability, Diagnostic, Source, near_spelling
 from mucc.frontend import foreign, lower, parse
 from mucc.frontend.functions import FUNCTIONS
-from mucc.frontend.parser import DTYPES
+from mucc.frontend.lexer import DTYPES
 
 SIGNATURE = (
     "x: f32[M, K], y: f32[M, K], w: f32[K, K], g: f32[K, K], u: f32[K, K], a: f32[M, K], b: f32[M, K], "

@@ -13,12 +13,14 @@ from xdsl.ir import BlockArgument, SSAValue
 
 import mucc.frontend as frontend
 from mucc.diagnostics.core import Source
-from mucc.dialects.mu.ops.elementwise import CastOp
+from mucc.dialects.mu.ops import operations
+from mucc.dialects.mu.ops.elementwise import CastOp, ElementwiseOp
 from mucc.dialects.mu.ops.kernel import KernelOp, ReturnOp
 from mucc.dialects.mu.ops.stage import PinOp
 from mucc.dialects.mu.types import Shaped
 from mucc.frontend.names import Names
 from mucc.frontend.source import module_text
+from mucc.frontend.spelling import SPELLERS
 
 SLOW = settings(
     max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -146,3 +148,16 @@ def test_names_are_free():
         "v3d",
         "y",
     ]
+
+
+MADE_BY_PASSES = {
+    *("mu.regroup", "mu.place", "mu.inside", "mu.partial_moments", "mu.scores", "mu.scored_attention"),
+    *("mu.attention_backward", "mu.stage", "mu.yield"),
+}
+IN_STATEMENTS = {"mu.kernel", "mu.return", "mu.pin"}
+
+
+def test_every_operation_of_the_language_has_text():
+    """An operation without text cannot be imported from PyTorch: it has its entry in `SPELLERS`."""
+    without = {op.name for op in operations() if op not in SPELLERS and not issubclass(op, ElementwiseOp)}
+    assert without == MADE_BY_PASSES | IN_STATEMENTS

@@ -266,7 +266,7 @@ def test_a_wrong_result_fails(command: Any, capsys: Any, monkeypatch: pytest.Mon
     [
         ((), "MU6051"),
         (("--dims", "M=5,N=16,K=12"), "MU6052"),
-        (("--dims", "M=5,N=16,K=24", "--kernel", "other"), "MU6053"),
+        (("--dims", "M=5,N=16,K=24", "--kernel", "other"), "MU5406"),
         (("--dims", "M=5,N=16,K=24", "--device", "cuda"), "MU6070"),
         (("--dims", "M=5,N=16,K=24", "--device", "tpu"), "MU5001"),
         (("--dims", "M=5,N=16,K=24", "--iters", "0"), "MU5001"),

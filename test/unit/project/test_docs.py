@@ -9,6 +9,10 @@ from urllib.parse import unquote
 
 import pytest
 
+from mucc.compiler.program import compile_source
+from mucc.diagnostics import DiagnosticError, Source
+from mucc.diagnostics.render import render_text
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted(
@@ -194,3 +198,14 @@ def test_commands_of_figures_exist() -> None:
             if not place.with_suffix(".py").exists() and not (place / "__main__.py").exists():
                 missing.append(f"{name(file)}: {words}")
     assert missing == []
+
+
+def test_the_readme_shows_what_an_error_looks_like() -> None:
+    blocks = re.findall(r"^```\w*\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    program = next(block for block in blocks if block.startswith("// linear_gelu.mcu"))
+    shown = next(block for block in blocks if block.startswith("error[MU3004]"))
+    source = Source("linear_gelu.mcu", re.sub(r"(    mainloop .*\n)", r"\1    stages    = 6\n", program))
+    with pytest.raises(DiagnosticError) as error:
+        compile_source(source, "sm_90a")
+    (diagnostic,) = error.value.diagnostics
+    assert render_text(diagnostic, source) == shown

@@ -30,6 +30,7 @@ from mucc.dialects.mu.surface import (
     axes,
     bound,
     extents,
+    first_line,
     word,
 )
 from mucc.dialects.mu.surface import integer as one
@@ -419,7 +420,7 @@ def _repeated(values: Values, options: Options) -> Sequence[Operation]:
 
 
 def _first_line(cls: type[Operation]) -> str:
-    return (cls.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return first_line(cls).rstrip(".")
 
 
 FUNCTIONS = (

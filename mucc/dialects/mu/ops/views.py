@@ -208,6 +208,11 @@ class Move(NamedTuple):
     step: int = 1
     bounds: tuple[Dim, Dim] | None = None
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether all indices have an element and elements are read in the order in which they lie."""
+        return self.bounds is None and self.step >= 1
+
 
 class IndexMapOp(InferredOp, ABC):
     """Base of views whose elements are some of the operand's, at other indices; read in place by kernels."""

@@ -206,7 +206,7 @@ def test_save_temps_keeps_source_and_log(fake: Toolchain, tmp_path: Path):
         ("error -- unsupported GNU version! gcc versions later than 15 are not supported!", "MU5104"),
         ('k.cu(1): catastrophic error: cannot open source file "cuda_fp16.h"', "MU5104"),
         ('k.cu(3): error: identifier "zz" is undefined', "MU5110"),
-        ("", "MU5110"),
+        ("", "MU5104"),
     ],
 )
 def test_failures(fake: Toolchain, said: str, code: str):

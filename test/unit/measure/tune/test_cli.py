@@ -153,7 +153,7 @@ def test_measurements_of_settings_that_cannot_be_read_are_left_out(capsys: Captu
         (("f.mcu", "--dims", "M=8,N=8,K=7"), "MU6052", 2),
         (("f.mcu", "--dims", "M=8,N=8,K=8,L=8"), "MU6051", 2),
         (("f.mcu", "--dims", "M=x"), "MU6050", 2),
-        (("f.mcu", *DIMS, "--kernel", "g"), "MU6053", 2),
+        (("f.mcu", *DIMS, "--kernel", "g"), "MU5406", 2),
         (("gone.mcu", *DIMS), "MU5010", 2),
         (("f.mcu", *DIMS, "--budget", "0"), "MU5001", 2),
         (("f.mcu", *DIMS, "--factor", "0.5"), "MU5001", 2),
