@@ -223,7 +223,7 @@ class Copy:
             _, *others = sorted(node.users, key=lambda user: user.op != "output")
             for reader in others:
                 with self.graph.inserting_before(node):
-                    again = self.graph.node_copy(node, lambda source: source)
+                    again = self.graph.node_copy(node)
                 again.name = f"{node.name}_for_{reader.name}"
                 self.parts[again] = self.parts[node]
                 reader.replace_input_with(node, again)

@@ -12,9 +12,10 @@ from mucc.dialects.mu.ops.contraction import MatmulOp
 from mucc.dialects.mu.ops.quantization import DequantizeOp
 from mucc.dialects.mu.ops.shape import ReshapeOp
 from mucc.dialects.mu.ops.views import BroadcastOp, TransposeOp
-from mucc.dialects.mu.rules import WEIGHTS
-from mucc.dialects.mu.types import Dim, Shaped
+from mucc.dialects.mu.rules import HALVES, WEIGHTS
+from mucc.dialects.mu.types import Dim, Shaped, TensorType
 from mucc.dialects.rewriting import erase_unused
+from mucc.library.extents import multiply
 from mucc.torch.importer.lowering import dims_of
 
 
@@ -29,9 +30,8 @@ def restore_weights(block: Block) -> None:
     ```
     """
     for op in [op for op in block.ops if isinstance(op, MatmulOp)]:
-        for operand in op.operands[:2]:
-            view = operand.owner
-            weights = view.operand if isinstance(view, TransposeOp) else operand
+        right = op.operands[1].owner
+        for weights in (op.operands[0], *([right.operand] if isinstance(right, TransposeOp) else [])):
             if (found := _Weights.of(weights)) is None:
                 continue
             restored = found.dequantised()
@@ -57,20 +57,19 @@ class _Weights:
 
     @staticmethod
     def of(value: SSAValue) -> _Weights | None:
-        """Return the parts of dequantised weights `[N, K]`; None of any other value."""
-        if len(dims := dims_of(value)) != 2:
+        """Return the parts of dequantised weights `[N, K]` of 16 bits; None of any other value."""
+        dims, product = dims_of(value), _reshaped(value)
+        if len(dims) != 2 or Shaped.of(value.type).element_type not in HALVES:
             return None
-        product = _reshaped(value).owner
-        for scaled, factor in _sides(product):
-            difference = _reshaped(scaled).owner
+        for scaled, factor in _sides(product.owner):
+            scales = _groups(factor, dims, dims_of(product))
+            difference = _reshaped(scaled)
             zeros: SSAValue | None = None
-            if isinstance(difference, e.SubOp):
-                scaled, zeros = difference.operands
-            matrix = _narrow(scaled)
-            scales = _groups(factor, dims)
-            if matrix is None or scales is None:
-                continue
-            if zeros is not None and (zeros := _groups(zeros, dims)) is None:
+            if isinstance(op := difference.owner, e.SubOp):
+                scaled = op.operands[0]
+                if (zeros := _groups(op.operands[1], dims, dims_of(difference))) is None:
+                    continue
+            if scales is None or (matrix := _narrow(scaled)) is None:
                 continue
             made = _Weights(dims, matrix, scales, zeros)
             if made._fits():
@@ -79,8 +78,10 @@ class _Weights:
 
     def _fits(self) -> bool:
         """Whether weights, scales and zeros agree, once they are matrices."""
-        count = dims_of(self.scales)[1]
-        if not all(isinstance(n, int) for n in (*self.dims, count)):
+        (rows, columns), count = self.dims, dims_of(self.scales)[1]
+        if multiply(dims_of(self.matrix)) != multiply([rows, columns]) or not isinstance(columns, int):
+            return False
+        if not isinstance(count, int) or columns % count:
             return False
         return self.zeros is None or dims_of(self.zeros)[1] == count
 
@@ -94,7 +95,7 @@ class _Weights:
     def _as(self, value: SSAValue, dims: Sequence[Dim]) -> SSAValue:
         if dims_of(value) == tuple(dims):
             return value
-        self.new.append(view := ReshapeOp(value, dims))
+        self.new.append(view := ReshapeOp(value, tuple(dims)))
         return view.results[0]
 
 
@@ -113,24 +114,33 @@ def _reshaped(value: SSAValue) -> SSAValue:
 
 
 def _narrow(value: SSAValue) -> SSAValue | None:
-    """Return weights of 8 bits that a value is the conversion of."""
+    """Return weights of 4 or 8 bits, row after row in memory, that a value is the conversion of."""
     cast = _reshaped(value).owner
     if not isinstance(cast, e.CastOp):
         return None
     weights = _reshaped(cast.operands[0])
-    return weights if Shaped.of(weights.type).element_type in WEIGHTS else None
+    type = weights.type
+    is_plain = isinstance(type, TensorType) and type.layout.is_row_major
+    return weights if is_plain and Shaped.of(type).element_type in WEIGHTS else None
 
 
-def _groups(value: SSAValue, dims: Sequence[Dim]) -> SSAValue | None:
-    """Return what groups of columns of a matrix `dims` share, `[N, G, 1]` or `[N, G]`."""
-    rows, columns = dims
-    shape = dims_of(value)
-    if len(shape) == 3 and shape[0] == rows and shape[2] == 1:
+def _groups(value: SSAValue, dims: Sequence[Dim], whole: Sequence[Dim]) -> SSAValue | None:
+    """Return what groups of columns of a matrix `dims` share, `[N, G, 1]`, or what rows do, `[N, 1]`.
+
+    `whole` are the extents of the operation that reads the value: `dims`, or `[N, G, K/G]`.
+    """
+    rows, shape = dims[0], dims_of(value)
+    if len(whole) == 3 and tuple(shape) == (rows, whole[1], 1) and whole[0] == rows:
         return value
-    if shape == (rows, 1):
+    if tuple(whole) != tuple(dims):
+        return None
+    if tuple(shape) == (rows, 1):
         return value
     repeated = _reshaped(value).owner
-    if shape == (rows, columns) and isinstance(repeated, BroadcastOp):
+    if tuple(shape) == tuple(dims) and isinstance(repeated, BroadcastOp):
         inner = dims_of(repeated.operand)
-        return repeated.operand if len(inner) == 3 and inner[0] == rows and inner[2] == 1 else None
+        is_shared = (
+            len(inner) == 3 == len(dims_of(repeated.results[0])) and inner[0] == rows and inner[2] == 1
+        )
+        return repeated.operand if is_shared and dims_of(repeated.results[0])[:2] == inner[:2] else None
     return None

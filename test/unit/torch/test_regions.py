@@ -268,17 +268,22 @@ def test_products_convert_weights_that_a_model_dequantises(multiply: Any, dtype:
     assert "dequantize(" in made.programs[0].text()
 
 
-def test_weights_that_wrap_around_are_no_groups():
-    """A difference of integers of 8 bits is taken modulo 256 before it is converted."""
+def _along_the_other_axis(x: Any, w: Any, s: Any) -> Any:
+    return x @ (w.T.to(x.dtype) * s[:, None])
 
-    def f(x: Any, w: Any, s: Any, z: Any) -> Any:
-        return F.linear(x, (w - z).to(x.dtype) * s)
 
-    made, x = backend(regions="all"), torch.rand(16, 64).to(torch.bfloat16)
-    w, z = torch.randint(0, 256, (32, 64)).to(torch.uint8), torch.full((32, 1), 9, dtype=torch.uint8)
-    s = torch.rand(32, 1).to(torch.bfloat16)
-    ours, theirs = (g(x, w, s, z) for g in (torch.compile(f, backend=made), f))
+def _by_neighbours(x: Any, w: Any, s: Any) -> Any:
+    """The scale of an element is not that of its row in the matrix that is multiplied."""
+    return F.linear(x, (w.view(2, 64, 32).to(x.dtype) * s[:, None]).view(64, 64))
+
+
+@pytest.mark.parametrize("multiply", [_along_the_other_axis, _by_neighbours])
+def test_what_only_looks_like_weights_of_groups_stays_as_it_is(multiply: Any):
+    made, w = backend(regions="all"), torch.randint(0, 256, (64, 64)).to(torch.uint8)
+    x, s = (torch.rand(shape).to(torch.bfloat16) for shape in ((16, 64), (64,)))
+    ours, theirs = (f(x, w, s) for f in (torch.compile(multiply, backend=made), multiply))
     torch.testing.assert_close(ours, theirs, rtol=3e-2, atol=3e-2)
+    assert made.programs and "dequantize(" not in made.programs[0].text()
 
 
 def test_a_token_reads_its_cache_where_it_is(monkeypatch: pytest.MonkeyPatch):
