@@ -32,7 +32,15 @@ from mucc.target.devices import Card
 from mucc.torch.backend import host_time
 from mucc.torch.backend.attention_rates import F32, MASKED, shares
 from mucc.torch.backend.cudnn_rates import DEPTHWISE, cudnn_share, depthwise_products
-from mucc.torch.backend.fusible import bytes_of_values, is_fused, is_pool, is_view, origin_of, values_of
+from mucc.torch.backend.fusible import (
+    bytes_of_values,
+    is_fused,
+    is_pool,
+    is_reduction,
+    is_view,
+    origin_of,
+    values_of,
+)
 from mucc.torch.backend.host_time import Cost
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.counting import bytes_of, count_of, read_bytes
@@ -253,6 +261,17 @@ class Lowered:
         for source in tensor_inputs(node):
             origin = origin_of(source)
             yield origin, min(read_bytes(node, source), bytes_of_values(origin) or read_bytes(node, source))
+
+    def is_made_for(self, value: Node, region: Collection[Node]) -> bool:
+        """Whether Inductor makes a value, a view of what it computes, in the form in which a region reads it.
+
+        Its code computes elements where they are stored, so that nothing is copied. Not so where another
+        operation reads what the view is of, or where that is a reduction, which has memory of its own.
+        """
+        origin = origin_of(value)
+        if origin not in self.fused or origin in self.left or is_reduction(origin) or is_pool(origin):
+            return False
+        return all(user in region for user in self.users.get(origin, ()))
 
     def near(self, node: Node) -> range:
         """Return the places of the nodes around one, which a region that begins there can change."""

@@ -33,6 +33,12 @@ def is_fused(node: Node) -> bool:
     return is_made or torch.Tag.pointwise in node.target.tags
 
 
+def is_reduction(node: Node) -> bool:
+    """Whether an operation combines elements of its operand, as sums and scans do."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet is not None and packet.__name__ in REDUCING
+
+
 def is_pool(node: Node) -> bool:
     """Whether Inductor's code for an operation reads elements of its operand several times, or by windows."""
     packet = getattr(node.target, "overloadpacket", None)

@@ -50,7 +50,7 @@ class Grower:
         """Yield candidate regions that contain a call to a library, the smallest first, each once."""
         found = [self._sorted(self._with_views({seed}))]
         for weighted in self._with_scores(seed):
-            if (region := self._sorted(weighted)) not in found:
+            if (region := self._whole(weighted)) not in found:
                 found.append(region)
         for prologue in (False, True):
             for joined in (False, True):
@@ -157,7 +157,7 @@ class Grower:
         if prologue:
             for node in list(region):
                 region |= self._feeding(node, region, calls=False)
-        return self._sorted(region)
+        return self._whole(region)
 
     def _users(self, region: Collection[Node]) -> list[Node]:
         found = {u for n in region for u in self._readers(n) if u.op == "call_function"}
@@ -165,6 +165,10 @@ class Grower:
 
     def _sorted(self, nodes: Iterator[Node] | Collection[Node]) -> list[Node]:
         return sorted(nodes, key=self.place.__getitem__)
+
+    def _whole(self, region: Collection[Node]) -> list[Node]:
+        """Return a region in order, without parts of tuples that are made outside of it."""
+        return self._sorted(n for n in region if not is_part(n) or n.args[0] in region)
 
     def _sources(self, node: Node) -> list[Node]:
         if node not in self.sources:
@@ -251,7 +255,9 @@ class Grower:
 
 
 def _is_view(node: Node) -> bool:
-    return getattr(node.target, "overloadpacket", None) in ALIASES
+    """Whether an operation is a view, or one of several that another makes."""
+    made = node.args[0] if is_part(node) else node
+    return getattr(made.target, "overloadpacket", None) in ALIASES
 
 
 def _computes(node: Node) -> bool:

@@ -18,7 +18,7 @@ from mucc.torch.backend.growing import Grower, size
 from mucc.torch.backend.measured import Timed
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import Unsupported
-from mucc.torch.importer.partition import Graph, Node, Piece, classify
+from mucc.torch.importer.partition import Graph, Node, Piece, classify, sources_of
 
 WORTH = 0.01
 """What a larger region has to gain beyond a smaller one, as a share of the kernel's time."""
@@ -127,7 +127,7 @@ class Chooser:
         self.lowered = Lowered(graph, costs)
         self.grower = Grower(graph, self.lowered.calls, self.reasons)
         self.taken: list[list[Node]] = []
-        self.known: dict[str, Predicted] = {}
+        self.known: dict[tuple[str, int, int], Predicted] = {}
         self.timed: dict[tuple[str, ...], Timed | None] = {}
         self.gained = 0.0
         self.waiting: list[Kernel] = []
@@ -224,12 +224,15 @@ class Chooser:
 
     def _predicted(self, nodes: list[Node]) -> Predicted:
         """Predict the time of a region, once for all that are equal."""
-        key = self.emit.form(nodes).text
+        cut = [s for s in sources_of(self.graph, Piece(nodes)) if not fills_memory(s.meta.get("val"))]
+        copied = [s for s in cut if not self.lowered.is_made_for(s, nodes)]
+        key = self.emit.form(nodes).text, len(copied), sum(map(size, copied))
         if key not in self.known:
-            self.known[key] = self._judged(nodes)
+            self.known[key] = self._judged(nodes, copied)
         return self.known[key]
 
-    def _judged(self, nodes: list[Node]) -> Predicted:
+    def _judged(self, nodes: list[Node], copied: list[Node]) -> Predicted:
+        """Predict the time of a kernel, with copies of values that do not fill their memory before it."""
         try:
             kernel = self.emit(Piece(nodes))
             program = self.text(kernel)
@@ -239,8 +242,6 @@ class Chooser:
             return Predicted(inf, problem=reason)
         dims = {name: self.dims[name] for name in kernel.op.dim_names if name in self.dims}
         found = self.costs.kernel(program, dims)
-        # What does not fill its memory is copied before a call, each value by an operation of the graph.
-        copied = [n for n in kernel.parameters if not fills_memory(n.meta.get("val"))]
         again = sum(self.costs.moved(2 * size(n)) + LAUNCH for n in copied)
         return replace(found, seconds=found.seconds + again, copies=len(copied))
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mucc.dialects.mu.ops.views import inverse
-from mucc.torch.backend.graphs import order_of
+from mucc.torch.backend.fusible import values_of
+from mucc.torch.backend.graphs import fills_memory, order_of
 from mucc.torch.backend.lowering import lower_kernels
 from mucc.torch.backend.operator import RUN_KERNEL, Request, signature_of
 from mucc.torch.importer.capture import torch
 from mucc.torch.importer.driver import restored_dtype, stored_dtype
 from mucc.torch.importer.emit import Kernel, Order
 from mucc.torch.importer.lowering import Meta
-from mucc.torch.importer.nodes import keeps_place
+from mucc.torch.importer.nodes import is_part, keeps_place
 from mucc.torch.importer.partition import Graph, Node, names_of
+from mucc.torch.importer.work import ALIASES
 
 _aten = torch.ops.aten
 _convert = torch.ops.prims.convert_element_type.default
@@ -37,10 +39,10 @@ class Region:
     @staticmethod
     def of(kernel: Kernel, copy: Copy, graph: Graph) -> Region:
         """Find the region of a kernel; `graph` is about the copy."""
-        own: dict[Node, None] = {}
-        for node in kernel.piece.nodes:
-            for name in names_of(graph, node):
-                own.update(dict.fromkeys(copy.parts[name]))
+        inside = [name for node in kernel.piece.nodes for name in names_of(graph, node)]
+        kept = copy.repeated - set(inside)
+        shared = {part for node in kept for part in copy.parts[node]}
+        own = {part: None for node in inside for part in copy.parts[node] if part not in shared}
         parameters = tuple(copy.parts[p][-1] for p in kernel.parameters)
         return Region(
             kernel,
@@ -181,7 +183,7 @@ def _changes_memory(node: Node) -> bool:
     return schema is None or schema.is_mutable
 
 
-# Linear layers
+# The copy of a graph that is looked at
 
 
 @dataclass
@@ -189,10 +191,12 @@ class Copy:
     """A copy of a graph to look at, with linear layers put together again.
 
     `parts` has the nodes of the graph that each node of the copy stands for; the last has its value.
+    `repeated` are views of which the copy has several: one for each reader.
     """
 
     graph: Any
     parts: dict[Node, list[Node]]
+    repeated: set[Node] = field(default_factory=set[Node])
 
     @staticmethod
     def of(graph: Any) -> Copy:
@@ -204,7 +208,26 @@ class Copy:
         copy = Copy(copied, {c: [node] for node, c in copies.items()})
         copied.eliminate_dead_code()
         copy._join_linear()
+        copy._repeat_views()
         return copy
+
+    def _repeat_views(self) -> None:
+        """Give each reader of a view that does not fill its memory a view of its own.
+
+        A kernel with the view reads the tensor behind it in place. It would get a copy of the view's elements
+        where the view had to stay outside, since others read it too.
+        """
+        for node in reversed(list(self.graph.nodes)):
+            if not _is_cut(node):
+                continue
+            _, *others = sorted(node.users, key=lambda user: user.op != "output")
+            for reader in others:
+                with self.graph.inserting_before(node):
+                    again = self.graph.node_copy(node)
+                again.name = f"{node.name}_for_{reader.name}"
+                self.parts[again] = self.parts[node]
+                reader.replace_input_with(node, again)
+                self.repeated |= {node, again}
 
     def _join_linear(self) -> None:
         """Restore `linear` where AOTAutograd has decomposed it.
@@ -247,6 +270,13 @@ class Copy:
         turned.meta["val"] = weight.meta["val"].permute(1, 0)
         self.parts[turned] = []
         return turned
+
+
+def _is_cut(node: Node) -> bool:
+    """Whether a node is a view that does not fill its memory, or of which not all parts do."""
+    made = node.args[0] if is_part(node) else node
+    is_view = getattr(made.target, "overloadpacket", None) in ALIASES
+    return is_view and len(node.users) > 1 and not all(map(fills_memory, values_of(node)))
 
 
 def _is_turned(weight: Node) -> bool:

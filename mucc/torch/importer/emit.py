@@ -22,6 +22,7 @@ from mucc.torch.importer.composites import restore_activations
 from mucc.torch.importer.lowering import Meta
 from mucc.torch.importer.nodes import is_part
 from mucc.torch.importer.partition import Graph, Node, Piece
+from mucc.torch.importer.quantised_weights import restore_weights
 from mucc.torch.importer.written_attention import restore_attention
 
 Order = Sequence[int]
@@ -108,6 +109,7 @@ def emit_piece(
     restore_activations(block)
     erase_dead(body)  # of operations with several values some may be unused
     restore_attention(block)
+    restore_weights(block)
     called = ["out"]
     if len(results) > 1:
         called = [names.new("out" if plain else r.name) for r in results]

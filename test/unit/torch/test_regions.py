@@ -207,6 +207,85 @@ def test_attention_adds_another_product_to_its_scores():
     assert text.count("@") == 2 and "softmax(" in text
 
 
+def _shifted(scores: Any) -> Any:
+    """Shift row i of scores by i places, as Transformer-XL and Conformer do with those of positions."""
+    batch, heads, rows, columns = scores.shape
+    padded = F.pad(scores, (1, 0)).view(batch, heads, columns + 1, rows)
+    return padded[:, :, 1:].view(batch, heads, rows, columns)
+
+
+def _relative(qkv: Any, p: Any, u: Any, v: Any) -> Any:
+    """Return attention with relative positions of parts of a projection; two things read the queries."""
+    q, key, value = (t.unflatten(-1, (8, 64)).transpose(1, 2) for t in qkv.chunk(3, -1))
+    scores = (q + u) @ key.mT + _shifted((q + v) @ p.mT)
+    return (scores * 0.125).softmax(-1) @ value
+
+
+def _relative_inputs(length: int) -> list[Any]:
+    shapes = ((8, length, 3 * 512), (8, length, 64), (8, 1, 64), (8, 1, 64))
+    return [torch.randn(shape).to(torch.bfloat16) for shape in shapes]
+
+
+def test_attention_reads_shifted_scores_and_parts_of_a_projection():
+    """Inductor stores shifted scores once, as the kernel reads them; queries are read outside of it too."""
+    made = backend(target="sm_90a")
+    shapes = ((8, 512, 3 * 512), (8, 512, 64), (8, 1, 64), (8, 1, 64))
+    given = [torch.randn(shape).to(torch.bfloat16) for shape in shapes]
+    with torch.no_grad():
+        got = torch.compile(_relative, backend=made)(*given)
+    torch.testing.assert_close(got, _relative(*given), rtol=3e-2, atol=3e-2)
+    (program,) = made.programs
+    text = program.text()
+    assert text.count("@") == 2 and "softmax(" in text
+    assert "x: bf16[8, 512, 1536]" in text and "bf16[8, 8, 512, 512]" in text
+
+
+def _grouped_weights(x: Any, w: Any, s: Any, z: Any) -> Any:
+    """Multiply by weights with scales and zeros of groups of columns, as GPTQ and HQQ have them."""
+    wide = (w.view(*s.shape, -1).to(x.dtype) - z[..., None]) * s[..., None]
+    return F.linear(x, wide.view(w.shape))
+
+
+def _repeated_scales(x: Any, w: Any, s: Any, z: Any) -> Any:
+    count = w.shape[1] // s.shape[1]
+    s, z = (t.repeat_interleave(count, 1) for t in (s, z))
+    return F.linear(x, (w.to(x.dtype) - z) * s)
+
+
+def _scaled_rows(x: Any, w: Any, s: Any, z: Any) -> Any:
+    return x @ (s[:, :1] * w.to(x.dtype)).T
+
+
+@pytest.mark.parametrize("multiply", [_grouped_weights, _repeated_scales, _scaled_rows])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_products_convert_weights_that_a_model_dequantises(multiply: Any, dtype: Any):
+    made, w = backend(margin=-100.0), torch.randint(0, 127, (64, 256)).to(dtype)
+    x, s, z = (torch.rand(shape).to(torch.bfloat16) for shape in ((3, 16, 256), (64, 4), (64, 4)))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            torch.compile(multiply, backend=made)(x, w, s, z), multiply(x, w, s, z), rtol=3e-2, atol=3e-2
+        )
+    assert "dequantize(" in made.programs[0].text()
+
+
+def _along_the_other_axis(x: Any, w: Any, s: Any) -> Any:
+    return x @ (w.T.to(x.dtype) * s[:, None])
+
+
+def _by_neighbours(x: Any, w: Any, s: Any) -> Any:
+    """The scale of an element is not that of its row in the matrix that is multiplied."""
+    return F.linear(x, (w.view(2, 64, 32).to(x.dtype) * s[:, None]).view(64, 64))
+
+
+@pytest.mark.parametrize("multiply", [_along_the_other_axis, _by_neighbours])
+def test_what_only_looks_like_weights_of_groups_stays_as_it_is(multiply: Any):
+    made, w = backend(regions="all"), torch.randint(0, 256, (64, 64)).to(torch.uint8)
+    x, s = (torch.rand(shape).to(torch.bfloat16) for shape in ((16, 64), (64,)))
+    ours, theirs = (f(x, w, s) for f in (torch.compile(multiply, backend=made), multiply))
+    torch.testing.assert_close(ours, theirs, rtol=3e-2, atol=3e-2)
+    assert made.programs and "dequantize(" not in made.programs[0].text()
+
+
 def test_a_token_reads_its_cache_where_it_is(monkeypatch: pytest.MonkeyPatch):
     """Keys and values that heads of queries repeat are copied by Inductor alone; that counts against it."""
 
