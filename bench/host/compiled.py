@@ -1,7 +1,6 @@
-"""Keep libraries that g++ compiles in the user's cache, for later tests and runs, also of other checkouts.
+"""Keep libraries that g++ compiles in `build`, for later tests and runs.
 
 A library is named by a hash of the compiler, the command, the text and the headers that it includes.
-XDG_CACHE_HOME moves them all.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from functools import cache
 from pathlib import Path
 
 from mucc.files.package import INCLUDES
-from mucc.files.user_folders import cache_folder
 
 KEPT = Path(__file__).resolve().parents[2] / "build" / "on-host"
-"""Where headers are kept: a precompiled one is only good where those lie that it was made of."""
-
-LIBRARIES = Path(cache_folder()).with_name("mucc-tests") / "libraries"
+LIBRARIES = KEPT / "libraries"
 KEPT_SECONDS = 86_400.0
 """Seconds for which a file is kept after its last use."""
 
