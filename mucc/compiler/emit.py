@@ -323,8 +323,7 @@ def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer
     each = ""
     if program.is_each:
         each = f", true, {f'{scope}::launch_each' if launches_lists(program) else 'nullptr'}"
-    has_promises = program.promises is not None or program.implied or program.requirements
-    parts.append(_kernel(program, program.sym_name.data, scope, bool(has_promises), each))
+    parts.append(_kernel(program, program.sym_name.data, scope, bool(shared_promises([program])), each))
     return "\n\n".join(parts)
 
 

@@ -242,3 +242,18 @@ def test_a_path_that_is_not_utf8():
     path = os.fsdecode(b"k\xff.mcu")
     source = decode(b"kernel f[M](x: f32[M]) -> f32[M] { return x + 1 }\n", path)
     assert "k\N{REPLACEMENT CHARACTER}.mcu" in compile_text(source).emit("cu").encode().decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "has_promises"),
+    [
+        # Two numbers share a byte, and rows have an even number of them whatever N is.
+        ("kernel f[M, N](x: s4[M, 2*N]) -> f32[M, 2*N] { return x + 1 }", False),
+        ("kernel f[M, N](x: s4[M, N]) -> f32[M, N] { return x + 1 }", True),
+        ("kernel f[N](x: f32[N]) -> f32[N] { return x + 1 }", False),
+    ],
+)
+def test_a_kernel_names_the_table_of_promises_where_it_has_one(text: str, has_promises: bool):
+    cpp = compiled(text)[1]
+    assert ("mucc::Promise promises[]" in cpp) == has_promises
+    assert ("mu::f::promises" in cpp) == has_promises
