@@ -197,17 +197,20 @@ def _gxx() -> tuple[str, ...] | None:
         paths = toolchain.tools()
     except DiagnosticError:
         return None
-    words = ("{cxx}", *host_flags(toolchain), "-include", "mucc_shim.h", "-fsyntax-only", "half.cpp")
+    words = ("{cxx}", *host_flags(toolchain), "-fsyntax-only", "half.cpp")
     return tuple(word.format(**paths) for word in words)
 
 
 def parsed_by_gxx(compilation: Compilation) -> None:
-    """g++ takes the host half of every skeleton."""
-    if (command := _gxx()) is None:
+    """g++ takes the program's host code, which has no CUTLASS, and the host half of every skeleton."""
+    if (gxx := _gxx()) is None:
         return
-    for skeleton in compilation.parts().skeletons:
+    parts = compilation.parts()
+    halves = [((), parts.program), *((("-include", "mucc_shim.h"), s.host) for s in parts.skeletons)]
+    for included, text in halves:
+        command = (*gxx, *included)
         with tempfile.TemporaryDirectory(prefix="mucc-fuzz-") as folder:
-            (Path(folder) / "half.cpp").write_text(skeleton.host)
+            (Path(folder) / "half.cpp").write_text(text)
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Failure("host", done.stderr[-1500:])

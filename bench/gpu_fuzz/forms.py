@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.gpu_fuzz import contractions, convolutions, maps, measures, operands, pages, parts
+from bench.gpu_fuzz import contractions, convolutions, maps, measures, operands, orders, pages, parts
 from bench.gpu_fuzz.drafts import Draft
 
 
@@ -58,6 +58,7 @@ FORMS = {
     "losses": Form(measures.losses, 4, has_schedule=False),
     "operands": Form(operands.operands, 6, has_schedule=False),
     "pages": Form(pages.paged, 2),
+    "orders": Form(orders.orders, 6, has_schedule=False),
 }
 
 ON_HOST = tuple(

@@ -63,6 +63,11 @@ FUNCTIONS = (
     Function("round(3 * {} - 0.1317)", "torch.round(3 * x - 0.1317)", jumps=True),
     Function("trunc({} * 1.37)", "torch.trunc(x * 1.37)", jumps=True),
     Function("sign({} - 0.2113)", "torch.sign(x - 0.2113)", jumps=True),
+    Function("ceil({} + 0.2718)", "torch.ceil(x + 0.2718)", jumps=True),
+    Function("tan(tanh({}))", "torch.tan(torch.tanh(x))"),
+    Function("pow(abs({}) + 0.5, 1.5)", "torch.pow(x.abs() + 0.5, 1.5)"),
+    Function("neg({})", "-x"),
+    Function("(cast({} > 0.25, f32) * 2)", "(x > 0.25) * 2.0", jumps=True),
 )
 
 RELATIVE, ABSOLUTE = 1e-5, 2e-6
@@ -186,8 +191,9 @@ def reduced(d: Draft, y: Expr, kinds: tuple[str, ...] = REDUCTIONS) -> Expr:
     """A reduction of a value over some axes."""
     kind = d.c.pick(kinds)
     rank = len(y.dims)
-    options = [(rank - 1,), (max(rank - 2, 0),), tuple(range(rank)), (0,)]
-    axes = d.c.pick(options)
+    options = [(rank - 1,), (max(rank - 2, 0),), tuple(range(rank)), (0,), (-1,), (-rank,), (0, rank - 1)]
+    written = tuple(dict.fromkeys(d.c.pick(options)))
+    axes = tuple(axis % rank for axis in written)
     keep = d.c.chance(1, 6)
     kept: list[Dim] = []
     for i, dim in enumerate(y.dims):
@@ -195,7 +201,8 @@ def reduced(d: Draft, y: Expr, kinds: tuple[str, ...] = REDUCTIONS) -> Expr:
             kept.append(dim)
         elif keep:
             kept.append(1)
-    spelled = "" if len(axes) == rank else f", axis={axes[0]}"
+    listed = str(written[0]) if len(written) == 1 else f"({', '.join(map(str, written))})"
+    spelled = "" if written == tuple(range(rank)) else f", axis={listed}"
     text = f"{kind}({y.text}{spelled}{', keepdims=on' if keep else ''})"
 
     def compute(env: Env) -> Bounded:

@@ -304,7 +304,8 @@ def _program_texts(programs: list[ProgramOp], stages: _StageWriter) -> list[str]
 
 
 def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer) -> str:
-    dims = Namer(_LOCALS)
+    slots = (f"slot{i}" for i in range(len(program.slots or ())))
+    dims = Namer({*_LOCALS, *slots, "end"})
     places = Places(program, {d: dims(d) for d in program.dim_names})
     namer = Namer(_PROGRAM_NAMES)
     scope = f"mu::{name}"
@@ -319,12 +320,11 @@ def _program(program: ProgramOp, name: str, stages: _StageWriter, entries: Namer
         parts.append(stages.write(op, places, inner, entry))
     if program.entry_of is not None:
         return "\n\n".join([*parts, _namespace(scope, functions(program, places, names))])
-    parts.append(_namespace(scope, host_side(program, places, names)))
+    parts.append(_namespace(scope, host_side(program, places, names, namer)))
     each = ""
     if program.is_each:
         each = f", true, {f'{scope}::launch_each' if launches_lists(program) else 'nullptr'}"
-    has_promises = program.promises is not None or program.implied or program.requirements
-    parts.append(_kernel(program, program.sym_name.data, scope, bool(has_promises), each))
+    parts.append(_kernel(program, program.sym_name.data, scope, bool(shared_promises([program])), each))
     return "\n\n".join(parts)
 
 

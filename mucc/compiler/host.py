@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mucc.codegen.memory import Places, workspace_name
-from mucc.codegen.names import comment_text, string_literal
+from mucc.codegen.names import Namer, comment_text, string_literal
 from mucc.codegen.texts import dim_locals, used_locals
 from mucc.dialects.cutlass.attributes import Bound
 from mucc.dialects.cutlass.ops import ProgramOp, WorkspaceOp
@@ -58,17 +58,18 @@ def _extent(program: ProgramOp, dim: Dim, functions: _ExtentFunctions) -> str:
 
 
 class _ExtentFunctions:
-    """The C++ functions of extents that follow from dims."""
+    """The C++ functions of extents that follow from dims, with names that the scope has not yet."""
 
-    def __init__(self, program: ProgramOp):
+    def __init__(self, program: ProgramOp, namer: Namer):
         self.codes = _dim_codes(program)
+        self.namer = namer
         self.names: dict[str, str] = {}
         self.lines: list[str] = []
 
     def of(self, extent: str) -> str:
         """Return the name of the function that computes an extent from all dims."""
         if extent not in self.names:
-            name = self.names[extent] = f"extent{len(self.names)}"
+            name = self.names[extent] = self.namer(f"extent{len(self.names)}")
             code = polynomial(extent).text(self.codes, " ")
             self.lines.append(
                 f"int64_t {name}(int64_t const* d) {{ return {code}; }}  // {comment_text(extent)}"
@@ -77,7 +78,7 @@ class _ExtentFunctions:
 
     def solving(self, name: str, source: Source) -> str:
         """Return the name of the function that computes a dim from an extent and other dims."""
-        function = f"solve{len(self.lines)}"
+        function = self.namer(f"solve{len(self.lines)}")
         code = source.text(self.codes, "extent")
         dims = "int64_t const* d" if "d[" in code else "int64_t const*"
         self.lines.append(
@@ -180,9 +181,13 @@ def workspace_struct(program: ProgramOp, places: Places) -> list[str]:
     ]
 
 
-def host_side(program: ProgramOp, places: Places, stages: Sequence[str]) -> list[str]:
-    """Emit the program's namespace after its kernels; `stages` are the namespaces of the kernels in order."""
-    tables = _tables(program, argument_alignments(program), _conditions(program, program.dim_names))
+def host_side(program: ProgramOp, places: Places, stages: Sequence[str], namer: Namer) -> list[str]:
+    """Emit the program's namespace after its kernels; `stages` are the namespaces of the kernels in order.
+
+    `namer` knows the names that the program's namespace has.
+    """
+    conditions = _conditions(program, program.dim_names)
+    tables = _tables(program, argument_alignments(program), conditions, namer)
     return [*tables, "", *functions(program, places, stages)]
 
 
@@ -203,21 +208,24 @@ class _Condition(NamedTuple):
     why: str
 
 
-def _tables(program: ProgramOp, aligns: Sequence[int], conditions: Sequence[_Condition]) -> list[str]:
+def _tables(
+    program: ProgramOp, aligns: Sequence[int], conditions: Sequence[_Condition], namer: Namer
+) -> list[str]:
     """Emit the tables of arguments, dims and promises."""
-    functions = _ExtentFunctions(program)
+    functions = _ExtentFunctions(program, namer)
+    checks = [namer(f"holds{i}") for i in range(len(conditions))]
     arguments = [_argument(program, i, align, functions) for i, align in enumerate(aligns)]
     dims = _dims(program, program.bound_dims, functions)
     lines = [*functions.lines, "constexpr mucc::ArgSpec args[] = {", *arguments, "};"]
     if program.dim_names:
         lines += ["constexpr mucc::DimSpec dims[] = {", *dims, "};"]
-    for i, (text, condition, _) in enumerate(conditions):
-        lines.append(f"bool holds{i}(int64_t const* d) {{ return {condition}; }}  // {comment_text(text)}")
+    for check, (text, condition, _) in zip(checks, conditions, strict=True):
+        lines.append(f"bool {check}(int64_t const* d) {{ return {condition}; }}  // {comment_text(text)}")
     if conditions:
         lines.append("constexpr mucc::Promise promises[] = {")
         lines += [
-            f"    {{{string_literal(text)}, holds{i}, {string_literal(why)}}},"
-            for i, (text, _, why) in enumerate(conditions)
+            f"    {{{string_literal(text)}, {check}, {string_literal(why)}}},"
+            for check, (text, _, why) in zip(checks, conditions, strict=True)
         ]
         lines.append("};")
     return lines
@@ -274,7 +282,7 @@ def dispatcher(entries: Sequence[ProgramOp], scopes: Sequence[str]) -> list[str]
             code = " && ".join(_code(text, codes) for text, _ in own)
             note = comment_text(", ".join(text for text, _ in own))
             lines.append(f"bool fits{number}(int64_t const* d) {{ return {code}; }}  // {note}")
-    lines += _tables(last, shared_alignments(entries), shared_promises(entries))
+    lines += _tables(last, shared_alignments(entries), shared_promises(entries), Namer())
     lines += ["", "// Which entry computes a call.", "int entry(int64_t const* d) {"]
     for number, entry in enumerate(entries[:-1]):
         for guard in entry.boxes:

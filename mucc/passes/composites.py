@@ -60,8 +60,10 @@ def mean(b: Emit, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 
 def converted(b: Emit, value: SSAValue, like: SSAValue) -> SSAValue:
-    """Give a value the dtype of another one; the store rounds it."""
+    """Give a value the dtype of another one; the store rounds it. A number becomes a bool by comparison."""
     wanted = Shaped.of(like.type).element_type
+    if wanted == i1 and Shaped.of(value.type).element_type != i1:
+        return b(e.CmpOp("ne", value, b.number(0.0)))
     return value if Shaped.of(value.type).element_type == wanted else b(e.RetypeOp(value, wanted))
 
 

@@ -56,11 +56,12 @@ builtin.module {
 // CHECK-NEXT:    return v8;
 // CHECK:       static constexpr int kRank = 3, kVector = 8, kThreads = 256;
 // CHECK:       static constexpr int kTurned = 1, kDown = 64, kAcross = 64;
-// CHECK:         mucc::OperandTile<mucc::bf16, kDown, kAcross> t;
 // CHECK:       mucc::View<mucc::bf16, 3, mucc::Along::kUnit> x;  // x: bf16[B, M, N]
 // CHECK-NEXT:  mucc::View<float, 3, mucc::Along::kUnit> b;  // b: f32[N]
 // CHECK-NEXT:  mucc::View<mucc::bf16, 3, mucc::Along::kAny> t;  // t: bf16[N, M]
 // CHECK:       struct Work : Op {
+// CHECK-NEXT:    struct Tiles {
+// CHECK-NEXT:      mucc::OperandTile<mucc::bf16, kDown, kAcross> t;
 // CHECK:         tiles.t.read<kThreads, kTurned>(t, space, p);
 // CHECK:         auto const b_v = mucc::load<V>(b, p);
 // CHECK-NEXT:    auto const t_v = p.tiles->t.template load<V>(p);

@@ -123,6 +123,8 @@ def _is_divided(space: Dims, extents: Dims) -> bool:
     """Whether extents are those of a matrix, or with its columns divided into groups."""
     if space == extents:
         return True
+    if len(extents) < 2:
+        return False
     *outer, columns = space
     *kept, groups, width = extents
     return list(outer) == kept and columns == multiply([groups, width])

@@ -111,7 +111,7 @@ class MapWork(Pointwise):
                     *_tile_constants(tiling),
                 ],
                 work=[
-                    *_fill(tiling),
+                    *_tiles(tiling),
                     "  template <int V, class P>",
                     "  MUCC_DEVICE void run(P const& p) const {",
                     *(f"    {s}" for s in statements),
@@ -158,22 +158,22 @@ def _bytes(operand: Operand) -> int:
 def _tile_constants(tiling: Tiling | None) -> list[str]:
     if tiling is None:
         return []
-    tiles = [f"mucc::OperandTile<{o.element}, kDown, kAcross> {o.member};" for o in tiling.operands]
-    sides = f"kDown = {tiling.tile.down}, kAcross = {tiling.tile.across}"
     return [
-        f"static constexpr int kTurned = {tiling.axis}, {sides};",
-        "struct Tiles {",
-        *(f"  {tile}" for tile in tiles),
-        "};",
+        f"static constexpr int kTurned = {tiling.axis}, "
+        f"kDown = {tiling.tile.down}, kAcross = {tiling.tile.across};"
     ]
 
 
-def _fill(tiling: Tiling | None) -> list[str]:
-    """Return the function of `Work` that fills the tiles from a place on."""
+def _tiles(tiling: Tiling | None) -> list[str]:
+    """Return the tiles and the function of `Work` that fills them from a place on; the host knows neither."""
     if tiling is None:
         return []
+    tiles = [f"mucc::OperandTile<{o.element}, kDown, kAcross> {o.member};" for o in tiling.operands]
     reads = [f"tiles.{o.member}.read<kThreads, kTurned>({o.member}, space, p);" for o in tiling.operands]
     return [
+        "  struct Tiles {",
+        *(f"    {tile}" for tile in tiles),
+        "  };",
         "  template <class P>",
         "  MUCC_DEVICE void fill(Tiles& tiles, mucc::Extents<kRank> const& space, P const& p) const {",
         *(f"    {read}" for read in reads),

@@ -26,7 +26,8 @@ def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) ->
             lower_parts(builder, stage, body, name, parts)
             return
     places = [builder.destinations(r) for r in stage.outputs]
-    for root, rows, targets in zip(pointwise_roots(stage), row_numbers(stage), places, strict=True):
+    roots = zip(stage.stored, pointwise_roots(stage), row_numbers(stage), places, strict=True)
+    for stored, root, rows, targets in roots:
         value = body.scalar(root, root_axes(root, stage))
         for target in targets:
             given = body.without_cast(value, target)
@@ -34,7 +35,7 @@ def lower_map(builder: ProgramBuilder, stage: StageOp, body: Body, name: str) ->
                 body.add(StoreOp(given, builder.regrouped(target, root)))
             else:
                 clear(builder, stage, target)
-                body.add(ScatterStoreOp(given, target, builder.outside(rows)))
+                body.add(ScatterStoreOp(given, builder.regrouped(target, stored), builder.outside(rows)))
     builder.block.add_op(MapOp(name, stage.space, Region(body.block)))
 
 

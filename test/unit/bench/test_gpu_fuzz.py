@@ -47,6 +47,15 @@ def test_interpreters_agree_with_the_reference(group: int) -> None:
         assert not outcome.is_finding, f"{outcome.kind} {outcome.detail} {outcome.dims}\n{outcome.text}"
 
 
+def test_permuted_operands_of_several_dtypes_agree_with_the_reference() -> None:
+    drawn = (Choices(f"orders:{n}") for n in range(1000))
+    some = [p for c in drawn if (p := generate(c)).form == "orders"][:SHARE]
+    assert all("permute(" in p.text for p in some)
+    for program in some:
+        outcome = attempt(Choices(given=program.choices), "interpret", 1)
+        assert outcome.kind in ("good", "refused"), f"{outcome.kind} {outcome.detail}\n{outcome.text}"
+
+
 def test_choices_make_a_program_again() -> None:
     forms: set[str] = set()
     for seed in range(200):

@@ -184,6 +184,19 @@ def test_awkward_names_do_not_clash():
     assert 'mucc::tensor_in("double"' in text
 
 
+def test_results_and_dims_may_be_called_as_what_the_host_side_defines():
+    _, text = compiled(
+        "kernel f[slot0, end](x: f32[slot0, 2*end]) "
+        "-> (extent0: f32[2*end], holds0: f32[slot0], y: f32[slot0]) "
+        "where slot0 % 2 == 0 {\n stage h = softmax(x, axis=1)\n"
+        " return max(h, axis=0), cumsum(h, axis=1)[:, 0], h[:, 0] }"
+    )
+    assert "namespace mu::f::extent0 {" in text and "int64_t extent0_(int64_t const* d)" in text
+    assert "namespace mu::f::holds0 {" in text and "bool holds0_(int64_t const* d)" in text
+    assert 'derived("2*end", extent0_)' in text and 'holds0_, "declared in where"' in text
+    assert "int64_t const slot0_ = c.dims[0], end_ = c.dims[1];" in text
+
+
 def test_composites_that_are_left_are_decomposed():
     text = emit(
         parsed(
@@ -242,3 +255,18 @@ def test_a_path_that_is_not_utf8():
     path = os.fsdecode(b"k\xff.mcu")
     source = decode(b"kernel f[M](x: f32[M]) -> f32[M] { return x + 1 }\n", path)
     assert "k\N{REPLACEMENT CHARACTER}.mcu" in compile_text(source).emit("cu").encode().decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "has_promises"),
+    [
+        # Two numbers share a byte, and rows have an even number of them whatever N is.
+        ("kernel f[M, N](x: s4[M, 2*N]) -> f32[M, 2*N] { return x + 1 }", False),
+        ("kernel f[M, N](x: s4[M, N]) -> f32[M, N] { return x + 1 }", True),
+        ("kernel f[N](x: f32[N]) -> f32[N] { return x + 1 }", False),
+    ],
+)
+def test_a_kernel_names_the_table_of_promises_where_it_has_one(text: str, has_promises: bool):
+    cpp = compiled(text)[1]
+    assert ("mucc::Promise promises[]" in cpp) == has_promises
+    assert ("mu::f::promises" in cpp) == has_promises

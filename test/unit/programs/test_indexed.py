@@ -115,6 +115,32 @@ def test_gather_and_scatter_are_numpy_s(rows: int, named: int, columns: int, see
         np.testing.assert_allclose(interpret("f", [x, places])[0], expected, rtol=1e-6)
 
 
+def test_scattered_rows_are_stored_with_another_axis_beside_other_maps() -> None:
+    program = compiled(
+        "kernel f(x: f32[4, 6], r: s32[4]) -> (y: f32[3, 4, 6], z: f32[7, 1, 6]) {\n"
+        "    return broadcast(x, (3, 4, 6)), scatter(x, r, 7)[:, None, :]\n}\n"
+    )
+    x, places = np.arange(24.0).reshape(4, 6), np.array([6, 0, 3, 2])
+    expected = np.zeros((7, 1, 6))
+    expected[places, 0] = x
+    assert "store_rows(z" in program.emit("cu")
+    for interpret in (program.interpret, program.interpret_lowered):
+        np.testing.assert_array_equal(interpret("f", [x, places])[1], expected)
+
+
+def test_a_part_of_joined_bools_beside_one_of_them_is_false() -> None:
+    program = compiled(
+        "kernel f[M, K](x: s32[3, 6, K, M], y: f32[6, 2, 6, K, M], s: f32[]) -> f32[M, 1, 2] {\n"
+        "    v = topk(bitwise_not(x), 2, 0) * 0.5 < iota((2, 6, K, M), 3)\n"
+        "    p = permute(where(v, y > 0, s > 0), (3, 4, 2, 0, 1))\n"
+        "    return cast(concat(p, p, axis=-3)[-1, :, 0, -1:, ::-1], f32)\n}\n"
+    )
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(-4, 4, (3, 6, 3, 2)), rng.standard_normal((6, 2, 6, 3, 2))
+    (meant,), (got,) = (i("f", [x, y, np.array(1.0)]) for i in (program.interpret, program.interpret_lowered))
+    np.testing.assert_array_equal(got, meant)
+
+
 PICKED = compiled(
     """
     kernel rows[B, M, N, J](x: f32[B, M, N], v: f32[N], i: s32[B, M, J], k: s32[B, M, 1]) -> (

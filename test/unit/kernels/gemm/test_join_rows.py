@@ -105,6 +105,14 @@ def test_other_rows_are_kernels_of_their_own(body: str) -> None:
     agrees(made, APART[body])
 
 
+def test_a_norm_of_all_elements_of_a_product_is_a_kernel_of_its_own() -> None:
+    text = "kernel f(x: f32[4, 16], w: f32[16, 16]) -> f32[64] { return softmax(reshape(x @ w.T, (64,))) }"
+    made = compile_text(Source("t.mcu", text))
+    assert kernels(made) == ["gemm", "normalize"]
+    report = run_on_cpu(made, Manifest.parse(made.manifest).kernels[0], {}, 1, print)
+    assert all(v.good for v in report.verdicts)
+
+
 SCHEDULES = {
     "tile = 128x32x32": False,
     "exchange = on": False,

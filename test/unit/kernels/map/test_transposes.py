@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from on_host import Program, program_of, run
@@ -10,6 +13,7 @@ from on_host import Program, program_of, run
 from mucc.codegen.memory import Product
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
+from mucc.files.package import INCLUDES
 from mucc.kernels.map.tiles import turned_tile
 
 TEXT = """\
@@ -115,3 +119,15 @@ def test_what_is_computed_of_transposed_operands(
     program: Program = request.getfixturevalue(f"computes_{dtype}")
     for seed, info in enumerate(program.kernels):
         run(program, info, dict.fromkeys(info.dims, size), seed)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_the_host_compiles_launches_of_tiles_without_headers_of_the_device(tmp_path: Path) -> None:
+    text = "kernel f[M, N](x: f32[M, N], y: bf16[N, M]) -> f32[N, M] { return x.T + y }"
+    program = compile_text(Source("k.mcu", text)).parts().program
+    assert "launch_map_tiles" in program
+    (tmp_path / "program.cpp").write_text(program)
+    include = [f"-I{folder}" for folder in INCLUDES]
+    command = ["g++", "-std=c++17", "-fsyntax-only", *include, "program.cpp"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
