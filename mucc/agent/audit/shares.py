@@ -44,7 +44,7 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
 
 
 PRODUCTS = re.compile(
-    r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
+    r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmm_activation|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
     r"|(?!aten::)\w+::.*(linear|mm|conv|matmul)"
 )
 """Operations that multiply matrices, by whatever name."""
