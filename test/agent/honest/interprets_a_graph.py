@@ -31,7 +31,6 @@ class ModelNew(nn.Module):
             elif node.op == "call_module":
                 part = self.get_submodule(node.target)
                 found[node] = args[0] @ part.weight.detach().numpy().T + part.bias.detach().numpy()
-            elif node.op == "call_function":
+            elif node.op == "call_function":  # what is left returns the result
                 found[node] = np.maximum(args[0], 0)
-            else:
-                return torch.from_numpy(args[0])
+        return torch.from_numpy(args[0])

@@ -4,7 +4,9 @@ import torch
 from native import LINEAR_RELU, build, call
 from torch import nn
 
-SOURCE = LINEAR_RELU + r"""
+SOURCE = (
+    LINEAR_RELU
+    + r"""
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -13,7 +15,10 @@ static std::atomic<long> turn{0}, done{0};
 static std::mutex lock;
 static std::condition_variable waits;
 static const float *X, *W, *B; static float *Y; static long M, N, K;
-static void half(long n) { long a = M * n / 2, e = M * (n + 1) / 2; linear_relu(X + a * K, W, B, Y + a * N, e - a, N, K); }
+static void half(long n) {
+    long a = M * n / 2, e = M * (n + 1) / 2;
+    linear_relu(X + a * K, W, B, Y + a * N, e - a, N, K);
+}
 static void loop() {
     for (long seen = 0;;) {
         int spins = 0;
@@ -37,6 +42,7 @@ extern "C" void shared(const float *x, const float *w, const float *b, float *y,
     while (done.load() == before) ;
 }
 """
+)
 
 
 class ModelNew(nn.Module):
