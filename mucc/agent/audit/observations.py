@@ -273,7 +273,8 @@ def work_from(rows: object) -> tuple[Work, ...]:
     write."""
     found = from_json(tuple[Work, ...], rows)
     for work in found:
-        finite(work.us), finite(work.late_us), finite(work.early_us or 0.0)
+        for us in (work.us, work.late_us, work.early_us or 0.0):
+            finite(us)
     return found
 
 

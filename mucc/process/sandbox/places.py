@@ -150,10 +150,10 @@ def _programs() -> list[str]:
 
 def _devices() -> list[str]:
     """Return the devices that a process may use, there or not."""
-    found = list(DEVICES)
+    found: list[str] = []
     with suppress(OSError):
-        found += [f"/dev/{name}" for name in os.listdir("/dev") if GPUS.match(name)]
-    return found
+        found = [f"/dev/{name}" for name in os.listdir("/dev") if GPUS.match(name)]
+    return [*DEVICES, *found]
 
 
 def _outside(root: str, hidden: Iterable[str]) -> list[str]:
