@@ -76,9 +76,14 @@ def __dir__() -> list[str]:
 if sys.version_info < (3, 12):
     import os
 
+    def _before_fork() -> None:
+        from mucc.files.process_lock import find_properties
+
+        find_properties()
+
     def _after_fork() -> None:
         from mucc.files.process_lock import renew_properties
 
         renew_properties()
 
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

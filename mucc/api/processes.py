@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mucc.process.reaper import forget, temporary_folder, watch
     from mucc.process.registers import Code, Place, memory, working
     from mucc.process.symbols import Symbols
-    from mucc.process.tree import End, Family, end_strays
+    from mucc.process.tree import End, Family, children, end_strays
 
 __all__ = [
     "Code",
@@ -21,6 +21,7 @@ __all__ = [
     "Place",
     "Printed",
     "Symbols",
+    "children",
     "descendants",
     "end_strays",
     "forget",
@@ -43,6 +44,6 @@ __getattr__ = names_from(
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),
         "mucc.process.registers": ("Code", "Place", "memory", "working"),
         "mucc.process.symbols": ("Symbols",),
-        "mucc.process.tree": ("End", "Family", "end_strays"),
+        "mucc.process.tree": ("End", "Family", "children", "end_strays"),
     },
 )

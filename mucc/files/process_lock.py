@@ -9,7 +9,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 _locked: set[int] = set()
 
@@ -34,16 +34,45 @@ class ProcessLock:
             yield
 
 
+_properties: dict[str, list[Any]] = {}
+"""The cached properties of each module of mucc that was loaded when this process was forked."""
+
+_known: set[str] = set()
+"""The modules among these that had been loaded whole."""
+
+_loaded: tuple[int, str] | None = None
+"""How many modules there were, of mucc and others, and the last one, where all were whole."""
+
+
+def find_properties() -> None:
+    """Find the cached properties of mucc before a fork.
+
+    The parent does it, once: a child that goes through all classes copies the memory that these are in.
+    """
+    global _loaded
+    now = len(sys.modules), next(reversed(sys.modules))
+    if now == _loaded:
+        return
+    _loaded = now
+    for name in [name for name in sys.modules if name.startswith("mucc.") and name not in _known]:
+        module = sys.modules[name]
+        kinds = [kind for kind in list(vars(module).values()) if isinstance(kind, type)]
+        members = [member for kind in kinds for member in list(vars(kind).values())]
+        _properties[name] = [member for member in members if isinstance(member, cached_property)]
+        if getattr(module.__spec__, "_initializing", False):  # another thread loads it: more classes come
+            _loaded = None
+        else:
+            _known.add(name)
+
+
 def renew_properties() -> None:
     """Free the locks of cached properties of mucc in a forked child.
 
     Python 3.11 has such a lock for each property, whatever the object; a thread of the parent may hold it.
     """
-    for name in [name for name in sys.modules if name.startswith("mucc.")]:
-        for kind in list(vars(sys.modules[name]).values()):
-            for member in list(vars(kind).values()) if isinstance(kind, type) else ():
-                if isinstance(member, cached_property):
-                    cast("Any", member).lock = threading.RLock()
+    for members in _properties.values():
+        for member in members:
+            member.lock = threading.RLock()
 
 
 def hold(descriptor: int) -> None:

@@ -8,6 +8,8 @@ import signal
 import time
 from collections.abc import Iterable
 
+from mucc.process.tree import children
+
 STOPPING = 0.05
 """Seconds to wait until all threads are stopped."""
 
@@ -47,13 +49,7 @@ def resume(pids: Iterable[int]) -> int:
 
 def descendants(pid: int) -> list[int]:
     """Return the processes that a process has started, and those that these have."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):  # it has ended meanwhile, or this is not Linux
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                for child in map(int, file.read().split()):
-                    found += [child, *descendants(child)]
-    return found
+    return [one for child in children(pid) for one in (child, *descendants(child))]
 
 
 def parent(pid: int) -> int | None:

@@ -41,13 +41,20 @@ class Family:
     """The leader of a process group, and its descendants.
 
     `peak` is the most memory in bytes that one of them was seen with. `bury` waits for a leader that is
-    somebody else's child, once it is killed: its exit status, and its peak in KiB.
+    somebody else's child, once it is killed: its exit status, and its peak in KiB. `ancestor` is a process
+    that those become children of whose parents have ended; its children count, it does not.
     """
 
-    def __init__(self, pid: int, bury: Callable[[], tuple[int, int]] | None = None):
+    def __init__(
+        self,
+        pid: int,
+        bury: Callable[[], tuple[int, int]] | None = None,
+        ancestor: int | None = None,
+    ):
         self.pid = pid
         self.peak = 0
         self._pids = [pid]
+        self._ancestor = ancestor
         self._bury = bury
         self._poller: select.poll | None = None
         self._fd = -1
@@ -65,10 +72,16 @@ class Family:
                 return End.OF_ITSELF
             if any(stop.is_set() for stop in stops):
                 return End.CALLED_OFF
-            peak, self._pids = _sampled(self.pid)
-            self.peak = max(self.peak, peak)
+            self._sample()
             if deadline is not None and time.monotonic() >= deadline:
                 return End.OVERDUE
+
+    def _sample(self) -> None:
+        """Look at all."""
+        roots = [self.pid] if self._ancestor is None else children(self._ancestor)
+        found = [_sampled(root) for root in dict.fromkeys((self.pid, *roots))]
+        self.peak = max(self.peak, *(peak for peak, _ in found))
+        self._pids = [pid for _, pids in found for pid in pids]
 
     @property
     def size(self) -> int:
@@ -103,7 +116,10 @@ class Family:
             pause = min(pause * 2, 0.01)
 
     def end(self) -> tuple[int, int]:
-        """Kill the process group and wait for it; returns its status and its peak memory in bytes."""
+        """Kill the process group and all descendants, and wait for the leader; returns its status and its
+        peak memory in bytes."""
+        if self._ancestor is None:
+            self._kill_descendants()
         self._kill(signal.SIGKILL)
         reaper.forget(self.pid)
         if self._fd >= 0:
@@ -120,6 +136,20 @@ class Family:
         if peak > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
             self.peak = max(self.peak, peak * (1 if sys.platform == "darwin" else 1024))
         return status, self.peak
+
+    def _kill_descendants(self) -> None:
+        """Kill descendants in any group; new ones are looked for until none is left."""
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGSTOP)
+        known = {self.pid}
+        for _ in range(ROUNDS):
+            new = {*_sampled(self.pid)[1]} - known
+            for pid in new:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            known |= new
+            if not new:
+                return
 
     def _kill(self, number: int) -> bool:
         """Send a signal to the group; returns whether it has processes."""
@@ -193,41 +223,57 @@ def _sampled(pid: int) -> tuple[int, list[int]]:
     """Return the peak in bytes of the largest process among a process and its descendants, 0 if unknown, and
     the numbers of all.
     """
-    peak, pids = 0, [pid]
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            if found := re.search(r"VmHWM:\s*(\d+) kB", file.read()):
-                peak = int(found[1]) * 1024
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                for child in file.read().split():
-                    theirs, more = _sampled(int(child))
-                    peak, pids = max(peak, theirs), [*pids, *more]
-    except OSError:  # it has ended meanwhile, or this is not Linux
-        pass
+    peak, pids = _number(f"/proc/{pid}/status", r"VmHWM:\s*(\d+)") * 1024, [pid]
+    for child in children(pid):
+        theirs, more = _sampled(child)
+        peak, pids = max(peak, theirs), [*pids, *more]
     return peak, pids
 
 
+def children(pid: int) -> list[int]:
+    """Return the children of a process; none where it has ended, or the system does not tell."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
+                found += map(int, file.read().split())
+    return found
+
+
 def held(pids: Sequence[int]) -> int:
-    """Return how many bytes processes take together: their memory, what they share counted once if it is
-    much, and files in memory that they have open and need not have mapped."""
-    total = sum(_number(f"/proc/{pid}/status", r"RssAnon:\s*(\d+) kB") for pid in pids)
-    if total > MUCH:
-        total = sum(_number(f"/proc/{pid}/smaps_rollup", r"Pss_Anon:\s*(\d+) kB") for pid in pids)
+    """Return how many bytes processes take together, what they share counted once if it is much.
+
+    These are their memory, shared memory, files in memory, and what lies in sockets. Files that are on their
+    way to another process, which nothing tells the size of, count as `MUCH` each.
+    """
+    anonymous, shared = (_resident(pids, "status", name) for name in ("RssAnon", "RssShmem"))
+    if anonymous + shared > MUCH:
+        anonymous, shared = (_resident(pids, "smaps_rollup", name) for name in ("Pss_Anon", "Pss_Shmem"))
     files: dict[int, int] = {}
+    sockets: dict[str, int] = {}
     for pid in pids:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
             for one in descriptors:
                 with contextlib.suppress(OSError):
-                    if os.readlink(one.path).startswith("/memfd:"):
+                    target = os.readlink(one.path)
+                    if target.startswith("/memfd:"):
                         found = os.stat(one.path)
                         files[found.st_ino] = found.st_blocks * 512
-    return total + sum(files.values())
+                    elif target.startswith("socket:") and target not in sockets:
+                        sockets[target] = _number(f"/proc/{pid}/fdinfo/{one.name}", r"scm_fds:\s*(\d+)")
+    waiting = len(sockets) * _number("/proc/sys/net/core/wmem_default", r"(\d+)")
+    # A file that is mapped may be open as well.
+    return anonymous + max(shared, sum(files.values())) + waiting + sum(sockets.values()) * MUCH
+
+
+def _resident(pids: Sequence[int], file: str, name: str) -> int:
+    """Return the sum of what files of processes in `/proc` tell in KiB, in bytes."""
+    return sum(_number(f"/proc/{pid}/{file}", rf"{name}:\s*(\d+)") for pid in pids) * 1024
 
 
 def _number(path: str, pattern: str) -> int:
-    """Return the bytes that a line of a file of `/proc` tells in KiB, 0 where there is none."""
+    """Return the number in a line of a file of `/proc`, 0 where there is none."""
     with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
         if found := re.search(pattern, file.read()):
-            return int(found[1]) * 1024
+            return int(found[1])
     return 0

@@ -199,7 +199,7 @@ class Session:
                 result = self._call(inputs)
                 seconds = time.monotonic() - started
         container = self._container(result)
-        outs = leaves(result)
+        outs = _results(result)
         snaps = [_copy(v) for v in outs]
         threads = watch.threads_of(self.path)
         self._mallopt(0)
@@ -293,7 +293,7 @@ class Session:
                     self._copy_in(str(said["slot"]))
                 result = self._call(inputs)
                 self.clock.wait()
-                self.last = [_resolved(v) for v in leaves(result)]
+                self.last = [_resolved(v) for v in _results(result)]
                 wire.send(b"D" + peeks.told(self.last))
                 results.write(self.last)
                 self.clock.wait()
@@ -325,7 +325,7 @@ class Session:
             stream.mark(READY, number)
             result = self._call(inputs)
             stream.mark(DONE, number)
-            self.last = leaves(result)
+            self.last = _results(result)
             results.write(snapshot(self.last))
             stream.mark(HANDED, number)
             del result
@@ -356,6 +356,17 @@ def _ones(size: int, device: Any) -> Any:
 def _nothing(*_: Any) -> tuple[()]:
     """Stand for the candidate until it is loaded."""
     return ()
+
+
+def _results(value: Any) -> list[Any]:
+    """Return the results in what a call has returned. A parameter, which computes nothing, is taken for its
+    tensor."""
+    return [_without_class(v) if type(v) is torch.nn.Parameter else v for v in leaves(value)]
+
+
+def _without_class(value: Any) -> Any:
+    with torch._C.DisableTorchFunctionSubclass():
+        return value.detach()
 
 
 def _copy(value: Any) -> Any:

@@ -25,6 +25,10 @@ MOST = 1 << 12
 """Results of a call at the most: each costs the judge some work."""
 
 
+LARGEST = 1 << 48
+"""Elements of a result at the most: to multiply numbers of any length takes any time."""
+
+
 def descriptions(said: object) -> list[Json]:
     """Return what a candidate's process says of its results. Raises ValueError for what is none."""
     found = cast("list[object]", said) if isinstance(said, list) else [None]
@@ -67,6 +71,8 @@ def bytes_of(said: Json) -> int:
         if type(n) is not int or n < 0:
             return -1
         count *= n
+        if count > LARGEST:
+            return -1
     return count * BYTES[name]
 
 

@@ -50,8 +50,22 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
+LONGEST = 2000
+"""Characters of a message at the most, which may hold what a solution says."""
+
+
+class Message:
+    """Something with a message, which is shortened."""
+
+    message: str
+
+    def __post_init__(self) -> None:
+        if len(self.message) > LONGEST:
+            object.__setattr__(self, "message", f"{self.message[:LONGEST]} ...")
+
+
 @dataclass(frozen=True)
-class Failed:
+class Failed(Message):
     """Why a candidate's process gave no results; `cause` as in `ChildFailed`, empty where it raised."""
 
     message: str
@@ -60,7 +74,7 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Message):
     """One thing that a detector has seen, in words, with the numbers behind it."""
 
     detector: str

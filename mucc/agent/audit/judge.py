@@ -14,7 +14,7 @@ from typing import Any
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.lending import Lender
 from mucc.agent.audit.referee import Given, Referee
-from mucc.agent.audit.rooms import Wire
+from mucc.agent.audit.rooms import Closed, Wire
 from mucc.agent.audit.threads import few
 from mucc.agent.audit.timing import Stopwatch
 from mucc.agent.isolation.line import Line
@@ -83,6 +83,8 @@ def serve(line: Line) -> None:
             line.say(_answer(judge := judge or _opened(request, line), request))
         except DiagnosticError as error:
             line.say({"errors": error_to_json(error)})
+        except Closed:
+            line.say({"closed": True})
         except (OSError, MemoryError, RuntimeError) as error:
             if request["do"] not in OF_RESULTS:
                 raise

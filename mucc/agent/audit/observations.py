@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -270,7 +271,23 @@ class Observations:
 def work_from(rows: object) -> tuple[Work, ...]:
     """Decode rows of `watch.observed`. Raises ValueError for others, which a candidate's process may
     write."""
-    return from_json(tuple[Work, ...], rows)
+    found = from_json(tuple[Work, ...], rows)
+    for work in found:
+        for us in (work.us, work.late_us, work.early_us or 0.0):
+            finite(us)
+    return found
+
+
+def finite(value: float) -> float:
+    """Return a number. Raises ValueError for an infinite one, and where it is none."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no time")
+    return value
+
+
+def signs_from(said: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Decode the signs of tampering that the candidate's process tells. Raises ValueError."""
+    return {name: _texts(said.get(name, ())) for name in ("changed", "seen")}
 
 
 def operations_from(said: object) -> tuple[frozenset[str] | None, ...]:
@@ -317,5 +334,5 @@ def call_from(case: Case, said: Mapping[str, Any], comparison: Comparison) -> Ca
         _texts(said.get("lines", ())),
         from_json(tuple[tuple[str, str], ...], said.get("raised", ())),
         work_from(said.get("work", ())),
-        float(said.get("seconds", 0.0)),
+        finite(float(said.get("seconds", 0.0))),
     )

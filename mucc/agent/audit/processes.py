@@ -90,9 +90,13 @@ class Processes:
     # Requests
 
     def ask(self, **request: Any) -> Json:
-        """Return the answer of the judge's process to a request. Raises DiagnosticError if it fails."""
+        """Return the answer of the judge's process to a request. Raises DiagnosticError if it fails,
+        CandidateFailed where it cannot speak to the candidate's."""
         self._begin(request)
-        return self.answered()
+        answer = self.answered()
+        if "closed" in answer:
+            raise CandidateFailed("its process closed its connection to the judge")
+        return answer
 
     def _begin(self, request: Json) -> None:
         """Send a request to the judge's process without waiting for its answer."""

@@ -61,6 +61,10 @@ def make(size: int) -> tuple[Room, int]:
         raise
 
 
+class Closed(OSError):
+    """The other process has closed its connection."""
+
+
 class Wire:
     """The socket between the judge and the candidate's process: short messages, and memory."""
 
@@ -68,10 +72,12 @@ class Wire:
         self.socket = socket.socket(fileno=fd)
 
     def lend(self, name: str, room: Room, fd: int) -> None:
-        """Send memory under a name, and close its descriptor."""
+        """Send memory under a name, and close its descriptor. Raises Closed."""
         told = json.dumps({"name": name, "size": room.size}).encode()
         try:
             socket.send_fds(self.socket, [told], [fd])
+        except OSError as error:
+            raise Closed(str(error)) from None
         finally:
             os.close(fd)
 

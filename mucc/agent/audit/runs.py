@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.findings import Failed
@@ -38,7 +38,7 @@ class Run:
     looks: list[Look] = field(default_factory=list[Look])
     operations: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """What PyTorch's profiler told of the operations in timed calls on a GPU, by their names."""
-    signs: Mapping[str, Any] = field(default_factory=Json)
+    signs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     libraries: tuple[str, ...] = ()
     failed: Failed | None = None
 

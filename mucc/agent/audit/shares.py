@@ -44,7 +44,7 @@ def compute_ops(work: Iterable[Work]) -> set[str]:
 
 
 PRODUCTS = re.compile(
-    r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
+    r"aten::_*(mm|bmm|mv|dot|vdot|inner|addmm|addmm_activation|addmv|addbmm|baddbmm|addr|.*conv.*|.*attention.*)$"
     r"|(?!aten::)\w+::.*(linear|mm|conv|matmul)"
 )
 """Operations that multiply matrices, by whatever name."""
@@ -54,6 +54,12 @@ COMPOSITES = re.compile(
 )
 """Operations that are made of others, which are counted."""
 
+FUSED = re.compile(r"_pointwise|_activation|_relu|_gelu|_leaky|_tanh")
+"""Matches names of products that compute a function of each element of the result as well, …"""
+
+ACTIVATIONS = ("clamps", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "hardswish", "add", "mul")
+"""… which is one of these."""
+
 CLAMPS = re.compile(r"aten::(clamp|clamp_min|clamp_max|threshold|hardtanh)_?$")
 
 
@@ -62,7 +68,7 @@ def kinds(operations: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for name in operations:
         if PRODUCTS.match(name):
-            found.add("products")
+            found |= {"products", *(ACTIVATIONS if FUSED.search(name) else ())}
         elif CLAMPS.match(name):
             found.add("clamps")
         elif not COMPOSITES.match(name):

@@ -44,12 +44,18 @@ def open_solution(path: str, problem: str, folder: str, zygote: Zygote, device: 
 
 
 def sources_beside(path: str) -> list[str]:
-    """Return the files that a solution may read beside itself: sources and libraries, and packages."""
+    """Return the files that a solution may read beside itself: sources and libraries, and packages.
+
+    Links that lead elsewhere are left out: they would show any private file.
+    """
     folder = os.path.dirname(path)
+    within = os.path.realpath(folder) + os.sep
     found = [path]
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             package = entry.is_dir() and os.path.exists(os.path.join(entry.path, "__init__.py"))
+            if entry.is_symlink() and not os.path.realpath(entry.path).startswith(within):
+                continue
             if package or (entry.is_file() and entry.name.endswith(SOURCES)):
                 found.append(entry.path)
     return found

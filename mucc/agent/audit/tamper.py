@@ -10,6 +10,8 @@ from types import FunctionType
 from typing import Any
 
 torch: Any = importlib.import_module("torch")
+DeviceContext: Any = importlib.import_module("torch.utils._device").DeviceContext
+"""The mode that `torch.set_default_device` leaves on: it computes nothing."""
 
 OWNERS = (
     "time",
@@ -29,6 +31,8 @@ OWNERS = (
     "torch.mtia",
     "torch.xpu",
     "torch.testing",
+    "torch.nn.Parameter",
+    "torch.utils._device.DeviceContext",
     "torch.linalg",
     "torch.nn.functional",
     "torch.profiler",
@@ -133,10 +137,10 @@ def changed(before: Mapping[str, object]) -> list[str]:
     """Return the names that stand for something else than before, and modes that were left switched on."""
     now = snapshot()
     names = [name for name, value in before.items() if not _same(now.get(name), value)]
-    for what in ("torch_function", "torch_dispatch"):
-        depth = getattr(torch._C, f"_len_{what}_stack", None)
-        if depth is not None and depth():
-            names.append(f"a mode for {what} is on")
+    if not all(type(mode) is DeviceContext for mode in torch.overrides._get_current_function_mode_stack()):
+        names.append("a mode for torch_function is on")
+    if torch._C._len_torch_dispatch_stack():
+        names.append("a mode for torch_dispatch is on")
     return sorted(names)
 
 

@@ -28,7 +28,7 @@ from mucc.agent.audit.draws import Draws
 from mucc.agent.audit.findings import Failed
 from mucc.agent.audit.hidden import DOUBTFUL, ENOUGH, RISK, surprise
 from mucc.agent.audit.noise import is_steady
-from mucc.agent.audit.observations import Comparison, call_from
+from mucc.agent.audit.observations import Comparison, call_from, signs_from
 from mucc.agent.audit.options import Options
 from mucc.agent.audit.processes import Processes
 from mucc.agent.audit.repeats import repeated
@@ -117,7 +117,7 @@ class Trial(Processes):
                 init = self._started()
         try:
             self._called(run, init)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             run.failed = Failed(
                 f"its process gave an answer that is none: {error!r}", self.candidate.printed()
             )
@@ -161,7 +161,7 @@ class Trial(Processes):
             self._time(run)
         with self.phase("candidate.signs"):
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
-            run.signs = self._tell(do="signs")
+            run.signs = signs_from(self._tell(do="signs"))
 
     @property
     def _may_use_gpu(self) -> bool:

@@ -67,6 +67,9 @@ host takes to put a call there."""
 MOST_NAMES = 300
 """The most names of operations that are kept of a timed call."""
 
+ENDS = (StopIteration, StopAsyncIteration, GeneratorExit)
+"""Exceptions by which iterations end: Python raises and catches them itself."""
+
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
 """Audit events of processes that start."""
 
@@ -256,7 +259,7 @@ class Tracer:
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event == "line":
             self.lines.add(str(frame.f_lineno))
-        elif event == "exception" and not issubclass(arg[0], StopIteration | GeneratorExit):
+        elif event == "exception" and not issubclass(arg[0], ENDS):
             self.raised.setdefault(frame.f_lineno, arg[0].__name__)
         return self._line
 

@@ -32,6 +32,9 @@ BURIED = 20.0
 LONGEST = 1 << 24
 """Bytes of the longest answer."""
 
+WORD = 64
+"""Bits of the largest whole number in an answer."""
+
 CROWD = 200
 """Processes that a child may have started at a time; compilers start some."""
 
@@ -78,7 +81,7 @@ class Child:
         self.folder, self.seconds, self.memory = os.path.abspath(folder), seconds, memory
         self._mark = new_mark()
         self._printed = Printed()
-        self._buffer = b""
+        self._buffer = bytearray()
         self._status: int | None = None
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
@@ -102,7 +105,7 @@ class Child:
         """The machine code that was mapped when the process was looked at for the first time."""
         # Of namespaces the first process, which whoever loses its parent there becomes a child of.
         self._first = processes.parent(self._pid) if Layer.NAMESPACES in zygote.layers() else None
-        self._family = Family(self._pid, lambda: _buried(self._server, self._pid))
+        self._family = Family(self._pid, lambda: _buried(self._server, self._pid), self._first)
         processes.watch(self._pid)
 
     @property
@@ -156,7 +159,9 @@ class Child:
 
     def answer(self) -> Json:
         """Return the next answer. Raises ChildFailed."""
-        while b"\n" not in self._buffer:
+        looked = 0
+        while (end := self._buffer.find(b"\n", looked)) < 0:
+            looked = len(self._buffer)
             ready, _, _ = select.select([self._in], [], [], 0.2)
             if ready:
                 data = os.read(self._in, 1 << 16)
@@ -176,7 +181,8 @@ class Child:
                 raise self._failed(said, "memory")
             if len(self._buffer) > LONGEST:
                 raise self._failed("answered without end", "answer")
-        line, _, self._buffer = self._buffer.partition(b"\n")
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
         try:
             answer = _plain(json.loads(line))
         except (ValueError, RecursionError):
@@ -303,8 +309,11 @@ def _schedule(pid: int) -> Iterator[list[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of JSON whose texts can be shown: untrusted code may have written the answer."""
+    """Return a value of JSON whose texts can be shown: untrusted code may have written the answer. Raises
+    ValueError for whole numbers of any length, which to print and to multiply takes any time."""
     match value:
+        case int() if value.bit_length() > WORD:
+            raise ValueError("a number has too many digits")
         case str():
             return plain(value)
         case list():

@@ -38,6 +38,7 @@ from typing import NamedTuple, NoReturn
 
 from mucc.agent.isolation.huge_pages import HugePages
 from mucc.agent.isolation.line import Line
+from mucc.api import processes
 from mucc.api.json_types import Json
 from mucc.api.sandbox import (
     QUOTA,
@@ -308,6 +309,8 @@ class Server:
         _dumpable(True)
         kept = [os.dup(fd) for fd in given]  # so that none lies where it is about to go
         self.control.detach()  # a spare process has closed it
+        if Layer.NAMESPACES not in self.layers:  # else their first process is there for that
+            _prctl(PR_SET_CHILD_SUBREAPER, True)  # so that no process of its own gets out of sight
         for place, fd in zip((3, 4, 1, 2), (*kept[:3], kept[2]), strict=True):
             os.dup2(fd, place)
         if kept[3:]:
@@ -340,7 +343,16 @@ class Server:
         if not found:
             return {"status": None}
         del self.children[pid]
+        self._end_orphans()
         return {"status": os.waitstatus_to_exitcode(status), "peak": usage.ru_maxrss}
+
+    def _end_orphans(self) -> None:
+        """End processes that children have left behind which have ended: they are children of this one."""
+        while left := [pid for pid in processes.children(os.getpid()) if pid not in self.children]:
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
 
     def _told(self, pid: int, end: int) -> Json:
         """Return the status of a child in namespaces, as the first process there tells it."""
@@ -419,7 +431,7 @@ def main() -> None:
     layers = () if found is None else _read(found)
     server = Server(control, layers)
     _dumpable(False)
-    _prctl(PR_SET_CHILD_SUBREAPER, Layer.NAMESPACES in layers)
+    _prctl(PR_SET_CHILD_SUBREAPER, True)
     gc.collect()
     gc.freeze()  # so that children share the pages
     server.prepare()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -25,6 +26,12 @@ START = 300.0
 
 ANSWER = 60.0
 """Seconds that a fork may take."""
+
+SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+"""Matches names of variables that hold a secret."""
+
+SECRET_VALUE = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+"""Matches values with the password of a user, as addresses of databases and proxies have."""
 
 TORCH = ("torch",)
 """Modules that every child needs."""
@@ -250,8 +257,11 @@ class Zygote:
 
 def environment() -> dict[str, str]:
     """Return the variables of this process, without those that hold a secret."""
-    secret = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-    return {name: value for name, value in os.environ.items() if not any(s in name.upper() for s in secret)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not SECRET_NAME.search(name) and not SECRET_VALUE.search(value)
+    }
 
 
 def new_mark() -> str:

@@ -19,6 +19,8 @@ QUOTA = 2 << 30
 PROCESSES = 4096
 """Threads and processes in namespaces of their own, at a time."""
 
+DESCRIPTORS = 4096
+"""Files, pipes and sockets that a process may have open."""
 
 GPU = "/dev/nvidiactl"
 """What the driver of NVIDIA's GPUs is reached through."""
@@ -72,9 +74,10 @@ def enter(
     if Layer.LANDLOCK in chosen:
         _needed(landlock.restrict(place.writable(private), readable))
     if Layer.SECCOMP in chosen:
-        _needed(seccomp.restrict())
+        _needed(seccomp.restrict(local=private))  # namespaces show no services
     if Layer.LIMITS in chosen:
         _limit(resource.RLIMIT_CORE, 0)
+        _limit(resource.RLIMIT_NOFILE, DESCRIPTORS)
     return folder
 
 

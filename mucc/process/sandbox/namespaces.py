@@ -29,6 +29,24 @@ PR_SET_DUMPABLE = 4
 SCRATCH_BYTES = 256 << 20
 """The most that each folder of scratch files holds."""
 
+FILES = 1 << 16
+"""The most files and folders in each file system in memory: each takes memory that counts as nobody's."""
+
+LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+"""Links that programs expect in `/dev`."""
+
+SHARED = "/dev/shm"
+"""Where memory with a name lies that processes share."""
+
+OF_THE_SYSTEM = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+"""Places in `/proc` that whoever is root changes the system by, without any capability."""
+
 
 class _Attributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_ns"))
@@ -63,12 +81,25 @@ class Begun:
         _mount("none", "/", "", MS_REC | MS_PRIVATE)
         _read_only("/", AT_RECURSIVE)
         for path in self._hidden:
-            _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, f"size={SCRATCH_BYTES},mode=755")
+            _memory(path, SCRATCH_BYTES, 755)
         for path, descriptor in kept_ones.items():
             _bind(descriptor, path)
         _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        if os.path.isdir(TERMINALS):
-            _mount("devpts", TERMINALS, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
+        for path in filter(os.path.exists, OF_THE_SYSTEM):
+            _mount(path, path, "", MS_BIND | MS_REC)
+            _read_only(path, AT_RECURSIVE)
+        self._add_to_devices()
+
+    def _add_to_devices(self) -> None:
+        """Add to `/dev`, where it was hidden, what is no device of the machine."""
+        if "/dev" not in self._hidden:
+            return
+        os.mkdir(SHARED)
+        _memory(SHARED, SCRATCH_BYTES, 1777)
+        os.mkdir(TERMINALS)
+        _mount("devpts", TERMINALS, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=600")
+        for name, target in LINKS.items():
+            os.symlink(target, f"/dev/{name}")
 
     def open(self, path: str, flags: int = os.O_PATH) -> int:
         """Open a path, hidden or not; returns a descriptor. Raises OSError."""
@@ -105,11 +136,17 @@ def lay_out(places: Places, begun: Begun | None = None) -> int:
     for path in places.open:
         _set_attributes(path, 0, clear=ATTR_RDONLY)
     os.makedirs(places.folder, exist_ok=True)
-    _mount("tmpfs", places.folder, "tmpfs", MS_NOSUID | MS_NODEV, f"size={places.quota},mode=700")
+    _memory(places.folder, places.quota, 700)
     shutil.copytree(f"/proc/self/fd/{there}", places.folder, symlinks=True, dirs_exist_ok=True)
     os.close(there)
     os.chdir(places.folder)
     return os.open(places.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _memory(path: str, size: int, mode: int) -> None:
+    """Mount a file system in memory of so many bytes; the mode has octal digits."""
+    options = f"size={size},nr_inodes={FILES},mode={mode}"
+    _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, options)
 
 
 def _bind(descriptor: int, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import site
 import stat
 import sys
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-PRIVATE = ("/home", "/root", "/tmp", "/var/tmp", "/run", "/dev/shm", "/mnt", "/media", "/srv")
-"""Folders with files of users, of other processes, and sockets of services."""
+PRIVATE = ("/home", "/root", "/tmp", "/var/tmp", "/run", "/dev", "/mnt", "/media", "/srv")
+"""Folders with files of users, of other processes, sockets of services, and devices of the machine."""
 
 SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 """Those of them that programs expect to be able to write."""
@@ -23,11 +24,18 @@ TOOLS = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "CUDA_HOME", "CUDA_PATH", "MUC
 DRIVERS = ("/run/nvidia-persistenced", "/run/nvidia-fabricmanager")
 """Sockets that the driver of a GPU looks for."""
 
-DEVICES = ("/dev", "/proc")
-"""What a process with a GPU has to write."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/dxg")
+"""Devices that a process may use. Others are disks, consoles, and terminals of users, which root may open
+without any capability."""
+
+GPUS = re.compile(r"nvidia")
+"""Matches the names of further devices that it may use: those of a GPU."""
 
 TERMINALS = "/dev/pts"
-"""The terminals of users, among devices: whoever opens one reads what is typed there."""
+"""Terminals, those of namespaces of their own: whoever opens one of a user reads what is typed there."""
+
+OWN = "/proc/self"
+"""What a process may write in `/proc`; whoever is root may set variables of the kernel elsewhere in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +53,12 @@ class Places:
 
     def readable(self) -> list[str]:
         """Return the largest trees outside of hidden folders, and what is kept of these."""
-        return [*_outside("/", (*self.hidden, TERMINALS)), *self.kept, *self.open, self.folder]
+        return [*_outside("/", self.hidden), *self.kept, *self.open, self.folder]
 
     def writable(self, scratch: bool) -> list[str]:
         """Return the trees that may be written, `scratch` folders among them where they are private."""
-        devices = DEVICES if scratch else [path for root in DEVICES for path in _outside(root, [TERMINALS])]
-        return [self.folder, *self.open, *(SCRATCH if scratch else ()), *devices]
+        devices = [path for path in self.kept if _within(path, "/dev")]
+        return [self.folder, *self.open, *((*SCRATCH, TERMINALS) if scratch else ()), *devices, OWN]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,8 @@ def common() -> Common:
     homes = _homes()
     hidden = {os.path.realpath(path) for path in (*PRIVATE, *homes) if os.path.isdir(path)}
     hidden = {path for path in hidden if path != "/" and hidden.isdisjoint(_above(path))}
-    return Common(tuple(homes), frozenset(hidden), frozenset(_existing((*_programs(), *DRIVERS))))
+    programs = _existing((*_programs(), *_devices(), *DRIVERS))
+    return Common(tuple(homes), frozenset(hidden), frozenset(programs))
 
 
 def places(
@@ -137,6 +146,14 @@ def _programs() -> list[str]:
     named = [part for name in TOOLS for part in os.environ.get(name, "").split(os.pathsep)]
     python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *sys.path]
     return [path for path in (*python, site.getusersitepackages(), *named) if os.path.isabs(path)]
+
+
+def _devices() -> list[str]:
+    """Return the devices that a process may use, there or not."""
+    found: list[str] = []
+    with suppress(OSError):
+        found = [f"/dev/{name}" for name in os.listdir("/dev") if GPUS.match(name)]
+    return [*DEVICES, *found]
 
 
 def _outside(root: str, hidden: Iterable[str]) -> list[str]:

@@ -16,11 +16,14 @@ LOAD, EQUAL, ABOVE, ANY, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000
 """Answers of the filter; a refusal holds the number of an error."""
 
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 32
 """Where the filter finds what is called."""
 
 NEW_NAMESPACES = 0x7E020080
 """Flags of `clone` that make namespaces."""
+
+NO_FAMILY = 0xFFFFFFFF
+"""What no family of sockets is."""
 
 X32 = 0x40000000
 """The bit of calls by the x32 interface, which has numbers of its own."""
@@ -30,7 +33,11 @@ AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 NAMES = {
     "x86_64": {
         "shmget": 29,
+        "semget": 64,
+        "msgget": 68,
+        "mq_open": 240,
         "socket": 41,
+        "setsockopt": 54,
         "clone": 56,
         "clone3": 435,
         "ptrace": 101,
@@ -72,7 +79,11 @@ NAMES = {
     },
     "aarch64": {
         "shmget": 194,
+        "semget": 190,
+        "msgget": 186,
+        "mq_open": 180,
         "socket": 198,
+        "setsockopt": 208,
         "clone": 220,
         "clone3": 435,
         "ptrace": 117,
@@ -117,7 +128,7 @@ SINCE_2019 = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 440, 442, 443, 4
 """Calls with one number everywhere: io_uring, the making and moving of mounts, pidfd_getfd, process_madvise,
 quotactl_fd, process_mrelease."""
 
-INSPECTED = ("socket", "clone", "clone3")
+INSPECTED = ("socket", "setsockopt", "clone", "clone3")
 """Calls that are refused for some arguments, or by an error of their own."""
 
 Instruction = tuple[int, int, int, int]
@@ -127,12 +138,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def program(machine: str) -> list[Instruction] | None:
+def program(machine: str, local: bool = True) -> list[Instruction] | None:
     """Return the filter for an architecture: code, instructions to skip if so and if not, number. None for
     unknown ones.
 
     Sockets of other families than AF_UNIX, new namespaces and the calls of `NAMES` are refused. `clone3` says
-    that it is not there, because a filter cannot read its flags; C libraries then call `clone`.
+    that it is not there, because a filter cannot read its flags; C libraries then call `clone`. No socket may
+    hold more than usual, as that is no process's memory (`tree.held`). Without `local` all sockets but pairs
+    are refused: services of the machine have names in the file system.
     """
     if machine not in NAMES:
         return None
@@ -149,16 +162,20 @@ def program(machine: str) -> list[Instruction] | None:
     for number in (*(n for name, n in numbers.items() if name not in INSPECTED), *SINCE_2019):
         out += [(EQUAL, 0, 1, number), (RETURN, 0, 0, refused)]
     out += [(EQUAL, 0, 1, numbers["clone3"]), (RETURN, 0, 0, REFUSE | errno.ENOSYS)]
-    out += [(EQUAL, 0, 3, numbers["socket"]), (LOAD, 0, 0, FIRST_ARGUMENT)]
-    out += [(EQUAL, 4, 0, int(socket.AF_UNIX)), (RETURN, 0, 0, refused)]
+    family = int(socket.AF_UNIX) if local else NO_FAMILY
+    allowed, not_allowed = (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, refused)
+    out += [(EQUAL, 0, 4, numbers["socket"]), (LOAD, 0, 0, FIRST_ARGUMENT)]
+    out += [(EQUAL, 0, 1, family), allowed, not_allowed]
+    out += [(EQUAL, 0, 4, numbers["setsockopt"]), (LOAD, 0, 0, THIRD_ARGUMENT)]
+    out += [(EQUAL, 1, 0, socket.SO_SNDBUF), allowed, not_allowed]
     out += [(EQUAL, 0, 2, numbers["clone"]), (LOAD, 0, 0, FIRST_ARGUMENT)]
-    out += [(ANY, 1, 0, NEW_NAMESPACES), (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, refused)]
+    out += [(ANY, 1, 0, NEW_NAMESPACES), allowed, not_allowed]
     return out
 
 
-def restrict() -> bool:
+def restrict(local: bool = True) -> bool:
     """Install the filter for this process and all that it starts; False where the kernel cannot."""
-    found = program(platform.machine())
+    found = program(platform.machine(), local)
     if found is None:
         return False
     libc = ctypes.CDLL(None, use_errno=True)

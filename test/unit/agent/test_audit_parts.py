@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.confirming import confirmed, needs_another
-from mucc.agent.audit.described import descriptions
+from mucc.agent.audit.described import bytes_of, descriptions
 from mucc.agent.audit.findings import Label, minor, reject
 from mucc.agent.audit.noise import interval, is_steady
-from mucc.agent.audit.observations import Timing
+from mucc.agent.audit.observations import Comparison, Timing, call_from, signs_from
 from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.api.importer import Request
 
@@ -115,6 +115,43 @@ def test_descriptions_that_are_none_lead_to_no_result(said: dict[str, Any]):
 def test_what_describes_no_results_is_refused(said: object):
     with pytest.raises(ValueError):
         descriptions(said)
+
+
+def test_sizes_of_any_length_take_no_time():
+    said = {"dtype": "float32", "shape": [10**18] * 10_000}
+    started = time.monotonic()
+    assert bytes_of(said) == -1
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("times", [{"seconds": 10**400}, {"seconds": float("nan")}, {"us": float("inf")}])
+def test_times_that_are_none_are_refused(times: dict[str, Any]):
+    work = {"kind": "op", "name": "aten::mm", "parent": "", "stream": 0, "calls": 1, "us": 1.0}
+    said = {"outputs": [], "work": [work | times], "seconds": times.get("seconds", 1.0)}
+    with pytest.raises((ValueError, OverflowError)):
+        call_from(Case("again", 1), said, Comparison(True))
+
+
+@pytest.mark.parametrize("said", [{"changed": 5}, {"seen": [1]}, {"changed": {"a": 1}}])
+def test_signs_that_are_none_are_refused(said: dict[str, Any]):
+    assert signs_from({"changed": ["a"]}) == {"changed": ("a",), "seen": ()}
+    with pytest.raises(ValueError):
+        signs_from(said)
+
+
+def test_messages_are_bounded():
+    assert len(reject("results", "no " * 10**6).message) < 3000
+    assert reject("results", "no").message == "no"
+
+
+def test_a_closed_connection_is_no_fault_of_the_memory():
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.close()
+    room, fd = rooms.make(100)
+    wire = rooms.Wire(ours.detach())
+    with pytest.raises(rooms.Closed):
+        wire.lend("0", room, fd)
+    wire.socket.close()
 
 
 def test_a_gate_tells_when_numbers_came():

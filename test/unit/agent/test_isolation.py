@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +63,29 @@ def serve(line):
         elif word == "grow":
             kept = bytearray(1 << 30)
             time.sleep(600)
+        elif word == "orphan":
+            if not os.fork():
+                if not os.fork():
+                    kept = bytearray(b"." * (1 << 30))
+                    time.sleep(600)
+                os._exit(0)
+            time.sleep(600)
+        elif word == "hide":
+            if not (child := os.fork()):
+                os.setsid()
+                if not (last := os.fork()):
+                    time.sleep(600)
+                with open("daemon", "w") as file:
+                    file.write(str(last))
+                os._exit(0)
+            os.waitpid(child, 0)
+            line.say({"pid": int(open("daemon").read())})
+        elif word == "digits":
+            line.say({"number": 10 ** 4000})
+        elif word == "trickle":
+            for _ in range(100_000):
+                os.write(4, b" " * 100)
+            line.say({})
         elif word == "fill":
             kept = [os.memfd_create("file") for _ in range(80)]
             for fd in kept:
@@ -89,6 +113,12 @@ def hangs():
 
 MEMORY = 512 << 20
 
+SECRETS = {
+    "MUCC_TEST_API_KEY": "secret",
+    "MUCC_TEST_PASSWD": "secret",
+    "MUCC_TEST_URL": "https://user:secret@localhost/data",
+}
+
 
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
@@ -96,12 +126,14 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
     folder = tmp_path_factory.mktemp("modules")
     (folder / "servant.py").write_text(SERVANT)
     sys.path.append(str(folder))
-    os.environ["MUCC_TEST_API_KEY"] = "secret"
+    for name, value in SECRETS.items():
+        os.environ[name] = value
     with Zygote(("servant",)) as made:
         made.start()
         yield made
     sys.path.remove(str(folder))
-    del os.environ["MUCC_TEST_API_KEY"]
+    for name in SECRETS:
+        del os.environ[name]
 
 
 def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
@@ -111,7 +143,7 @@ def test_children_share_nothing_that_matters(zygote: Zygote, tmp_path: Path):
             assert child.pid in child.kin() and os.getpid() not in child.kin()
             values.add(child.ask(do="random")["value"])
             found = child.ask(do="environment")
-            assert "MUCC_TEST_MORE" in found["names"] and "MUCC_TEST_API_KEY" not in found["names"]
+            assert "MUCC_TEST_MORE" in found["names"] and SECRETS.keys().isdisjoint(found["names"])
             assert found["folder"] == found["temporary"] == str(tmp_path)
             assert found["collects"]  # garbage, although the modules were loaded without
             assert len(child.ask(do="files")["open"]) == 6  # what it speaks on, and the folder it reads
@@ -261,6 +293,37 @@ def test_memory_is_looked_at_while_an_answer_is_awaited(zygote: Zygote, tmp_path
     with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
         child.ask(do="grow")
     assert caught.value.cause == "memory"
+
+
+def test_memory_of_processes_whose_parents_have_ended_counts(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+        child.ask(do="orphan")
+    assert caught.value.cause == "memory"
+
+
+def test_without_isolation_a_daemon_ends_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("mucc.agent.isolation.process.end_strays", lambda *_: None)  # which it can hide from
+    with (
+        Zygote(("servant",), isolation=Isolation.NONE) as free,
+        Child(free, "servant", str(tmp_path), HANG, MEMORY) as child,
+    ):
+        daemon = child.ask(do="hide")["pid"]
+        assert lives(daemon) and daemon in child.helpers()
+        child.close()
+        assert gone(daemon)
+
+
+def test_numbers_of_any_length_are_no_answer(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child, pytest.raises(ChildFailed) as caught:
+        child.ask(do="digits")
+    assert caught.value.cause == "answer"
+
+
+def test_a_long_answer_in_small_pieces_takes_no_long_time(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), HANG, MEMORY) as child:
+        started = time.process_time()
+        assert child.ask(do="trickle") == {}
+        assert time.process_time() - started < 20
 
 
 def test_files_in_memory_are_memory(zygote: Zygote, tmp_path: Path):

@@ -75,6 +75,27 @@ def test_a_child_computes_a_property_that_a_thread_of_the_parent_computes(monkey
     thread.join()
 
 
+class Watched(types.ModuleType):
+    """A module that counts how often somebody goes through it."""
+
+    looks = 0
+
+    @property
+    def __dict__(self) -> dict[str, object]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        Watched.looks += 1
+        return {}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there are no such locks")
+def test_the_parent_goes_through_modules_once_and_children_never_do(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "mucc.watched", Watched("mucc.watched"))
+    for _ in range(2):
+        if (child := os.fork()) == 0:
+            os._exit(Watched.looks)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert Watched.looks == 1
+
+
 def is_free(path: Path) -> bool:
     with path.open("w") as file:
         try:

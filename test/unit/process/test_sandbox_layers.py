@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +23,9 @@ from confinement import AVAILABLE, MIB, QUOTA, confined, needs, refused
 from processes import wait_for
 
 from mucc.process.sandbox import landlock, seccomp
+from mucc.process.sandbox.layers import DESCRIPTORS
 from mucc.process.sandbox.modes import Layer
+from mucc.process.sandbox.namespaces import FILES
 from mucc.process.sandbox.places import places
 from mucc.torch.importer.limits import limit_process
 
@@ -70,7 +75,10 @@ class Scene:
 
     def close(self) -> None:
         for server in self.servers:
+            name = server.getsockname()
             server.close()
+            if isinstance(name, str) and name.startswith("/"):
+                shutil.rmtree(os.path.dirname(name))
         for terminal in self.terminals:
             os.close(terminal)
         self.other.kill()
@@ -200,6 +208,70 @@ def takes_memory_of_system_v(scene: Scene) -> Callable[[], Any]:
     return lambda: called("shmget", 0, ctypes.c_size_t(MIB), 0o1600)  # private, made now
 
 
+def takes_semaphores(scene: Scene) -> Callable[[], Any]:
+    return lambda: called("semget", 0, 1, 0o1600)
+
+
+def makes_a_queue(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        name = f"mucc-test-{os.getpid()}".encode()
+        libc = ctypes.CDLL(None, use_errno=True)
+        found = called("mq_open", name, os.O_CREAT | os.O_RDWR, 0o600, None)
+        libc.mq_unlink(b"/" + name)
+        return found
+
+    return attack
+
+
+def has_a_socket_hold_much(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        one, _ = socket.socketpair()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MIB)
+        return one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+    return attack
+
+
+def sets_a_variable(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        place = Path("/proc/sys/vm/stat_interval")
+        return place.write_text(place.read_text())  # what it is
+
+    return attack
+
+
+DEVICES_OF_ROOT = ("loop0", "tty1", "console", "kvm", "fuse", "sda", "nvme0n1")
+
+
+def opens_a_device(scene: Scene) -> Callable[[], Any]:
+    def attack() -> str:
+        for name in DEVICES_OF_ROOT:
+            with contextlib.suppress(OSError):
+                os.close(os.open(f"/dev/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY))
+                return name
+        raise OSError("there is none")
+
+    return attack
+
+
+def makes_empty_files(scene: Scene) -> Callable[[], Any]:
+    def attack() -> int:
+        for n in range(FILES + 1):
+            os.close(os.open(scene.folder / str(n), os.O_CREAT | os.O_WRONLY))
+        return FILES + 1
+
+    return attack
+
+
+def opens_files(scene: Scene) -> Callable[[], Any]:
+    return lambda: len([os.open("/dev/null", os.O_RDONLY) for _ in range(DESCRIPTORS + 1)])
+
+
+def speaks_to_a_service(scene: Scene) -> Callable[[], Any]:
+    folder = tempfile.mkdtemp(prefix="mucc-", dir="/tmp")  # names of sockets are short
+    return connects(socket.AF_UNIX, socket.SOCK_STREAM, f"{folder}/service")(scene)
+
+
 def makes_namespaces(scene: Scene) -> Callable[[], Any]:
     return lambda: called("unshare", 0x10000000)
 
@@ -218,7 +290,8 @@ ATTACKS: dict[str, tuple[Callable[[Scene], Callable[[], Any]], frozenset[Layer]]
     "allocates without end": (allocates, frozenset((R,))),
     "sends over TCP": (TCP, frozenset((N, L, S))),
     "sends over UDP": (UDP, frozenset((N, S))),
-    "speaks to a service by an abstract socket": (ABSTRACT, frozenset((N, L))),
+    "speaks to a service by an abstract socket": (ABSTRACT, frozenset((N, L, S))),
+    "speaks to a service by a socket in a folder": (speaks_to_a_service, frozenset((N, S))),
     "signals another process": (signals, frozenset((N, L))),
     "reads the environment of another process": (reads_environment, frozenset((N, L))),
     "reads the memory of another process in /proc": (reads_memory, frozenset((N, L))),
@@ -226,6 +299,13 @@ ATTACKS: dict[str, tuple[Callable[[Scene], Callable[[], Any]], frozenset[Layer]]
     "writes to a terminal of the user": (writes_to_a_terminal, frozenset((N, L))),
     "has its page faults told to it": (faults_in_user_space, frozenset((S,))),
     "takes shared memory that stays when no process has it": (takes_memory_of_system_v, frozenset((S,))),
+    "takes semaphores that stay when no process has them": (takes_semaphores, frozenset((S,))),
+    "makes a queue of messages that stays": (makes_a_queue, frozenset((S,))),
+    "has a socket hold megabytes": (has_a_socket_hold_much, frozenset((S,))),
+    "sets a variable of the kernel": (sets_a_variable, frozenset((N, L))),
+    "opens a device of the machine": (opens_a_device, frozenset((N, L))),
+    "makes empty files without end": (makes_empty_files, frozenset((N,))),
+    "opens files without end": (opens_files, frozenset((R,))),
     "makes namespaces of its own": (makes_namespaces, frozenset((S,))),
 }
 """Each with the layers that stop it alone."""
@@ -265,7 +345,9 @@ def test_a_layer_stops_alone_what_it_promises(scene: Scene, name: str, layer: La
     assert scene.other.poll() is None and not scene.outside.exists()
 
 
-SUCCEED = [name for name in ATTACKS if name not in ("allocates without end", "writes 100 MB to one file")]
+BOUNDED = ("allocates without end", "writes 100 MB to one file", "opens files without end")
+
+SUCCEED = [name for name in ATTACKS if name not in BOUNDED]
 """Attacks that nothing but a layer stops: without one they work, so that the tests above can fail."""
 
 
@@ -273,6 +355,9 @@ REFUSED_BY_SOME = (
     "copies memory of another process",
     "has its page faults told to it",
     "makes namespaces of its own",
+    "sets a variable of the kernel",  # who is not root
+    "opens a device of the machine",
+    "makes a queue of messages that stays",
 )
 """Those that a machine may refuse by itself."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -11,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from processes import gone
 
 from mucc.process import tree
 
@@ -83,6 +87,80 @@ def test_what_processes_share_counts_once_where_it_is_much(monkeypatch: pytest.M
         finally:
             os.killpg(parent.pid, signal.SIGKILL)
     assert each > 3 * 64 * MIB and 64 * MIB < together < 2 * 64 * MIB, rollups
+
+
+def shared_mapping() -> mmap.mmap:
+    found = mmap.mmap(-1, 48 * MIB)
+    for at in range(0, len(found), mmap.PAGESIZE):
+        found[at] = 1
+    return found
+
+
+def file_on_its_way() -> object:
+    pair = socket.socketpair()
+    fd = os.memfd_create("held")
+    socket.send_fds(pair[0], [b"."], [fd])
+    os.close(fd)
+    return pair
+
+
+@pytest.mark.parametrize("much", [tree.MUCH, 0])
+def test_mappings_that_processes_share_count(monkeypatch: pytest.MonkeyPatch, much: int):
+    monkeypatch.setattr(tree, "MUCH", much)
+    with child(shared_mapping) as one, child(shared_mapping) as two, child(int) as other:
+        assert tree.held([one, two]) - tree.held([other]) > 94 * MIB
+
+
+def test_files_that_no_process_has_count():
+    with child(file_on_its_way) as pid, child(socket.socketpair) as other:
+        if not any("scm_fds" in path.read_text() for path in Path(f"/proc/{pid}/fdinfo").iterdir()):
+            pytest.skip("this kernel does not tell")
+        assert tree.held([pid]) > tree.MUCH > tree.held([other])
+
+
+def test_sockets_count():
+    with child(lambda: [socket.socketpair() for _ in range(50)]) as pid, child(int) as other:
+        assert tree.held([pid]) - tree.held([other]) > 100 * 100_000
+
+
+ORPHANS = r"""
+import os, time
+for _ in range(2):
+    if not os.fork():
+        if not os.fork():
+            os.write(1, b"%d\n" % os.getpid())  # in one piece
+            os.setsid()
+            time.sleep(600)
+        os._exit(0)
+    os.wait()
+time.sleep(600)
+"""
+
+
+def subreaper() -> None:
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def test_orphans_belong_to_the_family_and_end_with_it():
+    leader = subprocess.Popen(
+        [sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, preexec_fn=subreaper, start_new_session=True
+    )
+    assert leader.stdout
+    orphans = [int(leader.stdout.readline()) for _ in range(2)]
+    family = tree.Family(leader.pid)
+    assert family.wait(0, ()) is tree.End.OVERDUE and family.size == 1 + len(orphans) == 3
+    family.end()
+    assert all(map(gone, orphans))
+    leader.stdout.close()
+
+
+def test_children_of_an_ancestor_count_without_it():
+    with child(lambda: os.fork() or signal.pause()) as pid:
+        (grandchild,) = tree.children(pid)
+        family = tree.Family(grandchild, ancestor=pid)
+        family.wait(0, ())
+        assert family.size == 1
+        os.kill(grandchild, signal.SIGKILL)
 
 
 def test_processes_that_have_ended_take_nothing():
