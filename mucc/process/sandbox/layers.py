@@ -74,7 +74,8 @@ def enter(
     if Layer.LANDLOCK in chosen:
         _needed(landlock.restrict(place.writable(private), readable))
     if Layer.SECCOMP in chosen:
-        _needed(seccomp.restrict(local=private))  # namespaces show no services
+        # Namespaces show no services, which have sockets; the driver of a GPU makes one, too.
+        _needed(seccomp.restrict(local=private or os.path.exists(GPU)))
     if Layer.LIMITS in chosen:
         _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_NOFILE, DESCRIPTORS)
