@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from mucc.api import files
 from mucc.api.commands import Reporter, candidates, command, flag, option, options
 from mucc.api.diagnostics import Diagnostic, DiagnosticError, ExitStatus, usage_error
 from mucc.api.files import json_text
-from mucc.api.json_types import DiagnosticJson, from_json
+from mucc.api.json_types import DiagnosticJson
 
 if TYPE_CHECKING:
     from mucc.agent.core.tasks import Task
@@ -154,6 +153,8 @@ def _built(
     task: Task, dims: Mapping[str, int], folder: str, reporter: Reporter
 ) -> tuple[str | None, Sequence[DiagnosticJson]]:
     """Build the library of a task's program: None without a toolchain, and what the build reported."""
+    from mucc.agent.profile.commands import reported
+
     program, library = os.path.join(folder, "program.mcu"), os.path.join(folder, "program.so")
     with open(program, "w", encoding="utf-8") as file:
         file.write(task.imported.program)
@@ -163,10 +164,7 @@ def _built(
     run = subprocess.run([*command, "--diagnostics=json"], capture_output=True, text=True, check=False)
     if run.returncode == ExitStatus.TOOLCHAIN:
         return None, []
-    try:
-        said = from_json(list[DiagnosticJson], json.loads(run.stderr or "[]"))
-    except ValueError:
-        said = []
+    said = reported(run.stderr)
     if run.returncode:
         notes = tuple(d["message"] for d in said) or tuple(run.stderr.splitlines()[-8:])
         raise DiagnosticError(Diagnostic("MU7260", f"'{task.path}' cannot be built", notes=notes))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
+
+from mucc.api.json_types import DiagnosticJson, from_json
 
 
 class CommandFailed(Exception):
@@ -24,6 +27,16 @@ def run_mucc(arguments: Sequence[str], seconds: float, program: str) -> str:
     except OSError as error:
         raise CommandFailed(f"{what}: {error}") from None
     if run.returncode:
-        lines = run.stderr.strip().splitlines()
-        raise CommandFailed(f"{what}: {lines[0] if lines else f'it ended with status {run.returncode}'}")
+        lines = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
+        errors = (d for d in reported(run.stderr) if d["severity"] == "error")
+        said = [f"error[{d['code']}]: {d['message']}" for d in errors]
+        raise CommandFailed(f"{what}: {(said or lines)[0]}")
     return run.stdout
+
+
+def reported(stderr: str) -> list[DiagnosticJson]:
+    """Return the diagnostics that a command wrote as JSON; none if it wrote something else."""
+    try:
+        return from_json(list[DiagnosticJson], json.loads(stderr or "[]"))
+    except ValueError:
+        return []

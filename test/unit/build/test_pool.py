@@ -414,7 +414,7 @@ def test_the_display_is_told():
         p.cached("p9", "link")
     assert told.events[:2] == [("opened", "1 1000000000"), ("expected", "2")]
     assert told.events[-2:] == [("cached", "p9 link"), ("closed", "")]
-    for program, end in (("7", ("finished", "7")), ("8", ("failed", "8 error[MU5110]: x rejected"))):
+    for program, end in (("7", ("finished", "7")), ("8", ("failed", "8 error[MU5104]: the compilers found"))):
         seen = [e for e in told.events if e[1].startswith((program, f"p{program}"))]
         assert [e[0] for e in seen] == ["queued", "started", end[0], "done"]
         assert seen[1][1] == f"{program} {PEAK_BYTES[Kind.LINK]}" and seen[2][1].startswith(end[1])

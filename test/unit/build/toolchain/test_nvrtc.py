@@ -161,19 +161,24 @@ def pretend(monkeypatch: pytest.MonkeyPatch, binding: object) -> None:
     monkeypatch.setattr(nvrtc, "importlib", SimpleNamespace(import_module=load))
 
 
-def binding(release: tuple[int, int] = (13, 0), result: str = "NVRTC_SUCCESS") -> SimpleNamespace:
-    """A binding whose compiler ends with `result` and has nothing to say."""
+def binding(
+    release: tuple[int, int] = (13, 0), result: str = "NVRTC_SUCCESS", log: bytes = b""
+) -> SimpleNamespace:
+    """A binding whose compiler ends with `result` and prints a log."""
     good = SimpleNamespace(name="NVRTC_SUCCESS")
 
     def read(_program: object, buffer: bytearray) -> None:
         buffer[:] = b"\0"
 
+    def read_log(_program: object, buffer: bytearray) -> None:
+        buffer[:] = log + b"\0"
+
     return SimpleNamespace(
         nvrtcVersion=lambda: (0, *release),
         nvrtcCreateProgram=lambda *_: (good, object()),
         nvrtcCompileProgram=lambda *_: (SimpleNamespace(name=result),),
-        nvrtcGetProgramLogSize=lambda _: (good, 1),
-        nvrtcGetProgramLog=read,
+        nvrtcGetProgramLogSize=lambda _: (good, len(log) + 1),
+        nvrtcGetProgramLog=read_log,
         nvrtcGetPTXSize=lambda _: (good, 1),
         nvrtcGetPTX=read,
         nvrtcDestroyProgram=lambda _: (good,),
@@ -233,7 +238,8 @@ def test_without_nvrtc(found: object, reason: str, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_failures_of_nvrtc(result: str, code: str, text: str, monkeypatch: pytest.MonkeyPatch):
-    pretend(monkeypatch, binding(result=result))
+    log = b"k.cu(1): error: x is undefined" if result == "NVRTC_ERROR_COMPILATION" else b""
+    pretend(monkeypatch, binding(result=result, log=log))
     with pytest.raises(DiagnosticError) as error:
         nvrtc.compile_ptx("", target="sm_90a")
     assert diagnostic(error)[0] == code and text in diagnostic(error)[1]

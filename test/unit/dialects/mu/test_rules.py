@@ -101,7 +101,7 @@ def test_reduction() -> None:
             lambda: rules.elementwise((T("M", 4), T("M", 8), f32)),
             "MU1020",
             "shapes [M, 4] and [M, 8] do not broadcast: 4 is not 8",
-            ("a vector per row needs a new axis: write `v[:, None]`",),
+            (),
         ),
         (
             lambda: rules.broadcast_to(T("M"), ("N",)),

@@ -45,6 +45,14 @@ inline void read_aligned(uint32_t const* from, uint32_t* to) {
   }
   std::memcpy(to, from, 16);
 }
+template <class T>
+void write_words(T* to, T const& pack) {
+  if (uint64_t(to) % sizeof(T) != 0) {
+    std::puts("a write that is not aligned");
+    std::exit(1);
+  }
+  *to = pack;
+}
 }  // namespace mucc
 
 #include PACK
