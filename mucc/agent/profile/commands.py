@@ -28,7 +28,7 @@ def run_mucc(arguments: Sequence[str], seconds: float, program: str) -> str:
         raise CommandFailed(f"{what}: {error}") from None
     if run.returncode:
         lines = run.stderr.strip().splitlines() or [f"it ended with status {run.returncode}"]
-        errors = (d for d in reported(run.stderr) if d["severity"] == "error")
+        errors = (d for d in reported(run.stderr) if d.get("severity", "error") == "error")
         said = [f"error[{d['code']}]: {d['message']}" for d in errors]
         raise CommandFailed(f"{what}: {(said or lines)[0]}")
     return run.stdout
