@@ -155,10 +155,13 @@ def costs(text: str, dims: dict[str, int], blocks: int, folder: Path) -> tuple[l
     loaded.on_host_runner(machine.library.ptx_launch)
     loaded.on_host_sm_count(_card().multiprocessors)
     info: KernelInfo = Manifest.parse(compilation.manifest).kernels[0]
-    tensors = [
-        _Number() if arg.role == "scalar" else _Tensor(arg, arg.extents(dims))
-        for arg in (*info.inputs, *info.outputs)
-    ]
+    try:
+        tensors = [
+            _Number() if arg.role == "scalar" else _Tensor(arg, arg.extents(dims))
+            for arg in (*info.inputs, *info.outputs)
+        ]
+    except KeyError as missing:
+        raise ValueError(f"--dims has no extent of {missing.args[0]}") from None
     call = getattr(loaded, f"mucc_{info.name}")
     call.argtypes = [ct.c_void_p, ct.c_int, ct.c_void_p, ct.c_size_t, ct.c_void_p]
     machine.count(blocks)
@@ -210,6 +213,8 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=16, metavar="N")
     parser.add_argument("--sources", action="store_true")
     options = parser.parse_args()
+    if not options.files and options.layers is None:
+        parser.error("give programs, or --layers")
     programs = [(str(path), path.read_text(encoding="utf-8")) for path in options.files]
     if options.layers is not None:
         from bench.layers.__main__ import FORMS

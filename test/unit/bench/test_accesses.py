@@ -110,6 +110,12 @@ def test_a_line_scales_what_some_blocks_took(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
+def test_open_extents_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--dims has no extent of N"):
+        costs("kernel k[M, N](x: f32[M, N]) -> f32[M, N] { return relu(x) }", {"M": 3}, 1, tmp_path)
+
+
+@pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
 def test_a_program_is_counted_at_its_real_extents(tmp_path: Path) -> None:
     text = "kernel k(x: f32[65536, 4096]) -> f32[65536, 4096] { return relu(x) }"
     (cost,), dram = costs(text, {}, 4, tmp_path)
