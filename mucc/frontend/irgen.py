@@ -146,7 +146,7 @@ class KernelGen:
         self.scope = Scope({})
         self.definitions = Definitions(context)
         self.undeclared: set[str] = set()
-        """Dims that were reported as undeclared."""
+        """Names of dims that were reported as undeclared: each is reported once."""
 
     def lower(self) -> KernelOp | None:
         """Generate the kernel; None if it has errors."""

@@ -119,7 +119,7 @@ def dtype_help(token: Token) -> Advice:
 
 
 def item_end_help(token: Token, before: Token, opener: Token) -> tuple[str, ...]:
-    """Advise on a token that stands where a list goes on or ends."""
+    """Return help for a token that stands where a list should go on or end."""
     if opener.kind == "(" and (before.kind == "]" or foreign.is_dtype(before.text)):
         if token.kind == "[":
             return ("extents are one list: `f32[M, N]`",)
@@ -154,7 +154,7 @@ def operator_help(token: Token, after: str, last: Sequence[Token]) -> tuple[str,
 
 
 def expression_help(token: Token, before: Token) -> tuple[str, ...]:
-    """Advise on a token that stands where an expression was expected."""
+    """Return help for a token that stands where an expression was expected."""
     if token.kind in _DOUBLED and before.kind == token.kind and before.end == token.start:
         return (_DOUBLED[token.kind],)
     if before.kind == "return" and token.kind in ("}", "None"):

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
-from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.ops.reduction import ReduceOp, Reduction
 from mucc.dialects.mu.rules import TypeRuleError
-from mucc.dialects.mu.types import Dim, Shaped
+from mucc.dialects.mu.types import Dim
 from mucc.dialects.rewriting import Pass, rewrite
 from mucc.library.extents import multiply
+from mucc.passes.composites import converted
 from mucc.passes.linear_sums import LinearSum, UnfitError, Windows
 from mucc.passes.values import dims_of
 
@@ -40,13 +40,7 @@ class _Sum(RewritePattern):
         except (TypeRuleError, UnfitError):
             sums.emit.discard()
             return
-        rewriter.replace(op, sums.emit.ops, [_like(sums, value, op.results[0])])
-
-
-def _like(sums: LinearSum, value: SSAValue, old: SSAValue) -> SSAValue:
-    """Give a value the dtype of another one; the store rounds it."""
-    wanted = Shaped.of(old.type).element_type
-    return value if Shaped.of(value.type).element_type == wanted else sums.emit(e.RetypeOp(value, wanted))
+        rewriter.replace(op, sums.emit.ops, [converted(sums.emit, value, op.results[0])])
 
 
 def _adds(op: Operation) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.host import compiled
-from bench.host.program import HostError, included, library
+from bench.host.program import INCLUDE, HostError, included, library
 from bench.host.ptx.text import translate
 from mucc.build.toolchain import nvrtc
 from mucc.compiler.emit import Parts
@@ -111,7 +111,7 @@ def _built(folder: Path) -> Path:
     """Build the machine to a folder, or copy what an earlier run built of the same files."""
     if not (gxx := shutil.which("g++")):
         raise HostError("there is no g++")
-    sources = [path.read_text(encoding="utf-8") for path in sorted(HERE.glob("ptx_*.[hc]*"))]
+    source = (HERE / "ptx_host.cpp").read_text(encoding="utf-8")
 
     def build(made: Path) -> None:
         command = [gxx, *FLAGS, str(HERE / "ptx_host.cpp"), "-o", str(made)]
@@ -119,7 +119,8 @@ def _built(folder: Path) -> Path:
         if built.returncode:
             raise HostError(built.stderr[:4000])
 
-    return compiled.library((compiled.version(gxx), FLAGS, sources), folder / "ptx.so", build)
+    headers = compiled.included(source, (HERE, INCLUDE))
+    return compiled.library((compiled.version(gxx), FLAGS, source), folder / "ptx.so", build, headers)
 
 
 def host_library(parts: Parts, folder: Path) -> ct.CDLL:

@@ -2,6 +2,8 @@
 // with a GPU's to a few units of the last place.
 #pragma once
 
+#include "../include/gpu_bits.h"
+
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
@@ -18,23 +20,12 @@ struct Brain {
   uint16_t bits;
 };
 
-inline uint32_t bits_of(float x) {
-  uint32_t u;
-  std::memcpy(&u, &x, 4);
-  return u;
-}
-inline float float_of(uint32_t u) {
-  float x;
-  std::memcpy(&x, &u, 4);
-  return x;
-}
-
 inline float widen(Half x) {
   _Float16 y;
   std::memcpy(&y, &x.bits, 2);
   return float(y);
 }
-inline float widen(Brain x) { return float_of(uint32_t(x.bits) << 16); }
+inline float widen(Brain x) { return __uint_as_float(uint32_t(x.bits) << 16); }
 inline Half to_half(float x) {
   if (x != x) return {0x7fff};
   _Float16 const y = _Float16(x);
@@ -43,7 +34,7 @@ inline Half to_half(float x) {
   return result;
 }
 inline Brain to_brain(float x) {
-  uint32_t const u = bits_of(x);
+  uint32_t const u = __float_as_uint(x);
   if (x != x) return {0x7fff};
   return {uint16_t((u + 0x7fffu + (u >> 16 & 1u)) >> 16)};
 }
@@ -87,7 +78,7 @@ T most(T a, T b) {
   }
   return a < b ? b : a;
 }
-inline float not_a_number() { return float_of(0x7fffffff); }
+inline float not_a_number() { return __uint_as_float(0x7fffffff); }
 
 // Saturates; not-a-number is 0.
 template <class T>

@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mucc.build.toolchain.body_ptx import closing
+
 NUMBER, LOCAL, PARAM, VARIABLE, SPECIAL = range(5)
 NO_GUARD = 1 << 30
 
@@ -47,7 +49,7 @@ class PtxError(Exception):
 
 @dataclass
 class _Module:
-    """Variables of a module: what a name means, and the bytes of those in global memory."""
+    """The variables of a PTX module: what a name means, and the bytes of those in global memory."""
 
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     variables: list[bytes] = field(default_factory=list[bytes])
@@ -102,7 +104,8 @@ def translate(ptx: str) -> str:
     at = 0
     while found := _ENTRY.search(text, at):
         _declare_all(module, text[at : found.start()])
-        at = _closing(text, found.end())
+        if not (at := closing(text, found.end() - 1)):
+            raise PtxError("the module ends within a function")
         if found[1] == "entry":
             functions.append((found[2], found[3], text[found.end() : at - 1]))
     _declare_all(module, text[at:])
@@ -117,16 +120,6 @@ def _declare_all(module: _Module, text: str) -> None:
         last = " ".join(statement.split())
         if re.search(r"\.(global|const|shared)\b", last) and ".func" not in last:
             module.declare(last)
-
-
-def _closing(text: str, start: int) -> int:
-    """Return the offset past the brace that ends a function whose statements begin at `start`."""
-    depth = 1
-    for brace in re.finditer(r"[{}]", text[start:]):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return start + brace.end()
-    raise PtxError("the module ends within a function")
 
 
 class _Function:

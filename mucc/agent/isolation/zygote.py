@@ -28,7 +28,7 @@ ANSWER = 60.0
 """Seconds that a fork may take."""
 
 SECRET_NAME = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
-"""Matches names of variables that hold a secret."""
+"""Matches names of environment variables that hold a secret, such as a key or a password."""
 
 SECRET_VALUE = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 """Matches values with the password of a user, as addresses of databases and proxies have."""
