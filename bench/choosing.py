@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.common import run_main
-from bench.models.ahead import halved_on_fakes
+from bench.models.ahead import on_fakes
 from bench.models.forms import Case, Model
 from bench.models.level3 import LEVEL3, mingpt
 from mucc.target.devices import get_card
@@ -40,7 +40,7 @@ def main() -> int:
         raise SystemExit(f"no network matches '{args.only}'")
     print(f"{'network':24}{'operations':>12}{'regions':>9}{'first s':>9}{'again s':>9}")
     for model in models:
-        case = halved_on_fakes(torch, model)
+        case = on_fakes(torch, model)
         first, again = (chosen(torch, case, args.card) for _ in range(2))
         print(f"{model.key:24}{first[0]:12}{first[1]:9}{first[2]:9.2f}{again[2]:9.2f}", flush=True)
     return 0

@@ -15,7 +15,7 @@ def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
     from mucc.torch.backend.ahead import Ahead
     from mucc.torch.backend.options import Options
 
-    fake, case = halved_on_fakes(torch, model)
+    fake, case = on_fakes(torch, model)
     module = case.module
     found: set[Any] = set()
     for mode in setting.modes:
@@ -30,19 +30,20 @@ def built_ahead(torch: Any, model: Model, setting: Setting, card: str) -> int:
     return len(found)
 
 
-def halved_on_fakes(torch: Any, model: Model) -> tuple[Any, Case]:
-    """Make a model in bf16 for inference on fake tensors; returns their mode too."""
+def on_fakes(torch: Any, model: Model) -> tuple[Any, Case]:
+    """Make a model in its format for inference on fake tensors; returns their mode too."""
     from mucc.torch.backend.ahead import faked
 
     fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode(allow_non_fake_inputs=True)
-    case = _made(torch, model)
+    case, dtype = _made(torch, model), getattr(torch, model.dtype)
+    torch.set_float32_matmul_precision("high")
 
-    def halved(value: Any) -> Any:
+    def rounded(value: Any) -> Any:
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(torch.bfloat16) if is_float else value
+        return value.to(dtype) if is_float else value
 
-    module = faked(case.module.to(torch.bfloat16).eval(), fake)
-    args, keywords = faked(torch.utils._pytree.tree_map(halved, (case.args, dict(case.keywords))), fake)
+    module = faked(case.module.to(dtype).eval(), fake)
+    args, keywords = faked(torch.utils._pytree.tree_map(rounded, (case.args, dict(case.keywords))), fake)
     return fake, Case(module, args, keywords)
 
 

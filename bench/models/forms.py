@@ -6,8 +6,9 @@ are cut to 1024 entries, so that embeddings and heads do not outweigh the layers
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,11 +28,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Model:
-    """A model at one size. `make(torch)` gives a case in f32; `trains` runs forward and backward."""
+    """A model at one size. `make(torch)` gives a case in f32; `trains` runs forward and backward.
+
+    It runs in `dtype`, where products and convolutions of float32 may be in TF32. `other` is a memory format
+    of PyTorch that its module and images do not have, in which Inductor compiles it as well.
+    """
 
     name: str
     make: Callable[[Any], Case]
     trains: bool = False
+    dtype: str = "bfloat16"
+    other: str = ""
 
     @property
     def key(self) -> str:
@@ -183,22 +190,56 @@ def _vision(name: str) -> Any:
     return getattr(importlib.import_module("torchvision").models, name)()
 
 
+def _images(torch: Any, batch: int, size: int) -> Any:
+    return torch.randn(batch, 3, size, size)
+
+
 def resnet50(torch: Any) -> Case:
-    module = _vision("resnet50").to(memory_format=torch.channels_last)
-    return Case(module, (torch.randn(64, 3, 224, 224).to(memory_format=torch.channels_last),))
+    return _with_channels_last(torch, Case(_vision("resnet50"), (_images(torch, 64, 224),)))
 
 
 def convnext_base(torch: Any) -> Case:
     """Return ConvNeXt-B with three blocks of the stage that has 27."""
     module = _vision("convnext_base")
     module.features[5] = module.features[5][:3]
-    module = module.to(memory_format=torch.channels_last)
-    return Case(module, (torch.randn(32, 3, 224, 224).to(memory_format=torch.channels_last),))
+    return _with_channels_last(torch, Case(module, (_images(torch, 32, 224),)))
 
 
 def unet(torch: Any) -> Case:
-    module = networks.unet(torch).to(memory_format=torch.channels_last)
-    return Case(module, (torch.randn(8, 3, 256, 256).to(memory_format=torch.channels_last),))
+    return _with_channels_last(torch, Case(networks.unet(torch), (_images(torch, 8, 256),)))
+
+
+def _with_channels_last(torch: Any, case: Case) -> Case:
+    return laid_out(torch, case, "channels_last")
+
+
+def laid_out(torch: Any, case: Case, layout: str) -> Case:
+    """Return a case with its weights and images of four axes in a memory format of PyTorch."""
+    memory = getattr(torch, layout)
+
+    def moved(value: Any) -> Any:
+        is_image = isinstance(value, torch.Tensor) and value.ndim == 4
+        return value.contiguous(memory_format=memory) if is_image else value
+
+    module = case.module.to(memory_format=memory)
+    return Case(module, tuple(map(moved, case.args)), {k: moved(v) for k, v in case.keywords.items()})
+
+
+def _networks(batch: int = 32) -> Iterator[Model]:
+    """Yield three networks of images, whole, in bf16 with channels last and in TF32 with channels first."""
+    makers: dict[str, Callable[[Any], Case]] = {
+        "resnet50": lambda torch: Case(_vision("resnet50"), (_images(torch, batch, 224),)),
+        "convnext-t": lambda torch: Case(_vision("convnext_tiny"), (_images(torch, batch, 224),)),
+        "unet": lambda torch: Case(networks.unet(torch), (_images(torch, batch, 256),)),
+    }
+    for name, make in makers.items():
+        last = functools.partial(_channels_last_of, make)
+        yield Model(f"{name}-{batch}-bf16", last, other="contiguous_format")
+        yield Model(f"{name}-{batch}-tf32", make, dtype="float32", other="channels_last")
+
+
+def _channels_last_of(make: Callable[[Any], Case], torch: Any) -> Case:
+    return _with_channels_last(torch, make(torch))
 
 
 MODELS: tuple[Model, ...] = (
@@ -218,6 +259,7 @@ MODELS: tuple[Model, ...] = (
     Model("resnet50", resnet50),
     Model("convnext-b", convnext_base),
     Model("unet", unet),
+    *_networks(),
     Model("gpt2", gpt2, trains=True),
     Model("bert-large", bert_large, trains=True),
     Model("vit-l", vit_large, trains=True),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.models.measuring import MODES, judged
+from bench.models.measuring import MODES, best_of_inductor, judged
 from mucc.agent.report.figures import geomean
 
 Row = Mapping[str, Any]
@@ -83,11 +83,11 @@ def lines(row: Row) -> str:
         a, b = f"inductor/{mode}", f"mucc/{mode}"
         if not {a, b} & {*gpu, *first}:
             continue
-        ratio, slower = (t.get(a, math.nan) / t.get(b, math.nan) for t in (gpu, wall))
+        ratio, slower = (best_of_inductor(t, mode) / t.get(b, math.nan) for t in (gpu, wall))
         warm = row.get("warm_s", {})
         text.append(
-            f"{row['name']:26} {mode:16} {gpu.get('eager', math.nan):13.4f} {gpu.get(a, math.nan):9.4f} "
-            f"{gpu.get(b, math.nan):9.4f} {ratio:6.3f} {slower:9.3f}  "
+            f"{row['name']:26} {mode:16} {gpu.get('eager', math.nan):13.4f} "
+            f"{best_of_inductor(gpu, mode):9.4f} {gpu.get(b, math.nan):9.4f} {ratio:6.3f} {slower:9.3f}  "
             + (f"{first[a]:.1f} {first[b]:.1f}" if {a, b} <= {*first} else "")
             + (f" warm {warm.get(a, math.nan):.1f} {warm.get(b, math.nan):.1f}" if warm else "")
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.models.__main__ import without
-from bench.models.forms import MODELS
+from bench.models.forms import MODELS, laid_out
 from bench.models.measuring import Setting, contenders, judged
 from bench.models.summary import figures, lines, merged
 from bench.models.together import measured_together
@@ -64,6 +64,23 @@ def test_rows_of_several_runs_are_joined():
 def test_contenders_are_in_the_same_modes():
     names = [n for n, _, _ in contenders(Setting(("default", "max-autotune"), ("inductor", "mucc"), 3))]
     assert names == ["inductor/default", "mucc/default", "inductor/max-autotune", "mucc/max-autotune"]
+
+
+def test_inductor_is_compared_in_its_faster_layout():
+    found = [n for n, _, _ in contenders(Setting(("default",), ("inductor", "mucc"), 3), "channels_last")]
+    assert found == ["inductor/default", "inductor-channels_last/default", "mucc/default"]
+    slower = row(1.0)
+    slower["gpu_ms"]["inductor-channels_last/default"] = 1.5
+    assert judged(slower)["over_inductor_gpu"] == {"default": 1.5}
+
+
+def test_networks_of_images_run_in_both_layouts():
+    named = {m.key: m for m in MODELS if m.other}
+    assert set(named) == {f"{n}-32-{f}" for n in ("resnet50", "convnext-t", "unet") for f in ("bf16", "tf32")}
+    with torch.device("meta"):
+        case = named["unet-32-bf16"].make(torch)
+    other = laid_out(torch, case, named["unet-32-bf16"].other)
+    assert other.args[0].is_contiguous() and case.args[0].is_contiguous(memory_format=torch.channels_last)
 
 
 def test_the_recommender_runs(monkeypatch: pytest.MonkeyPatch):
