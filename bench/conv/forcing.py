@@ -9,7 +9,7 @@ from unittest import mock
 from mucc.kernels.conv import direct_emission, lower, orders, wide_emission
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import Strategy
-from mucc.kernels.conv.strategies import UNTRIED, WAYS
+from mucc.kernels.conv.strategies import WAYS
 from mucc.kernels.conv.strips import StripTile
 from mucc.kernels.conv.wide import WideTile
 from mucc.target.facts import Facts
@@ -19,7 +19,7 @@ from mucc.target.facts import Facts
 def forced(strategy: Strategy) -> Generator[None]:
     """Compile convolutions by a strategy where it is legal, and as usual elsewhere."""
     usual = lower.choose
-    (way,) = (way for way in (*WAYS, *UNTRIED) if way.strategy is strategy)
+    (way,) = (way for way in WAYS if way.strategy is strategy)
 
     def choose(layer: Layer, facts: Facts) -> Strategy:
         return usual(layer, facts) if way.refused(layer, facts) else strategy

@@ -14,13 +14,13 @@ from mucc.diagnostics.core import Source
 from mucc.kernels.conv import lower
 from mucc.kernels.conv.layer import Layer
 from mucc.kernels.conv.op import ConvKernelOp, Strategy
-from mucc.kernels.conv.strategies import UNTRIED, WAYS
+from mucc.kernels.conv.strategies import WAYS
 from mucc.target.facts import Facts
 
 
 def forced(strategy: Strategy) -> Callable[[Layer, Facts], Strategy]:
     """Choose a strategy wherever it is legal, and elsewhere what is chosen without a test."""
-    (way,) = (way for way in (*WAYS, *UNTRIED) if way.strategy is strategy)
+    (way,) = (way for way in WAYS if way.strategy is strategy)
     usual = lower.choose
     return lambda layer, facts: usual(layer, facts) if way.refused(layer, facts) else strategy
 

@@ -268,10 +268,7 @@ class Direct(Way):
         return cycles * (max(1.0, threads / sums) if is_gradient(layer) else 1.0)
 
 
-WAYS: tuple[Way, ...] = (Warpgroups(), Planes(), Positions(), Tiles(), Patches(), Direct())
-
-UNTRIED: tuple[Way, ...] = (Matrices(),)
-"""Strategies that no card has run yet: the compiler does not choose them (`bench.conv --strategy` does)."""
+WAYS: tuple[Way, ...] = (Warpgroups(), Matrices(), Planes(), Positions(), Tiles(), Patches(), Direct())
 
 
 def _padded(extent: float, multiple: int) -> int:
@@ -314,7 +311,7 @@ ResNet-18, where 3 were expected (`bench.models --profiles`)."""
 def expected(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> float:
     """Estimate the time of a kernel, whose operands are where its strategy reads them."""
     layer = layer_of_kernel(op, sizes)._replace(copied=0)
-    (way,) = (way for way in (*WAYS, *UNTRIED) if way.strategy is op.strategy.data)
+    (way,) = (way for way in WAYS if way.strategy is op.strategy.data)
     estimate = seconds(way, layer, facts)
     if way.strategy in (Strategy.WARPGROUPS, Strategy.MATRICES):
         share = WIDE_APART if layer.classes > 1 else WIDE_REACHED
@@ -344,14 +341,13 @@ def reasons(op: ConvKernelOp, facts: Facts, sizes: Mapping[str, int]) -> list[st
     elif op.strategy.data in {way.strategy for way in WAYS if way.by_vectors}:
         layer = layer._replace(copied=0, matrices=False)
     lines: list[str] = []
-    for way in sorted((*WAYS, *UNTRIED), key=lambda way: way.strategy is not op.strategy.data):
+    for way in sorted(WAYS, key=lambda way: way.strategy is not op.strategy.data):
         refused = way.refused(layer, facts)
         time = refused or f"{seconds(way, layer, facts) * 1e6:.1f} us expected"
         manner = "" if refused else way.manner(layer, facts)
         if not refused and way.by_vectors and layer.whole and layer.copied:
             manner += f"{', ' if manner else ''}x copied"
         time += f" ({manner})" if manner else ""
-        time += ", no card has run it" if way in UNTRIED and not refused else ""
         chosen = "    (chosen)" if way.strategy is op.strategy.data else ""
         lines.append(f"{way.strategy.value:<10} {time}{chosen}")
     return lines

@@ -195,8 +195,8 @@ def test_an_explanation_says_what_each_strategy_takes(
         "kernel k(x: f16[2, 8, 9], w: f16[8, 1, 3]) -> f16[2, 8, 7] { return conv(x, w, groups=8) }"
     )
     assert main([str(path), "--explain-schedule"]) == 0
-    first, direct, warpgroups, planes, *more = capsys.readouterr().out.splitlines()
-    positions, tiles, patches, matrices = more
+    first, direct, warpgroups, matrices, planes, *more = capsys.readouterr().out.splitlines()
+    positions, tiles, patches = more
     assert first == "k, stage out: on NVIDIA H200"
     assert re.fullmatch(r"  direct     [0-9.]+ us expected    \(chosen\)", direct)
     assert warpgroups == "  warpgroups the channels of a group are no multiple of 16 bytes"

@@ -72,19 +72,15 @@ def _kernels(x: str, w: str, result: str, more: str = "") -> list[str]:
     return [op.strategy.data.value if isinstance(op, ConvKernelOp) else op.name for op in ops]
 
 
-def test_x_is_copied_only_where_it_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_x_is_copied_only_where_it_has_to_be() -> None:
     copied = ["cutlass.map", "warpgroups"]
-    # No card has run the strategy.
-    assert _kernels("32, 256, 56, 56", "64, 256, 1, 1", "32, 64, 56, 56") == copied
-    monkeypatch.setattr(lower, "choose", forced(Strategy.MATRICES))
     assert _kernels("32, 256, 56, 56", "64, 256, 1, 1", "32, 64, 56, 56") == ["matrices"]
     assert _kernels("32, 128, 28, 28", "512, 128, 1, 1", "32, 512, 28, 28") == ["matrices"]
     assert _kernels("32, 512, 7, 7", "2048, 512, 1, 1", "32, 2048, 7, 7") == copied  # 98 bytes
     assert _kernels("32, 256, 56, 56", "64, 256, 1, 1", "32, 64, 28, 28", ", stride=2") == copied
 
 
-def test_kernels_multiply_rows_of_x_innermost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "choose", forced(Strategy.MATRICES))
+def test_kernels_multiply_rows_of_x_innermost() -> None:
     parameters = "x: bf16[32, 256, 56, 56], w: bf16[64, 256, 1, 1]"
     text = f"kernel k({parameters}) -> bf16[32, 64, 56, 56] {{ return conv(x, w) }}"
     made = compile_text(Source("k.mcu", text)).emit("cu")
@@ -92,8 +88,7 @@ def test_kernels_multiply_rows_of_x_innermost(monkeypatch: pytest.MonkeyPatch) -
     assert "p, 1, 1, 1, 0;}" in made, "x is turned, weights are not"
 
 
-def test_the_explanation_tells_what_a_copy_of_x_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lower, "choose", forced(Strategy.MATRICES))
+def test_the_explanation_tells_what_a_copy_of_x_takes() -> None:
     parameters = "x: bf16[32, 256, 56, 56], w: bf16[64, 256, 1, 1]"
     text = f"kernel k({parameters}) -> bf16[32, 64, 56, 56] {{ return conv(x, w) }}"
     (op,) = convolutions(compile_text(Source("k.mcu", text)))
