@@ -209,7 +209,7 @@ def _exact(torch: Any, case: Case, model: Model) -> Any:
         try:
             with _without_tf32(torch):
                 return call_of(torch, on_gpu(torch, rounded, dtype), model.trains)()
-        except torch.AcceleratorError:
+        except (torch.AcceleratorError, torch.OutOfMemoryError):
             raise
         except RuntimeError:
             continue
