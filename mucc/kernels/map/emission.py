@@ -19,7 +19,7 @@ from mucc.codegen.texts import INDICES, Entry, Texts
 from mucc.dialects.mu.types import PACKED, dtype_bytes
 from mucc.kernels.map.nodes import ScatterStoreOp
 from mucc.kernels.map.op import MapOp
-from mucc.kernels.map.packing import Move, pack_texts
+from mucc.kernels.map.packing import Move, pack_texts, planes_of
 from mucc.kernels.map.tiles import TurnedTile, is_worth, turned_tile
 
 MOST_SHARED = 40 << 10
@@ -224,9 +224,10 @@ class MapCode(LightCode):
 
 
 class PackCode(MapCode):
-    """A kernel of mucc/pack.cuh."""
+    """A kernel of mucc/pack.cuh, or of mucc/pack_planes.cuh."""
 
     HEADER = "mucc/pack.cuh"
+    PLANES_HEADER = "mucc/pack_planes.cuh"
 
     def __init__(self, op: MapOp, places: Places, move: Move):
         super().__init__(op, places)
@@ -234,7 +235,8 @@ class PackCode(MapCode):
 
     @property
     def device_header(self) -> str:
-        return self.HEADER
+        extents = [self.places.extent(d) for d in self.op.extents]
+        return self.PLANES_HEADER if planes_of(self.move, extents) else self.HEADER
 
     def texts(self, entry: str) -> Texts:
         return pack_texts(self.op, self.places, entry, self.move)

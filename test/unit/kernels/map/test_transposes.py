@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from on_host import Program, program_of, run
 
+from bench.accesses import costs
+from mucc.build.toolchain import nvrtc
 from mucc.codegen.memory import Product
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
@@ -22,6 +25,7 @@ kernel planes[N](x: {0}[N, 33, 37, 5]) -> {0}[N, 5, 33, 37] {{ return permute(x,
 kernel filter(x: {0}[70, 3, 3, 130]) -> {0}[130, 70, 3, 3] {{ return permute(x, (3, 0, 1, 2)) }}
 kernel back(x: {0}[70, 30, 3, 3]) -> {0}[3, 3, 30, 70] {{ return permute(x, (2, 3, 1, 0)) }}
 kernel both(x: {0}[9, 5, 70, 66]) -> {0}[66, 5, 9, 70] {{ return permute(x, (3, 1, 0, 2)) }}
+kernel some[N](x: {0}[N, 33, 37, 5]) -> {0}[N, 3, 33, 37] {{ return permute(x[:, :, :, 1:4], (0, 3, 1, 2)) }}
 kernel part(x: {0}[7, 10, 410]) -> {0}[400, 7, 8] {{ return permute(x[:, 1:9, :400], (2, 0, 1)) }}
 """
 MATRICES = {
@@ -30,15 +34,47 @@ MATRICES = {
     "filter": "130, 630",
     "back": "30, 9, 70",
     "both": "5, 9, 66, 70",
+    "some": "N, 3, 1221",
     "part": "7, 400, 8",
 }
 """The rows and columns of each transpose, behind the axes around them."""
+PLANES = {"image": (3, 3, "true"), "planes": (5, 5, "false"), "some": (3, 5, "false")}
+"""The elements of pixels that go by registers, in how many they lie, and whether planes are interleaved."""
 
 
 def test_sides_of_the_matrix_take_in_the_axes_that_adjoin_them() -> None:
     text = compile_text(Source("k.mcu", TEXT.format("f16"))).emit("cu")
-    found = re.findall(r"launch_pack\(c, \"out\", codes, op, \{\{(.*)\}\}\)", text)
+    found = re.findall(r"launch_pack(?:_planes)?\(c, \"out\", codes, op, \{\{(.*)\}\}\)", text)
     assert found == list(MATRICES.values())
+
+
+def test_few_planes_go_by_registers() -> None:
+    _, *texts = compile_text(Source("k.mcu", TEXT.format("f16"))).emit("cu").split("\nnamespace mu::")
+    found: dict[str, tuple[int, int, str]] = {}
+    for text in texts:
+        if match := re.search(r"kPlanes = (\d+), kPitch = (\d+);\n.*kInto = (\w+);", text):
+            assert "mucc::pack_planes(" in text
+            found[text[: text.index("::")]] = (int(match[1]), int(match[2]), match[3])
+    assert found == PLANES
+
+
+@pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s8"])
+@pytest.mark.parametrize(
+    ("source", "result", "order"),
+    [
+        ((8, 3, 224, 224), (8, 224, 224, 3), (0, 2, 3, 1)),
+        ((8, 224, 224, 3), (8, 3, 224, 224), (0, 3, 1, 2)),
+        ((12, 65536), (65536, 12), (1, 0)),
+        ((65536, 12), (12, 65536), (1, 0)),
+    ],
+)
+def test_device_memory_bounds_copies_of_few_planes(
+    dtype: str, source: Sequence[int], result: Sequence[int], order: Sequence[int], tmp_path: Path
+) -> None:
+    text = f"kernel k(x: {dtype}{[*source]}) -> {dtype}{[*result]} {{ return permute(x, {order}) }}"
+    (found,), dram = costs(text, {}, 4, tmp_path)
+    assert max(found.issue, found.l1, found.shared, found.l2) < 0.7 * dram
 
 
 @pytest.mark.parametrize(
