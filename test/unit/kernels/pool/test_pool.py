@@ -34,7 +34,9 @@ kernel same_inside[N](x: f32[N, 2, 7, 33]) -> f32[N, 2, 7, 33] {
 kernel same_dilated[N](x: f32[N, 2, 9, 31]) -> f32[N, 2, 9, 31] {
   return max_pool(x, (3, 2), stride=1, pad=1, dilation=(1, 2))
 }
-kernel same_volume[N](x: bf16[N, 2, 5, 6, 3]) -> bf16[N, 2, 5, 6, 3] { return max_pool(x, 3, stride=1, pad=1) }
+kernel same_volume[N](x: bf16[N, 2, 5, 6, 3]) -> bf16[N, 2, 5, 6, 3] {
+  return max_pool(x, 3, stride=1, pad=1)
+}
 kernel same_line[N](x: f32[N, 2, 7]) -> f32[N, 2, 7] { return max_pool(x, 7, stride=1, pad=3) }
 kernel odd[N](x: f32[N, 3, 11, 13]) -> f32[N, 3, 6, 7] { return max_pool(x, 3, stride=2, pad=1) }
 kernel ceiling[N](x: f32[N, 2, 11, 12]) -> f32[N, 2, 4, 5] { return avg_pool(x, 4, stride=3, pad=1, ceil=on) }
