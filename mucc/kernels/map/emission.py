@@ -1,4 +1,4 @@
-"""C++ of pointwise kernels: they compute (mucc/map.cuh, mucc/map_tiles.cuh) or only move (mucc/pack.cuh)."""
+"""C++ of pointwise kernels: they compute (map.cuh, map_tiles.cuh, map_planes.cuh) or only move."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xdsl.ir import Operation
 
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import Places, product
+from mucc.codegen.memory import Places, Product, product
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts, Pointwise
 from mucc.codegen.texts import INDICES, Entry, Texts
@@ -26,18 +26,30 @@ MOST_SHARED = 40 << 10
 """Bytes of tiles of a block, of the 48 KiB that every kernel may have."""
 
 
+MOST_PIXELS = 96
+"""Bytes of pixels that a thread keeps in registers, of all operands."""
+
+
 class Tiling(NamedTuple):
-    """The axis of the kernel along which some operands are contiguous, these operands, and their tiles."""
+    """The axis of the kernel along which some operands are contiguous, these operands, and their tiles.
+
+    With `planes` that axis has so few places that threads keep all of them in registers, without tiles.
+    """
 
     axis: int
     operands: tuple[Operand, ...]
     tile: TurnedTile
+    planes: int = 0
+
+    @property
+    def form(self) -> str:
+        return "map_planes" if self.planes else "map_tiles"
 
 
 class MapWork(Pointwise):
     """The text of a kernel of mucc/map.cuh, or of mucc/map_tiles.cuh."""
 
-    members = words("Tiles tiles space kTurned kDown kAcross")
+    members = words("Tiles tiles space kTurned kDown kAcross kPlanes")
 
     def node(self, node: Operation) -> None:
         if isinstance(node, ScatterStoreOp):
@@ -68,9 +80,19 @@ class MapWork(Pointwise):
         tile = turned_tile(sides[0], sides[1], {_bytes(operand) for operand in operands})
         if not is_worth(tile, sides[0], sides[1]):
             return None
+        if self._are_pixels(operands, axes, sides[0]):
+            return Tiling(axis, tuple(operands), tile, sides[0].factor)
         room = itertools.accumulate(tile.bytes_of(_bytes(operand)) for operand in operands)
         fitting = [operand for operand, used in zip(operands, room, strict=True) if used <= MOST_SHARED]
         return Tiling(axis, tuple(fitting), tile)
+
+    def _are_pixels(
+        self, operands: Sequence[Operand], axes: Sequence[Sequence[int]], planes: Product
+    ) -> bool:
+        """Whether operands that are contiguous along the planes have pixel after pixel."""
+        if planes.names or any(self._merged_strides(o, axes)[-1] != planes for o in operands):
+            return False
+        return planes.factor * self.widest * sum(map(_bytes, operands)) <= MOST_PIXELS
 
     def _turned_axis(self, operand: Operand, axes: Sequence[Sequence[int]]) -> int | None:
         """Return the axis along which an operand is contiguous if it is not the last one."""
@@ -118,8 +140,8 @@ class MapWork(Pointwise):
                     *stores,
                     "  }",
                 ],
-                entries=_entries(entry, "map" if tiling is None else "map_tiles"),
-                launcher="launch_map" if tiling is None else "launch_map_tiles",
+                entries=_entries(entry, "map" if tiling is None else tiling.form),
+                launcher="launch_map" if tiling is None else f"launch_{tiling.form}",
             )
         )
 
@@ -158,6 +180,8 @@ def _bytes(operand: Operand) -> int:
 def _tile_constants(tiling: Tiling | None) -> list[str]:
     if tiling is None:
         return []
+    if tiling.planes:
+        return [f"static constexpr int kTurned = {tiling.axis}, kPlanes = {tiling.planes};"]
     return [
         f"static constexpr int kTurned = {tiling.axis}, "
         f"kDown = {tiling.tile.down}, kAcross = {tiling.tile.across};"
@@ -168,14 +192,20 @@ def _tiles(tiling: Tiling | None) -> list[str]:
     """Return the tiles and the function of `Work` that fills them from a place on; the host knows neither."""
     if tiling is None:
         return []
-    tiles = [f"mucc::OperandTile<{o.element}, kDown, kAcross> {o.member};" for o in tiling.operands]
-    reads = [f"tiles.{o.member}.read<kThreads, kTurned>({o.member}, space, p);" for o in tiling.operands]
+    if tiling.planes:
+        tile, read, template, given = "Pixels", "template read<V>({0}, p)", "int V, class P", "P const& p"
+        sides = "kPlanes, kVector"
+    else:
+        tile, read, template = "Tile", "read<kThreads, kTurned>({0}, space, p)", "class P"
+        given, sides = "mucc::Extents<kRank> const& space, P const& p", "kDown, kAcross"
+    tiles = [f"mucc::Operand{tile}<{o.element}, {sides}> {o.member};" for o in tiling.operands]
+    reads = [f"tiles.{o.member}.{read.format(o.member)};" for o in tiling.operands]
     return [
         "  struct Tiles {",
         *(f"    {tile}" for tile in tiles),
         "  };",
-        "  template <class P>",
-        "  MUCC_DEVICE void fill(Tiles& tiles, mucc::Extents<kRank> const& space, P const& p) const {",
+        f"  template <{template}>",
+        f"  MUCC_DEVICE void fill(Tiles& tiles, {given}) const {{",
         *(f"    {read}" for read in reads),
         "  }",
     ]
@@ -198,7 +228,6 @@ class MapCode(LightCode):
     """A kernel of mucc/map.cuh."""
 
     HEADER = "mucc/map.cuh"
-    TILES_HEADER = "mucc/map_tiles.cuh"
     LAUNCH_HEADER = "mucc/map_launch.h"
 
     def __init__(self, op: MapOp, places: Places):
@@ -210,7 +239,8 @@ class MapCode(LightCode):
 
     @property
     def device_header(self) -> str:
-        return self.HEADER if self.work.tiling is None else self.TILES_HEADER
+        tiling = self.work.tiling
+        return self.HEADER if tiling is None else f"mucc/{tiling.form}.cuh"
 
     @property
     def light_headers(self) -> tuple[str, ...]:

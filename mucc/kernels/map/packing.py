@@ -38,9 +38,9 @@ class Move:
 
 
 class Planes(NamedTuple):
-    """A copy that interleaves planes (`into`), or takes pixels apart: `count` elements in each `pitch`."""
+    """A copy that interleaves planes (`into`), or takes pixels apart: `elements` in each `pitch`."""
 
-    count: int
+    elements: int
     pitch: int
     into: bool
 
@@ -177,7 +177,7 @@ def _texts(
     tile: list[str] = []
     if planes:
         tile = [
-            f"  static constexpr int kPlanes = {planes.count}, kPitch = {planes.pitch};",
+            f"  static constexpr int kPlanes = {planes.elements}, kPitch = {planes.pitch};",
             f"  static constexpr bool kInto = {str(planes.into).lower()};",
         ]
     elif turned:

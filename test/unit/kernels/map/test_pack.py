@@ -1,4 +1,4 @@
-"""The kernels that move tensors (pack.cuh, pack_planes.cuh), run on the host: see pack.cpp. Needs g++, no GPU."""
+"""The kernels that move tensors (pack.cuh, pack_planes.cuh), run on the host: pack.cpp. Needs g++, no GPU."""
 
 from __future__ import annotations
 

@@ -109,6 +109,15 @@ def test_tensors_are_transposed(dtype: str, request: pytest.FixtureRequest) -> N
         run(program, info, {"N": 2} if info.dims else {}, seed)
 
 
+@pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
+@pytest.mark.parametrize(("dtype", "result"), [("u8", "bf16"), ("bf16", "bf16"), ("f32", "f32")])
+def test_device_memory_bounds_work_on_few_planes(dtype: str, result: str, tmp_path: Path) -> None:
+    work = "permute(cast(x, f32), (0, 3, 1, 2)) * 0.5 - 1"
+    text = f"kernel k(x: {dtype}[8, 224, 224, 3]) -> {result}[8, 3, 224, 224] {{ return {work} }}"
+    (found,), dram = costs(text, {}, 4, tmp_path)
+    assert max(found.issue, found.l1, found.shared, found.l2) < 0.7 * dram
+
+
 COMPUTES = """\
 kernel apart(x: {0}[3, 40, 9, 7], y: {0}[3, 9, 7, 40], b: {0}[40]) -> {0}[3, 9, 7, 40] {{
     return permute(x, (0, 2, 3, 1)) + y + b
@@ -117,6 +126,17 @@ kernel own[N](x: {0}[N, N]) -> {0}[N, N] {{ return x + x.T }}
 kernel narrow[N](x: {0}[2, N, 3], s: f32) -> (y: {0}[2, 3, N], z: {0}[2, 3, N]) {{
     y = permute(x, (0, 2, 1)) * s
     return y, -y
+}}
+kernel image[N](x: u8[N, 13, 37, 3], b: f32[3], y: {0}[N, 3, 13, 37]) -> {0}[N, 3, 13, 37] {{
+    return permute(cast(x, f32), (0, 3, 1, 2)) * 0.125 + b[:, None, None] - y
+}}
+kernel both_planes[N](x: {0}[N, 2], y: {0}[N, 2]) -> (z: {0}[2, N], w: f32[2, N]) {{
+    z = x.T * y.T
+    return z, cast(z, f32) + cast(x.T, f32)
+}}
+kernel outer(x: {0}[3, 40, 9, 4]) -> {0}[4, 3, 40, 9] {{ return relu(permute(x, (3, 0, 1, 2))) }}
+kernel cut[N](x: {0}[N, 700]) -> {0}[N, 3, 232] {{
+    return -permute(reshape(x[:, 2:698], (N, 232, 3)), (0, 2, 1))
 }}
 kernel two(x: {0}[70, 66], y: f32[70, 66], z: {0}[66, 70]) -> {0}[66, 70] {{ return x.T * y.T + z }}
 kernel three[M, N](x: f32[M, N], y: f32[M, N], z: f32[M, N]) -> {0}[N, M] {{ return x.T + y.T + z.T }}
@@ -130,13 +150,16 @@ kernel numbered[M, N](x: {0}[M, N], seed: s32[]) -> {0}[N, M] {{
 kernel gathered(x: {0}[9, 66], i: s32[66, 3]) -> {0}[3, 66, 9] {{ return gather(x.T, i.T) * 2 }}
 kernel small(x: {0}[50, 9, 5]) -> {0}[50, 5, 9] {{ return permute(x, (0, 2, 1)) + 1 }}
 """
-TILED = {"apart", "own", "narrow", "two", "three", "sides", "numbered"}
+TILED = {"apart", "own", "two", "three", "sides", "numbered"}
 """The kernels of which some operand goes by tiles."""
+IN_REGISTERS = {"narrow", "image", "both_planes", "outer", "cut"}
+"""The kernels whose threads have whole pixels of few elements."""
 
 
 def test_operands_that_lie_along_another_axis_go_by_tiles() -> None:
     text = compile_text(Source("k.mcu", COMPUTES.format("f16"))).emit("cu")
-    assert set(re.findall(r"mu_([a-z]+)_\w+_map\([^{]*\{[^}]*map_tiles<1>", text)) == TILED
+    for form, kernels in (("tiles", TILED), ("planes", IN_REGISTERS)):
+        assert set(re.findall(rf"mu_([a-z_]+)_[a-z0-9]+_map\([^{{]*\{{[^}}]*map_{form}<1>", text)) == kernels
     # Two tiles of f32 fit a block; the third operand is read element by element.
     _, three, *_ = text.split("namespace mu::three::")
     assert re.findall(r"tiles\.(\w)\.", three) == ["x", "y"]

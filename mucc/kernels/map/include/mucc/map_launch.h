@@ -5,8 +5,9 @@
 
 namespace mucc {
 
-// Runs `op` over a space. `vector` says that the tensors can be read in vectors of Op::kVector elements.
-template <class Op>
+// Runs `op` over a space. `vector` says that the tensors can be read in vectors of Op::kVector elements. A thread has all places
+// of axis `kWhole`, where there is one.
+template <class Op, int kWhole = -1>
 int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector) {
   int64_t& innermost = extents.of[Op::kRank - 1];
   vector = vector && innermost % Op::kVector == 0;
@@ -14,10 +15,17 @@ int launch_map(Call const& c, char const* stage, Code* codes, Op op, Extents<Op:
   if (vector) innermost /= Op::kVector;
   bool const wide = elements > INT32_MAX;
   int64_t total = product(extents);
+  if constexpr (kWhole >= 0) total = total == 0 ? 0 : total / extents.of[kWhole];
   auto narrow = uint32_t(total);
   void* parameters[] = {&op, &extents, wide ? static_cast<void*>(&total) : &narrow};
   Geometry const geometry{{unsigned(at_most(blocks_of(total, Op::kThreads), INT32_MAX)), 1, 1}, unsigned(Op::kThreads)};
   return start(c, stage, codes[kVector * vector + kWide * wide], geometry, parameters);
+}
+
+// The same of a kernel of mucc/map_planes.cuh.
+template <class Op>
+int launch_map_planes(Call const& c, char const* stage, Code* codes, Op op, Extents<Op::kRank> extents, bool vector) {
+  return launch_map<Op, Op::kTurned>(c, stage, codes, op, extents, vector);
 }
 
 // The same by tiles: Op::kDown places of axis Op::kTurned, and Op::kAcross elements.
