@@ -33,13 +33,15 @@ MOST_PIXELS = 96
 class Tiling(NamedTuple):
     """The axis of the kernel along which some operands are contiguous, these operands, and their tiles.
 
-    With `planes` that axis has so few places that threads keep all of them in registers, without tiles.
+    With `planes` that axis has so few places that threads keep all of them in registers, without tiles, also
+    those of `results`.
     """
 
     axis: int
     operands: tuple[Operand, ...]
     tile: TurnedTile
     planes: int = 0
+    results: tuple[Operand, ...] = ()
 
     @property
     def form(self) -> str:
@@ -61,10 +63,57 @@ class MapWork(Pointwise):
     def groups(self) -> Sequence[Sequence[int]]:
         return [range(len(self.space))]
 
+    def merged(self) -> list[list[list[int]]]:
+        """Return the merged axes, pixels last where threads compute whole pixels of results."""
+        (axes,) = super().merged()
+        if (pixels := self._pixels_of_results(axes)) is None:
+            return [axes]
+        return [[*(run for run in axes[:-1] if run is not axes[pixels]), axes[-1], axes[pixels]]]
+
+    def _pixels_of_results(self, axes: Sequence[Sequence[int]]) -> int | None:
+        """Return the axis along which all results have pixels of few elements, and some operand planes."""
+        planes = product([self.extents[a] for a in axes[-1]])
+        if planes.names or planes.is_one or planes.factor % self.widest == 0:
+            return None
+        if not self._are_plain(self.loads):
+            return None
+        strides = {o.member: self._merged_strides(o, axes) for o in (*self.loads, *self.outputs)}
+
+        def is_whole(operand: Operand, axis: int) -> bool:
+            of = strides[operand.member]
+            return of[-1].is_one and of[axis] == planes
+
+        for axis, run in enumerate(axes[:-1]):
+            if any(o.rows or o.memory.type.dtype in PACKED or not is_whole(o, axis) for o in self.outputs):
+                continue
+            whole = [o for o in self.loads if is_whole(o, axis)]
+            rest = [strides[o.member][axis] for o in self.loads if o not in whole]
+            if not any(s.is_one for s in rest) or not all(s.is_one or s.is_zero for s in rest):
+                continue
+            room = planes.factor * self.widest * sum(map(_bytes, (*whole, *self.outputs)))
+            rows = product([self.extents[a] for a in run])
+            tile = turned_tile(rows, planes, {_bytes(o) for o in self.outputs})
+            return axis if room <= MOST_PIXELS and is_worth(tile, rows, planes) else None
+        return None
+
+    def _are_plain(self, operands: Sequence[Operand]) -> bool:
+        """Whether operands are read at each place, and neither count nor name rows."""
+        loaded = {statement.partition(" = ")[2] for statement in self.statements}
+        return all(
+            f"mucc::load<V>({o.member}, p);" in loaded
+            and not (o.bounds or o.is_single or o.memory.type.dtype in PACKED)
+            for o in operands
+        )
+
     @cached_property
     def tiling(self) -> Tiling | None:
         """The operands that go by tiles: of those contiguous along another axis than the last, most bytes."""
         axes = [run for group in self.merged() for run in group]
+        if axes and axes[-1] != super().merged()[0][-1]:
+            planes = product([self.extents[a] for a in axes[-2]])
+            whole = tuple(o for o in self.loads if self._merged_strides(o, axes)[-1] == planes)
+            tile = turned_tile(planes, planes, {_bytes(o) for o in self.outputs})
+            return Tiling(len(axes) - 2, whole, tile, planes.factor, tuple(self.outputs))
         loaded = {statement.partition(" = ")[2] for statement in self.statements}
         paired = {member for pair in _pairs(self, self.loads, axes) for member in pair}
         found: dict[int, list[Operand]] = {}
@@ -121,6 +170,9 @@ class MapWork(Pointwise):
         stored = {*self.pairs, *self.pairs.values()}
         for o, result in zip(self.outputs, self.results, strict=True):
             if o.member in stored:
+                continue
+            if tiling is not None and o in tiling.results:
+                stores.append(f"    p.tiles->{o.member}.keep(p, {result});")
                 continue
             how = f"_rows({o.member}, {o.rows.index}" if o.rows else f"({o.member}"
             stores.append(f"    mucc::store{how}, p, {result});")
@@ -200,6 +252,14 @@ def _tiles(tiling: Tiling | None) -> list[str]:
         given, sides = "mucc::Extents<kRank> const& space, P const& p", "kDown, kAcross"
     tiles = [f"mucc::Operand{tile}<{o.element}, {sides}> {o.member};" for o in tiling.operands]
     reads = [f"tiles.{o.member}.{read.format(o.member)};" for o in tiling.operands]
+    tiles += [f"mucc::ResultPixels<{o.element}, {sides}> {o.member};" for o in tiling.results]
+    writes = [f"tiles.{o.member}.template write<V>({o.member}, p);" for o in tiling.results]
+    finish = [
+        f"  template <{template}>",
+        f"  MUCC_DEVICE void finish(Tiles const& tiles, {given}) const {{",
+        *(f"    {write}" for write in writes),
+        "  }",
+    ]
     return [
         "  struct Tiles {",
         *(f"    {tile}" for tile in tiles),
@@ -208,6 +268,7 @@ def _tiles(tiling: Tiling | None) -> list[str]:
         f"  MUCC_DEVICE void fill(Tiles& tiles, {given}) const {{",
         *(f"    {read}" for read in reads),
         "  }",
+        *(finish if tiling.planes else []),
     ]
 
 

@@ -110,10 +110,15 @@ def test_tensors_are_transposed(dtype: str, request: pytest.FixtureRequest) -> N
 
 
 @pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
-@pytest.mark.parametrize(("dtype", "result"), [("u8", "bf16"), ("bf16", "bf16"), ("f32", "f32")])
-def test_device_memory_bounds_work_on_few_planes(dtype: str, result: str, tmp_path: Path) -> None:
-    work = "permute(cast(x, f32), (0, 3, 1, 2)) * 0.5 - 1"
-    text = f"kernel k(x: {dtype}[8, 224, 224, 3]) -> {result}[8, 3, 224, 224] {{ return {work} }}"
+@pytest.mark.parametrize(("dtype", "result"), [("u8", "bf16"), ("bf16", "bf16"), ("f32", "bf16")])
+@pytest.mark.parametrize("to_last", [False, True], ids=["channels first", "channels last"])
+def test_device_memory_bounds_work_on_few_planes(
+    dtype: str, result: str, to_last: bool, tmp_path: Path
+) -> None:
+    first, last = "[8, 3, 224, 224]", "[8, 224, 224, 3]"
+    source, target, order = (first, last, "0, 2, 3, 1") if to_last else (last, first, "0, 3, 1, 2")
+    work = f"permute(cast(x, f32), ({order})) * 0.5 - 1"
+    text = f"kernel k(x: {dtype}{source}) -> {result}{target} {{ return {work} }}"
     (found,), dram = costs(text, {}, 4, tmp_path)
     assert max(found.issue, found.l1, found.shared, found.l2) < 0.7 * dram
 
@@ -138,6 +143,13 @@ kernel outer(x: {0}[3, 40, 9, 4]) -> {0}[4, 3, 40, 9] {{ return relu(permute(x, 
 kernel cut[N](x: {0}[N, 700]) -> {0}[N, 3, 232] {{
     return -permute(reshape(x[:, 2:698], (N, 232, 3)), (0, 2, 1))
 }}
+kernel pixels[N](x: f32[N, 3, 13, 37], b: f32[3]) -> (z: {0}[N, 13, 37, 3], w: {0}[N, 13, 37, 3]) {{
+    z = permute(x, (0, 2, 3, 1)) * 0.125 + b
+    return z, relu(z)
+}}
+kernel vectors[N](x: {0}[2, N, 5], y: {0}[N, 5, 2]) -> {0}[N, 5, 2] {{ return permute(x, (1, 2, 0)) * y }}
+kernel pieces[N](x: {0}[N, 3, 104]) -> f32[N, 101, 3] {{ return -permute(x[:, :, 2:103], (0, 2, 1)) }}
+kernel whole[N](x: {0}[5, N, 64]) -> {0}[N, 64, 5] {{ return relu(permute(x, (1, 2, 0))) }}
 kernel two(x: {0}[70, 66], y: f32[70, 66], z: {0}[66, 70]) -> {0}[66, 70] {{ return x.T * y.T + z }}
 kernel three[M, N](x: f32[M, N], y: f32[M, N], z: f32[M, N]) -> {0}[N, M] {{ return x.T + y.T + z.T }}
 kernel sides[M](x: {0}[5, 70, M], y: {0}[M, 5, 70]) -> {0}[5, M, 70] {{
@@ -152,7 +164,7 @@ kernel small(x: {0}[50, 9, 5]) -> {0}[50, 5, 9] {{ return permute(x, (0, 2, 1)) 
 """
 TILED = {"apart", "own", "two", "three", "sides", "numbered"}
 """The kernels of which some operand goes by tiles."""
-IN_REGISTERS = {"narrow", "image", "both_planes", "outer", "cut"}
+IN_REGISTERS = {"narrow", "image", "both_planes", "outer", "cut", "pixels", "vectors", "pieces", "whole"}
 """The kernels whose threads have whole pixels of few elements."""
 
 

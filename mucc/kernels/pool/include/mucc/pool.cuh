@@ -227,6 +227,14 @@ MUCC_DEVICE float pool_count_at(int64_t result, Extents<Work::kPooled> const& so
 MUCC_DEVICE constexpr int32_t signed_index(uint32_t i) { return int32_t(i); }
 MUCC_DEVICE constexpr int64_t signed_index(uint64_t i) { return int64_t(i); }
 
+template <bool kFirst, class P, class Q>
+MUCC_DEVICE auto pool_either(P const& p, Q const& q) {
+  if constexpr (kFirst)
+    return p;
+  else
+    return q;
+}
+
 // Combines what the lanes of a warp have that a window reaches along a row, of which each has its own column.
 template <class Work>
 MUCC_DEVICE float pool_lanes(float mine, int64_t column, int64_t columns) {
@@ -295,12 +303,7 @@ MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& exten
   int64_t const first = kLast > 0 ? pool_first<kDown, Work>(p) : 0;
 #pragma unroll 1
   for (int plane = 0; plane < kPlanes; ++plane) {
-    auto q = [&] {
-      if constexpr (kRowStride == 1)
-        return place;
-      else
-        return p;
-    }();
+    auto q = pool_either<kRowStride == 1 && !kLoose>(place, p);
     bool const has_plane = pool_tap<0, (kLast > 1), Work>(p, q, plane, source);
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
@@ -357,42 +360,43 @@ MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& exten
 #pragma unroll
     for (int k = 0; k < K; ++k) counts[k] = before * pool_count_at<kLast, Work>(place.at[kColumn] + k, source);
   }
-  int64_t const begin = place.at[kColumn];
+  auto to = pool_either<!kLoose>(place, p);
+  Index const begin = p.at[kColumn];
 #pragma unroll
   for (int r = 0; r < kRun; ++r) {
     if constexpr (kLast > 0 && Work::kTail) {
-      if (place.at[kRow] >= shape.rows) break;
+      if (int64_t(to.at[kRow]) >= shape.rows) break;
     }
     if constexpr (Work::kMean) {
       float down = float(Work::kDivisor == 0 ? 1 : Work::kDivisor);
-      if constexpr (kLast > 0 && Work::kDivisor == 0) down = pool_count_at<kDown, Work>(place.at[kRow], source);
+      if constexpr (kLast > 0 && Work::kDivisor == 0) down = pool_count_at<kDown, Work>(to.at[kRow], source);
 #pragma unroll
       for (int k = 0; k < K; ++k) {
         y[r].of[k] = fast_div(y[r].of[k], Work::kDivisor == 0 ? down * counts[k] : down);
       }
     }
     if constexpr (!kLoose) {
-      work.store(place, y[r]);
+      work.store(to, y[r]);
     } else if (shape.warps) {
       // A warp has strips of one row.
       float(&mine)[32 * K] = exchanged[threadIdx.x / 32];
       *reinterpret_cast<Pack<float, K>*>(mine + lane * K) = *reinterpret_cast<Pack<float, K> const*>(&y[r]);
       __syncwarp();
-      int64_t const start = begin - lane * K;
+      Index const start = begin - Index(lane * K);
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        place.at[kColumn] = start + k * 32 + lane;
-        if (exists && place.at[kColumn] < shape.columns) work.store(place, Lanes<1>(mine[k * 32 + lane]));
+        to.at[kColumn] = start + Index(k * 32 + lane);
+        if (exists && int64_t(to.at[kColumn]) < shape.columns) work.store(to, Lanes<1>(mine[k * 32 + lane]));
       }
       __syncwarp();
     } else if (exists) {
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        place.at[kColumn] = begin + k;
-        if (place.at[kColumn] < shape.columns) work.store(place, Lanes<1>(y[r].of[k]));
+        to.at[kColumn] = begin + Index(k);
+        if (int64_t(to.at[kColumn]) < shape.columns) work.store(to, Lanes<1>(y[r].of[k]));
       }
     }
-    if constexpr (kLast > 0) ++place.at[kRow];
+    if constexpr (kLast > 0) ++to.at[kRow];
   }
 }
 
