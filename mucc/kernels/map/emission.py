@@ -1,4 +1,4 @@
-"""C++ of pointwise kernels: they compute (mucc/map.cuh, mucc/map_tiles.cuh) or only move (mucc/pack.cuh)."""
+"""C++ of pointwise kernels: they compute (map.cuh, map_tiles.cuh, map_planes.cuh) or only move."""
 
 from __future__ import annotations
 
@@ -12,32 +12,46 @@ from typing import NamedTuple
 from xdsl.ir import Operation
 
 from mucc.codegen.kernel_code import LightCode
-from mucc.codegen.memory import Places, product
+from mucc.codegen.memory import Places, Product, product
 from mucc.codegen.names import words
 from mucc.codegen.pointwise import THREADS, Operand, Parts, Pointwise
 from mucc.codegen.texts import INDICES, Entry, Texts
 from mucc.dialects.mu.types import PACKED, dtype_bytes
 from mucc.kernels.map.nodes import ScatterStoreOp
 from mucc.kernels.map.op import MapOp
-from mucc.kernels.map.packing import Move, pack_texts
+from mucc.kernels.map.packing import Move, pack_texts, planes_of
 from mucc.kernels.map.tiles import TurnedTile, is_worth, turned_tile
 
 MOST_SHARED = 40 << 10
 """Bytes of tiles of a block, of the 48 KiB that every kernel may have."""
 
 
+MOST_PIXELS = 96
+"""Bytes of pixels that a thread keeps in registers, of all operands."""
+
+
 class Tiling(NamedTuple):
-    """The axis of the kernel along which some operands are contiguous, these operands, and their tiles."""
+    """The axis of the kernel along which some operands are contiguous, these operands, and their tiles.
+
+    With `planes` that axis has so few places that threads keep all of them in registers, without tiles, also
+    those of `results`.
+    """
 
     axis: int
     operands: tuple[Operand, ...]
     tile: TurnedTile
+    planes: int = 0
+    results: tuple[Operand, ...] = ()
+
+    @property
+    def form(self) -> str:
+        return "map_planes" if self.planes else "map_tiles"
 
 
 class MapWork(Pointwise):
     """The text of a kernel of mucc/map.cuh, or of mucc/map_tiles.cuh."""
 
-    members = words("Tiles tiles space kTurned kDown kAcross")
+    members = words("Tiles tiles space kTurned kDown kAcross kPlanes")
 
     def node(self, node: Operation) -> None:
         if isinstance(node, ScatterStoreOp):
@@ -49,10 +63,57 @@ class MapWork(Pointwise):
     def groups(self) -> Sequence[Sequence[int]]:
         return [range(len(self.space))]
 
+    def merged(self) -> list[list[list[int]]]:
+        """Return the merged axes, pixels last where threads compute whole pixels of results."""
+        (axes,) = super().merged()
+        if (pixels := self._pixels_of_results(axes)) is None:
+            return [axes]
+        return [[*(run for run in axes[:-1] if run is not axes[pixels]), axes[-1], axes[pixels]]]
+
+    def _pixels_of_results(self, axes: Sequence[Sequence[int]]) -> int | None:
+        """Return the axis along which all results have pixels of few elements, and some operand planes."""
+        planes = product([self.extents[a] for a in axes[-1]])
+        if planes.names or planes.is_one or planes.factor % self.widest == 0:
+            return None
+        if not self._are_plain(self.loads):
+            return None
+        strides = {o.member: self._merged_strides(o, axes) for o in (*self.loads, *self.outputs)}
+
+        def is_whole(operand: Operand, axis: int) -> bool:
+            of = strides[operand.member]
+            return of[-1].is_one and of[axis] == planes
+
+        for axis, run in enumerate(axes[:-1]):
+            if any(o.rows or o.memory.type.dtype in PACKED or not is_whole(o, axis) for o in self.outputs):
+                continue
+            whole = [o for o in self.loads if is_whole(o, axis)]
+            rest = [strides[o.member][axis] for o in self.loads if o not in whole]
+            if not any(s.is_one for s in rest) or not all(s.is_one or s.is_zero for s in rest):
+                continue
+            room = planes.factor * self.widest * sum(map(_bytes, (*whole, *self.outputs)))
+            rows = product([self.extents[a] for a in run])
+            tile = turned_tile(rows, planes, {_bytes(o) for o in self.outputs})
+            return axis if room <= MOST_PIXELS and is_worth(tile, rows, planes) else None
+        return None
+
+    def _are_plain(self, operands: Sequence[Operand]) -> bool:
+        """Whether operands are read at each place, and neither count nor name rows."""
+        loaded = {statement.partition(" = ")[2] for statement in self.statements}
+        return all(
+            f"mucc::load<V>({o.member}, p);" in loaded
+            and not (o.bounds or o.is_single or o.memory.type.dtype in PACKED)
+            for o in operands
+        )
+
     @cached_property
     def tiling(self) -> Tiling | None:
         """The operands that go by tiles: of those contiguous along another axis than the last, most bytes."""
         axes = [run for group in self.merged() for run in group]
+        if axes and axes[-1] != super().merged()[0][-1]:
+            planes = product([self.extents[a] for a in axes[-2]])
+            whole = tuple(o for o in self.loads if self._merged_strides(o, axes)[-1] == planes)
+            tile = turned_tile(planes, planes, {_bytes(o) for o in self.outputs})
+            return Tiling(len(axes) - 2, whole, tile, planes.factor, tuple(self.outputs))
         loaded = {statement.partition(" = ")[2] for statement in self.statements}
         paired = {member for pair in _pairs(self, self.loads, axes) for member in pair}
         found: dict[int, list[Operand]] = {}
@@ -68,9 +129,19 @@ class MapWork(Pointwise):
         tile = turned_tile(sides[0], sides[1], {_bytes(operand) for operand in operands})
         if not is_worth(tile, sides[0], sides[1]):
             return None
+        if self._are_pixels(operands, axes, sides[0]):
+            return Tiling(axis, tuple(operands), tile, sides[0].factor)
         room = itertools.accumulate(tile.bytes_of(_bytes(operand)) for operand in operands)
         fitting = [operand for operand, used in zip(operands, room, strict=True) if used <= MOST_SHARED]
         return Tiling(axis, tuple(fitting), tile)
+
+    def _are_pixels(
+        self, operands: Sequence[Operand], axes: Sequence[Sequence[int]], planes: Product
+    ) -> bool:
+        """Whether operands that are contiguous along the planes have pixel after pixel."""
+        if planes.names or any(self._merged_strides(o, axes)[-1] != planes for o in operands):
+            return False
+        return planes.factor * self.widest * sum(map(_bytes, operands)) <= MOST_PIXELS
 
     def _turned_axis(self, operand: Operand, axes: Sequence[Sequence[int]]) -> int | None:
         """Return the axis along which an operand is contiguous if it is not the last one."""
@@ -100,6 +171,9 @@ class MapWork(Pointwise):
         for o, result in zip(self.outputs, self.results, strict=True):
             if o.member in stored:
                 continue
+            if tiling is not None and o in tiling.results:
+                stores.append(f"    p.tiles->{o.member}.keep(p, {result});")
+                continue
             how = f"_rows({o.member}, {o.rows.index}" if o.rows else f"({o.member}"
             stores.append(f"    mucc::store{how}, p, {result});")
         return self.assemble(
@@ -118,8 +192,8 @@ class MapWork(Pointwise):
                     *stores,
                     "  }",
                 ],
-                entries=_entries(entry, "map" if tiling is None else "map_tiles"),
-                launcher="launch_map" if tiling is None else "launch_map_tiles",
+                entries=_entries(entry, "map" if tiling is None else tiling.form),
+                launcher="launch_map" if tiling is None else f"launch_{tiling.form}",
             )
         )
 
@@ -158,6 +232,8 @@ def _bytes(operand: Operand) -> int:
 def _tile_constants(tiling: Tiling | None) -> list[str]:
     if tiling is None:
         return []
+    if tiling.planes:
+        return [f"static constexpr int kTurned = {tiling.axis}, kPlanes = {tiling.planes};"]
     return [
         f"static constexpr int kTurned = {tiling.axis}, "
         f"kDown = {tiling.tile.down}, kAcross = {tiling.tile.across};"
@@ -168,16 +244,31 @@ def _tiles(tiling: Tiling | None) -> list[str]:
     """Return the tiles and the function of `Work` that fills them from a place on; the host knows neither."""
     if tiling is None:
         return []
-    tiles = [f"mucc::OperandTile<{o.element}, kDown, kAcross> {o.member};" for o in tiling.operands]
-    reads = [f"tiles.{o.member}.read<kThreads, kTurned>({o.member}, space, p);" for o in tiling.operands]
+    if tiling.planes:
+        tile, read, template, given = "Pixels", "template read<V>({0}, p)", "int V, class P", "P const& p"
+        sides = "kPlanes, kVector"
+    else:
+        tile, read, template = "Tile", "read<kThreads, kTurned>({0}, space, p)", "class P"
+        given, sides = "mucc::Extents<kRank> const& space, P const& p", "kDown, kAcross"
+    tiles = [f"mucc::Operand{tile}<{o.element}, {sides}> {o.member};" for o in tiling.operands]
+    reads = [f"tiles.{o.member}.{read.format(o.member)};" for o in tiling.operands]
+    tiles += [f"mucc::ResultPixels<{o.element}, {sides}> {o.member};" for o in tiling.results]
+    writes = [f"tiles.{o.member}.template write<V>({o.member}, p);" for o in tiling.results]
+    finish = [
+        f"  template <{template}>",
+        f"  MUCC_DEVICE void finish(Tiles const& tiles, {given}) const {{",
+        *(f"    {write}" for write in writes),
+        "  }",
+    ]
     return [
         "  struct Tiles {",
         *(f"    {tile}" for tile in tiles),
         "  };",
-        "  template <class P>",
-        "  MUCC_DEVICE void fill(Tiles& tiles, mucc::Extents<kRank> const& space, P const& p) const {",
+        f"  template <{template}>",
+        f"  MUCC_DEVICE void fill(Tiles& tiles, {given}) const {{",
         *(f"    {read}" for read in reads),
         "  }",
+        *(finish if tiling.planes else []),
     ]
 
 
@@ -198,7 +289,6 @@ class MapCode(LightCode):
     """A kernel of mucc/map.cuh."""
 
     HEADER = "mucc/map.cuh"
-    TILES_HEADER = "mucc/map_tiles.cuh"
     LAUNCH_HEADER = "mucc/map_launch.h"
 
     def __init__(self, op: MapOp, places: Places):
@@ -210,7 +300,8 @@ class MapCode(LightCode):
 
     @property
     def device_header(self) -> str:
-        return self.HEADER if self.work.tiling is None else self.TILES_HEADER
+        tiling = self.work.tiling
+        return self.HEADER if tiling is None else f"mucc/{tiling.form}.cuh"
 
     @property
     def light_headers(self) -> tuple[str, ...]:
@@ -224,9 +315,10 @@ class MapCode(LightCode):
 
 
 class PackCode(MapCode):
-    """A kernel of mucc/pack.cuh."""
+    """A kernel of mucc/pack.cuh, or of mucc/pack_planes.cuh."""
 
     HEADER = "mucc/pack.cuh"
+    PLANES_HEADER = "mucc/pack_planes.cuh"
 
     def __init__(self, op: MapOp, places: Places, move: Move):
         super().__init__(op, places)
@@ -234,7 +326,8 @@ class PackCode(MapCode):
 
     @property
     def device_header(self) -> str:
-        return self.HEADER
+        extents = [self.places.extent(d) for d in self.op.extents]
+        return self.PLANES_HEADER if planes_of(self.move, extents) else self.HEADER
 
     def texts(self, entry: str) -> Texts:
         return pack_texts(self.op, self.places, entry, self.move)

@@ -1,9 +1,10 @@
-"""Maps that only move a tensor, by mucc/pack.cuh: into padded rows, into parts, into another order."""
+"""Maps that only move a tensor (pack.cuh, pack_planes.cuh): into padded rows, parts, or another order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mucc.codegen.memory import ONE, ZERO, EmissionError, Memory, Places, Product, product
 from mucc.codegen.names import comment_text, string_literal
@@ -17,6 +18,12 @@ from mucc.kernels.map.nodes import Part, StorePartsOp
 from mucc.kernels.map.op import MapOp
 from mucc.kernels.map.tiles import is_worth, turned_tile
 
+MOST_PLANES, MOST_BYTES = 16, 48
+"""The most elements and bytes of a pixel, with what pads it, that a thread interleaves in registers.
+
+Rows of longer pixels fill the sectors that tiles write.
+"""
+
 
 @dataclass(frozen=True)
 class Move:
@@ -28,6 +35,14 @@ class Move:
     target_strides: Sequence[Product]
     parts: tuple[Part, ...]
     part_stride: Product
+
+
+class Planes(NamedTuple):
+    """A copy that interleaves planes (`into`), or takes pixels apart: `elements` in each `pitch`."""
+
+    elements: int
+    pitch: int
+    into: bool
 
 
 def move_of(op: MapOp, places: Places) -> Move | None:
@@ -73,12 +88,33 @@ def _gains(move: Move, extents: Sequence[Product]) -> bool:
     return turned and is_worth(tile, rows, columns)
 
 
+def planes_of(move: Move, extents: Sequence[Product]) -> Planes | None:
+    """Return the few planes that a copy interleaves or takes apart; None for another copy."""
+    lines, turned = _lines(move, extents)
+    if not turned or move.parts:
+        return None
+    is_padded = move.target.type.layout.padding > 1
+    most = min(MOST_PLANES, MOST_BYTES // dtype_bytes(move.target.type.element_type))
+    for line, other, strides in (
+        (lines[-1], lines[-2], move.target_strides),
+        (lines[-2], lines[-1], move.source_strides),
+    ):
+        count, pitch = product([extents[a] for a in line]), strides[other[-1]] if other else ONE
+        into = line is lines[-1]
+        is_whole = count == pitch or is_padded if into else not is_padded
+        if count.names or pitch.names or not count.factor <= pitch.factor <= most:
+            continue
+        if is_whole:
+            return Planes(count.factor, pitch.factor, into)
+    return None
+
+
 def pack_texts(op: MapOp, places: Places, entry: str, move: Move) -> Texts:
     """Return the C++ of a kernel that moves a tensor, in parts."""
     extents = [places.extent(d) for d in op.extents]
     lines, turned = _lines(move, extents)
     check_move(move, turned, lines)
-    return _texts(op, places, entry, move, turned, extents, lines)
+    return _texts(op, places, entry, move, turned, extents, lines, planes_of(move, extents))
 
 
 def _lines(move: Move, extents: Sequence[Product]) -> tuple[list[list[int]], bool]:
@@ -134,11 +170,17 @@ def _texts(
     turned: bool,
     extents: Sequence[Product],
     lines: Sequence[Sequence[int]],
+    planes: Planes | None,
 ) -> Texts:
     bits = 8 * dtype_bytes(move.target.type.element_type)
     sizes = [product([extents[a] for a in line]) for line in lines]
     tile: list[str] = []
-    if turned:
+    if planes:
+        tile = [
+            f"  static constexpr int kPlanes = {planes.elements}, kPitch = {planes.pitch};",
+            f"  static constexpr bool kInto = {str(planes.into).lower()};",
+        ]
+    elif turned:
         of = turned_tile(sizes[-2], sizes[-1], {bits // 8})
         tile = [f"  static constexpr int kDown = {of.down}, kAcross = {of.across};"]
     padded = move.target.type.layout.padding > 1
@@ -177,7 +219,8 @@ def _texts(
         f"{{{strides(move.target_strides)}}}",
         str(move.part_stride),
     ]
-    function = "turned" if turned else "rows"
+    function = "planes" if planes else "turned" if turned else "rows"
+    launcher = "launch_pack_planes" if planes else "launch_pack"
     entries = [
         Entry(
             f"{entry}_pack{suffix}",
@@ -193,7 +236,7 @@ def _texts(
         "  Op const op{",
         *(f"      {value}," for value in values),
         "  };",
-        f"  return mucc::launch_pack(c, {stage}, codes, op, {{{{{', '.join(map(str, sizes))}}}}});",
+        f"  return mucc::{launcher}(c, {stage}, codes, op, {{{{{', '.join(map(str, sizes))}}}}});",
         "}",
     ]
     return Texts("\n".join(data), [], "", entries, "\n".join(launch))

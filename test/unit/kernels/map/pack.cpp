@@ -1,7 +1,7 @@
 // Runs the kernels of mucc/pack.cuh on the host, a thread after the other, or all at once where they meet: every
 // alignment of the tensors, every length of rows. What they read and write is bounded by what the tensors hold.
 //
-// PACK is the header with the one access replaced that only a GPU has.
+// PACK is the header with the one access replaced that only a GPU has, and PLANES the one that includes it.
 #include <mucc/view.h>
 
 #include "gpu_bits.h"
@@ -56,6 +56,7 @@ void write_words(T* to, T const& pack) {
 }  // namespace mucc
 
 #include PACK
+#include PLANES
 
 using namespace mucc;
 
@@ -128,7 +129,74 @@ void check(int B, int R, int C) {
       fail("written out of bounds");
 }
 
+template <int kSize, int kOf, int kStep, bool kMerges, bool kPad>
+struct PlanesOp : Op<kSize, kPad, 0, kOf> {
+  static constexpr int kPlanes = kOf, kPitch = kStep;
+  static constexpr bool kInto = kMerges;
+};
+
+// B images of `pixels` of kPlanes elements in kPitch, from planes to pixels (`kInto`) or back. Planes are `apart` more elements
+// apart than they have.
+template <int kSize, int kPlanes, int kPitch, bool kInto>
+void check_planes(int B, int pixels, int apart) {
+  constexpr bool kPad = kInto && kPitch > kPlanes;
+  using O = PlanesOp<kSize, kPlanes, kPitch, kInto, kPad>;
+  using T = typename O::Bits;
+  constexpr int kCount = 16 / kSize;
+  int64_t const plane = pixels + apart, image = kPlanes * plane;
+  int64_t const planes = B * image - apart, merged = int64_t(B) * pixels * kPitch - (kPad ? 0 : kPitch - kPlanes);
+  int64_t const held = kInto ? planes : merged, written = kInto ? merged : planes;
+  std::vector<char> source(held * kSize + 64), target(written * kSize + 64, char(0x5A));
+  auto* from = reinterpret_cast<T*>(aligned(source)) + below(kCount);
+  auto* to = reinterpret_cast<T*>(aligned(target)) + (kPad ? 0 : below(kCount));
+  for (int64_t i = 0; i < held; ++i) from[i] = T(std::rand());
+  lowest = reinterpret_cast<char const*>(from), highest = reinterpret_cast<char const*>(from + held);
+  // The axes of the kernel: the image, rows and columns of the target.
+  int64_t const apart_strides[] = {image, kInto ? 1 : plane, kInto ? plane : 1};
+  int64_t const merged_strides[] = {pixels * int64_t(kPitch), kInto ? kPitch : 1, kInto ? 1 : kPitch};
+  O op;
+  op.from = from, op.end = from + held, op.to = to, op.part = 0;
+  for (int a = 0; a < 3; ++a) {
+    op.from_stride[a] = (kInto ? apart_strides : merged_strides)[a];
+    op.to_stride[a] = (kInto ? merged_strides : apart_strides)[a];
+  }
+  Extents<3> const extents{{B, kInto ? pixels : kPlanes, kInto ? kPlanes : pixels}};
+  uint32_t const across = (pixels + kCount - 1) / kCount + !kPad;
+  gridDim.x = 1;
+  blockIdx.x = 0;
+  for (threadIdx.x = 0; threadIdx.x < 256; ++threadIdx.x) pack_planes(op, extents, B * across, across);
+  auto fail = [&](char const* what) {
+    std::printf("%s: %d bytes, %d in %d, into %d, %d images of %d\n", what, kSize, kPlanes, kPitch, kInto, B, pixels);
+    std::exit(1);
+  };
+  std::vector<char> wanted(written * kSize, char(0x5A));
+  auto* want = reinterpret_cast<T*>(wanted.data());
+  for (int b = 0; b < B; ++b)
+    for (int p = 0; p < pixels; ++p)
+      for (int c = 0; c < (kPad ? kPitch : kPlanes); ++c) {
+        int64_t const in_planes = b * image + c * plane + p, in_pixels = (int64_t(b) * pixels + p) * kPitch + c;
+        want[kInto ? in_pixels : in_planes] = c < kPlanes ? from[kInto ? in_planes : in_pixels] : T(0);
+      }
+  if (std::memcmp(to, want, written * kSize)) fail("a wrong element");
+  for (auto* p = target.data(); p != target.data() + target.size(); ++p)
+    if ((p < reinterpret_cast<char*>(to) || p >= reinterpret_cast<char*>(to + written)) && *p != char(0x5A))
+      fail("written out of bounds");
+}
+
+template <int kSize>
+void check_planes_of() {
+  for (int i = 0; i < 60; ++i) {
+    int const B = 1 + below(3), pixels = 1 + below(i % 2 ? 40 : 400), apart = below(2) * below(9);
+    check_planes<kSize, 3, 3, true>(B, pixels, apart), check_planes<kSize, 3, 3, false>(B, pixels, apart);
+    check_planes<kSize, 2, 2, true>(B, pixels, apart), check_planes<kSize, 4, 4, false>(B, pixels, apart);
+    check_planes<kSize, 12, 12, true>(B, pixels, apart), check_planes<kSize, 5, 5, false>(B, pixels, apart);
+    check_planes<kSize, 3, 16 / kSize, true>(B, pixels, apart), check_planes<kSize, 3, 4, false>(B, pixels, apart);
+    check_planes<kSize, 1, 7, false>(B, pixels, apart);
+  }
+}
+
 int main() {
+  check_planes_of<1>(), check_planes_of<2>(), check_planes_of<4>();
   for (int i = 0; i < 300; ++i) {
     int const B = 1 + below(3), R = 1 + below(9), C = 1 + below(70);
     check<1, true, false>(B, R, C), check<1, false, false>(B, R, C);

@@ -1,4 +1,4 @@
-"""The kernels that move tensors (mucc/pack.cuh), run on the host: see pack.cpp. Needs g++, no GPU."""
+"""The kernels that move tensors (pack.cuh, pack_planes.cuh), run on the host: pack.cpp. Needs g++, no GPU."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ def test_tensors_are_moved_whatever_their_alignment(tmp_path: Path) -> None:
     assert replaced == 1
     header, binary = tmp_path / "pack.cuh", tmp_path / "pack"
     header.write_text(text.replace("#include <mucc/view.cuh>", ""), encoding="utf-8")
+    planes = tmp_path / "pack_planes.cuh"
+    text = Path(header_path("pack_planes.cuh")).read_text(encoding="utf-8")
+    planes.write_text(text.replace("#include <mucc/pack.cuh>", ""), encoding="utf-8")
     included = [f"-I{path}" for path in (*INCLUDES, INCLUDE)]
     command = [gxx, "-std=c++20", "-O1", "-pthread", "-Wno-unknown-pragmas", *included]
     built = subprocess.run(
-        [*command, f'-DPACK="{header}"', str(PROGRAM), "-o", str(binary)],
+        [*command, f'-DPACK="{header}"', f'-DPLANES="{planes}"', str(PROGRAM), "-o", str(binary)],
         capture_output=True,
         text=True,
         check=False,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from on_host import Program, program_of, run
 
+from bench.accesses import costs
+from mucc.build.toolchain import nvrtc
 from mucc.codegen.memory import Product
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics import Source
@@ -22,6 +25,7 @@ kernel planes[N](x: {0}[N, 33, 37, 5]) -> {0}[N, 5, 33, 37] {{ return permute(x,
 kernel filter(x: {0}[70, 3, 3, 130]) -> {0}[130, 70, 3, 3] {{ return permute(x, (3, 0, 1, 2)) }}
 kernel back(x: {0}[70, 30, 3, 3]) -> {0}[3, 3, 30, 70] {{ return permute(x, (2, 3, 1, 0)) }}
 kernel both(x: {0}[9, 5, 70, 66]) -> {0}[66, 5, 9, 70] {{ return permute(x, (3, 1, 0, 2)) }}
+kernel some[N](x: {0}[N, 33, 37, 5]) -> {0}[N, 3, 33, 37] {{ return permute(x[:, :, :, 1:4], (0, 3, 1, 2)) }}
 kernel part(x: {0}[7, 10, 410]) -> {0}[400, 7, 8] {{ return permute(x[:, 1:9, :400], (2, 0, 1)) }}
 """
 MATRICES = {
@@ -30,15 +34,47 @@ MATRICES = {
     "filter": "130, 630",
     "back": "30, 9, 70",
     "both": "5, 9, 66, 70",
+    "some": "N, 3, 1221",
     "part": "7, 400, 8",
 }
 """The rows and columns of each transpose, behind the axes around them."""
+PLANES = {"image": (3, 3, "true"), "planes": (5, 5, "false"), "some": (3, 5, "false")}
+"""The elements of pixels that go by registers, in how many they lie, and whether planes are interleaved."""
 
 
 def test_sides_of_the_matrix_take_in_the_axes_that_adjoin_them() -> None:
     text = compile_text(Source("k.mcu", TEXT.format("f16"))).emit("cu")
-    found = re.findall(r"launch_pack\(c, \"out\", codes, op, \{\{(.*)\}\}\)", text)
+    found = re.findall(r"launch_pack(?:_planes)?\(c, \"out\", codes, op, \{\{(.*)\}\}\)", text)
     assert found == list(MATRICES.values())
+
+
+def test_few_planes_go_by_registers() -> None:
+    _, *texts = compile_text(Source("k.mcu", TEXT.format("f16"))).emit("cu").split("\nnamespace mu::")
+    found: dict[str, tuple[int, int, str]] = {}
+    for text in texts:
+        if match := re.search(r"kPlanes = (\d+), kPitch = (\d+);\n.*kInto = (\w+);", text):
+            assert "mucc::pack_planes(" in text
+            found[text[: text.index("::")]] = (int(match[1]), int(match[2]), match[3])
+    assert found == PLANES
+
+
+@pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "s8"])
+@pytest.mark.parametrize(
+    ("source", "result", "order"),
+    [
+        ((8, 3, 224, 224), (8, 224, 224, 3), (0, 2, 3, 1)),
+        ((8, 224, 224, 3), (8, 3, 224, 224), (0, 3, 1, 2)),
+        ((12, 65536), (65536, 12), (1, 0)),
+        ((65536, 12), (12, 65536), (1, 0)),
+    ],
+)
+def test_device_memory_bounds_copies_of_few_planes(
+    dtype: str, source: Sequence[int], result: Sequence[int], order: Sequence[int], tmp_path: Path
+) -> None:
+    text = f"kernel k(x: {dtype}{[*source]}) -> {dtype}{[*result]} {{ return permute(x, {order}) }}"
+    (found,), dram = costs(text, {}, 4, tmp_path)
+    assert max(found.issue, found.l1, found.shared, found.l2) < 0.7 * dram
 
 
 @pytest.mark.parametrize(
@@ -73,6 +109,20 @@ def test_tensors_are_transposed(dtype: str, request: pytest.FixtureRequest) -> N
         run(program, info, {"N": 2} if info.dims else {}, seed)
 
 
+@pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
+@pytest.mark.parametrize(("dtype", "result"), [("u8", "bf16"), ("bf16", "bf16"), ("f32", "bf16")])
+@pytest.mark.parametrize("to_last", [False, True], ids=["channels first", "channels last"])
+def test_device_memory_bounds_work_on_few_planes(
+    dtype: str, result: str, to_last: bool, tmp_path: Path
+) -> None:
+    first, last = "[8, 3, 224, 224]", "[8, 224, 224, 3]"
+    source, target, order = (first, last, "0, 2, 3, 1") if to_last else (last, first, "0, 3, 1, 2")
+    work = f"permute(cast(x, f32), ({order})) * 0.5 - 1"
+    text = f"kernel k(x: {dtype}{source}) -> {result}{target} {{ return {work} }}"
+    (found,), dram = costs(text, {}, 4, tmp_path)
+    assert max(found.issue, found.l1, found.shared, found.l2) < 0.7 * dram
+
+
 COMPUTES = """\
 kernel apart(x: {0}[3, 40, 9, 7], y: {0}[3, 9, 7, 40], b: {0}[40]) -> {0}[3, 9, 7, 40] {{
     return permute(x, (0, 2, 3, 1)) + y + b
@@ -82,6 +132,24 @@ kernel narrow[N](x: {0}[2, N, 3], s: f32) -> (y: {0}[2, 3, N], z: {0}[2, 3, N]) 
     y = permute(x, (0, 2, 1)) * s
     return y, -y
 }}
+kernel image[N](x: u8[N, 13, 37, 3], b: f32[3], y: {0}[N, 3, 13, 37]) -> {0}[N, 3, 13, 37] {{
+    return permute(cast(x, f32), (0, 3, 1, 2)) * 0.125 + b[:, None, None] - y
+}}
+kernel both_planes[N](x: {0}[N, 2], y: {0}[N, 2]) -> (z: {0}[2, N], w: f32[2, N]) {{
+    z = x.T * y.T
+    return z, cast(z, f32) + cast(x.T, f32)
+}}
+kernel outer(x: {0}[3, 40, 9, 4]) -> {0}[4, 3, 40, 9] {{ return relu(permute(x, (3, 0, 1, 2))) }}
+kernel cut[N](x: {0}[N, 700]) -> {0}[N, 3, 232] {{
+    return -permute(reshape(x[:, 2:698], (N, 232, 3)), (0, 2, 1))
+}}
+kernel pixels[N](x: f32[N, 3, 13, 37], b: f32[3]) -> (z: {0}[N, 13, 37, 3], w: {0}[N, 13, 37, 3]) {{
+    z = permute(x, (0, 2, 3, 1)) * 0.125 + b
+    return z, relu(z)
+}}
+kernel vectors[N](x: {0}[2, N, 5], y: {0}[N, 5, 2]) -> {0}[N, 5, 2] {{ return permute(x, (1, 2, 0)) * y }}
+kernel pieces[N](x: {0}[N, 3, 104]) -> f32[N, 101, 3] {{ return -permute(x[:, :, 2:103], (0, 2, 1)) }}
+kernel whole[N](x: {0}[5, N, 64]) -> {0}[N, 64, 5] {{ return relu(permute(x, (1, 2, 0))) }}
 kernel two(x: {0}[70, 66], y: f32[70, 66], z: {0}[66, 70]) -> {0}[66, 70] {{ return x.T * y.T + z }}
 kernel three[M, N](x: f32[M, N], y: f32[M, N], z: f32[M, N]) -> {0}[N, M] {{ return x.T + y.T + z.T }}
 kernel sides[M](x: {0}[5, 70, M], y: {0}[M, 5, 70]) -> {0}[5, M, 70] {{
@@ -94,13 +162,16 @@ kernel numbered[M, N](x: {0}[M, N], seed: s32[]) -> {0}[N, M] {{
 kernel gathered(x: {0}[9, 66], i: s32[66, 3]) -> {0}[3, 66, 9] {{ return gather(x.T, i.T) * 2 }}
 kernel small(x: {0}[50, 9, 5]) -> {0}[50, 5, 9] {{ return permute(x, (0, 2, 1)) + 1 }}
 """
-TILED = {"apart", "own", "narrow", "two", "three", "sides", "numbered"}
+TILED = {"apart", "own", "two", "three", "sides", "numbered"}
 """The kernels of which some operand goes by tiles."""
+IN_REGISTERS = {"narrow", "image", "both_planes", "outer", "cut", "pixels", "vectors", "pieces", "whole"}
+"""The kernels whose threads have whole pixels of few elements."""
 
 
 def test_operands_that_lie_along_another_axis_go_by_tiles() -> None:
     text = compile_text(Source("k.mcu", COMPUTES.format("f16"))).emit("cu")
-    assert set(re.findall(r"mu_([a-z]+)_\w+_map\([^{]*\{[^}]*map_tiles<1>", text)) == TILED
+    for form, kernels in (("tiles", TILED), ("planes", IN_REGISTERS)):
+        assert set(re.findall(rf"mu_([a-z_]+)_[a-z0-9]+_map\([^{{]*\{{[^}}]*map_{form}<1>", text)) == kernels
     # Two tiles of f32 fit a block; the third operand is read element by element.
     _, three, *_ = text.split("namespace mu::three::")
     assert re.findall(r"tiles\.(\w)\.", three) == ["x", "y"]

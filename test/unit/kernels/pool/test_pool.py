@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from builders import device_kernels, kernel_names
@@ -10,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from on_host import Program, program_of, run
 
+from bench.accesses import costs
+from mucc.build.toolchain import nvrtc
 from mucc.compiler.driver import compile_text
 from mucc.diagnostics.core import DiagnosticError, Source
 from mucc.dialects.mu.windows import Window
@@ -24,6 +27,17 @@ kernel halves[N](x: f32[N, 4, 12, 16]) -> f32[N, 4, 6, 8] { return max_pool(x, 2
 kernel narrow[N](x: f16[N, 4, 12, 16]) -> f16[N, 4, 6, 8] { return avg_pool(x, 2) }
 kernel quarters[N](x: bf16[N, 3, 6, 28]) -> bf16[N, 3, 3, 14] { return max_pool(x, 2) }
 kernel pairs[N](x: f32[N, 3, 6, 14]) -> f32[N, 3, 6, 14] { return max_pool(x, 3, stride=1, pad=1) }
+kernel same[N](x: bf16[N, 3, 14, 35]) -> bf16[N, 3, 14, 35] { return avg_pool(x, 3, stride=1, pad=1) }
+kernel same_inside[N](x: f32[N, 2, 7, 33]) -> f32[N, 2, 7, 33] {
+  return avg_pool(x, 5, stride=1, pad=2, count_pad=off)
+}
+kernel same_dilated[N](x: f32[N, 2, 9, 31]) -> f32[N, 2, 9, 31] {
+  return max_pool(x, (3, 2), stride=1, pad=1, dilation=(1, 2))
+}
+kernel same_volume[N](x: bf16[N, 2, 5, 6, 3]) -> bf16[N, 2, 5, 6, 3] {
+  return max_pool(x, 3, stride=1, pad=1)
+}
+kernel same_line[N](x: f32[N, 2, 7]) -> f32[N, 2, 7] { return max_pool(x, 7, stride=1, pad=3) }
 kernel odd[N](x: f32[N, 3, 11, 13]) -> f32[N, 3, 6, 7] { return max_pool(x, 3, stride=2, pad=1) }
 kernel ceiling[N](x: f32[N, 2, 11, 12]) -> f32[N, 2, 4, 5] { return avg_pool(x, 4, stride=3, pad=1, ceil=on) }
 kernel elements[N](x: f32[N, 2, 12, 16]) -> f32[N, 2, 6, 8] {
@@ -86,6 +100,15 @@ def test_every_form_agrees_with_the_interpreter(program: Program, processors: in
     for seed, info in enumerate(program.kernels):
         for dims in ({"N": 1, "H": 1, "W": 1}, {"N": 3, "H": 7, "W": 33}):
             run(program, info, {name: dims[name] for name in info.dims}, seed)
+
+
+@pytest.mark.skipif(bool(nvrtc.why_unusable("13.0")), reason="needs NVRTC")
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_instructions_do_not_bound_windows_that_keep_odd_rows(dtype: str, tmp_path: Path) -> None:
+    shape = f"{dtype}[32, 288, 35, 35]"
+    text = f"kernel k(x: {shape}) -> {shape} {{ return avg_pool(x, 3, stride=1, pad=1) }}"
+    (found,), dram = costs(text, {}, 4, tmp_path)
+    assert max(found.issue, found.l1, found.shared, found.l2) < dram
 
 
 def test_infinities_and_nan_are_passed_on(program: Program) -> None:

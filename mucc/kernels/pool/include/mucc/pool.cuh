@@ -209,6 +209,13 @@ MUCC_DEVICE constexpr bool pool_wants(int ahead) {
   return false;
 }
 
+// Whether that element is inside of the source wherever whole runs of results begin.
+template <int a, int kRun, class Work>
+MUCC_DEVICE constexpr bool pool_inside(int ahead) {
+  constexpr int kReach = Work::kDilation[a] * (Work::kSize[a] - 1) + 1, kPad = Work::kPad[a];
+  return !Work::kTail && Work::kStride[a] == 1 && ahead >= kPad && ahead < kReach - kPad + kRun - 1;
+}
+
 // How many elements along an axis a mean divides by, of a window that may be behind the last one.
 template <int a, class Work>
 MUCC_DEVICE float pool_count_at(int64_t result, Extents<Work::kPooled> const& source) {
@@ -217,9 +224,41 @@ MUCC_DEVICE float pool_count_at(int64_t result, Extents<Work::kPooled> const& so
   return pool_count<a, Work>(p, source);
 }
 
+MUCC_DEVICE constexpr int32_t signed_index(uint32_t i) { return int32_t(i); }
+MUCC_DEVICE constexpr int64_t signed_index(uint64_t i) { return int64_t(i); }
+
+template <bool kFirst, class P, class Q>
+MUCC_DEVICE auto pool_either(P const& p, Q const& q) {
+  if constexpr (kFirst)
+    return p;
+  else
+    return q;
+}
+
+// Combines what the lanes of a warp have that a window reaches along a row, of which each has its own column.
+template <class Work>
+MUCC_DEVICE float pool_lanes(float mine, int64_t column, int64_t columns) {
+  using Kind = typename Work::Kind;
+  constexpr int a = Work::kPooled - 1, kSize = Work::kSize[a], kPad = Work::kPad[a], kDilation = Work::kDilation[a];
+  int const lane = threadIdx.x % 32;
+  float total = Kind::identity;
+#pragma unroll
+  for (int t = 0; t < kSize; ++t) {
+    int const ahead = t * kDilation - kPad;
+    float x = mine;
+    if (ahead != 0) {
+      x = __shfl_sync(0xffffffffu, mine, (lane + ahead) & 31);
+      if (!(ahead < 0 ? column + ahead >= 0 : column + ahead < columns)) x = Kind::identity;
+    }
+    total = t == 0 ? x : Kind::combine(total, x);
+  }
+  return total;
+}
+
 // A thread has K neighbouring results of each of kRun rows. It reads each row of the source once, in vectors, reduces the
 // windows along it in registers, and combines them down the rows. Results whose rows are no multiples of K are exchanged
-// within a warp, so that neighbouring lanes store neighbouring ones.
+// within a warp, so that neighbouring lanes store neighbouring ones. Where lanes read one column each, they combine it down the
+// rows first, and then what the lanes beside them have: the outermost lanes of a warp have no results.
 template <int V, int K, bool kLoose, class Index, class Work>
 MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& extents,
                              Extents<Work::kPooled> const& source, PoolStrips const& shape, Index total) {
@@ -227,56 +266,64 @@ MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& exten
   using Strip = PoolStrip<V, K, Work>;
   constexpr int kRank = Work::kRank, kKept = Work::kKept, kLast = Work::kPooled - 1, kColumn = kRank - 1;
   constexpr int kDown = kLast > 0 ? kLast - 1 : 0, kRow = kKept + kDown, kRun = Work::kRun;
-  constexpr int kVectors = Strip::kVectors, kStride = Strip::kStride, kDilation = Strip::kDilation;
+  constexpr int kOuter = pool_beside<Work>(V), kHeld = Work::kThreads - Work::kThreads / 32 * 2 * kOuter;
+  constexpr int kVectors = kOuter ? 1 : Strip::kVectors, kStride = Strip::kStride, kDilation = Strip::kDilation;
   constexpr int kRowStride = kLast > 0 ? Work::kStride[kDown] : 1, kRowDilation = kLast > 0 ? Work::kDilation[kDown] : 1;
   constexpr int kRowReach = kLast > 0 ? kRowDilation * (Work::kSize[kDown] - 1) + 1 : 1;
   constexpr int kRows = (kRun - 1) * kRowStride + kRowReach, kPlanes = kLast > 1 ? Work::kSize[0] : 1;
-  constexpr bool kBeside = Work::kOutside[kLast] || kLoose;
+  constexpr bool kBeside = kOuter == 0 && (Work::kOutside[kLast] || kLoose);
   __shared__ float exchanged[kLoose ? Work::kThreads / 32 : 1][kLoose ? 32 * K : 1];
 
-  Index const i = Index(blockIdx.x) * Work::kThreads + threadIdx.x;
+  Index const i = Index(blockIdx.x) * kHeld + threadIdx.x - Index((threadIdx.x / 32 * 2 + 1) * kOuter);
   bool const exists = i < total;
-  if (!kLoose && !exists) return;
+  if (!kLoose && kOuter == 0 && !exists) return;
   Position<kRank, Index> p;
   p.template split<0, kRank>(exists ? i : total - 1, extents.of);
   p.at[kColumn] *= K;
   if constexpr (kLast > 0) p.at[kRow] *= kRun;
 
-  int64_t const columns = source.of[kLast], strip = int64_t(p.at[kColumn]) * kStride;
+  // With places of 64 bits the compiler adds a row to an address; sums of 32 bits it would have to let wrap around.
+  Position<kRank, int64_t> place;
+#pragma unroll
+  for (int a = 0; a < kRank; ++a) place.at[a] = int64_t(p.at[a]);
+
+  int64_t const columns = source.of[kLast], strip = place.at[kColumn] * kStride;
   Index column[kVectors];
   bool has_columns[kVectors];
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) {
-    int64_t const at = strip + (Strip::kFirst + j) * V;
+    int64_t const at = kOuter ? strip : strip + (Strip::kFirst + j) * V;
     has_columns[j] = !kBeside || (at >= 0 && at < columns);
     column[j] = Index(has_columns[j] ? at : at < 0 ? 0 : columns - V);
   }
   Lanes<K> y[kRun];
 #pragma unroll
   for (int r = 0; r < kRun; ++r) y[r] = Lanes<K>(Kind::identity);
+  using Signed = decltype(signed_index(Index()));
   int64_t const first = kLast > 0 ? pool_first<kDown, Work>(p) : 0;
 #pragma unroll 1
   for (int plane = 0; plane < kPlanes; ++plane) {
-    auto q = p;
+    auto q = pool_either<kRowStride == 1 && !kLoose>(place, p);
     bool const has_plane = pool_tap<0, (kLast > 1), Work>(p, q, plane, source);
 #pragma unroll
     for (int j = 0; j < kRows; ++j) {
       if (kLast > 0 && !pool_wants<kDown, kRun, Work>(j)) continue;
       bool has_row = has_plane;
       if constexpr (kLast > 0) {
-        if constexpr (Work::kOutside[kDown] || Work::kTail) {
-          int64_t const row = first + j, rows = source.of[kDown];
-          bool const inside = row >= 0 && row < rows;
-          q.at[kRow] = Index(inside ? row : row < 0 ? 0 : rows - 1);
-          has_row = has_row && inside;
+        if ((Work::kOutside[kDown] || Work::kTail) && !pool_inside<kDown, kRun, Work>(j)) {
+          // With narrow indices, rows are few enough for 32 bits.
+          Signed const row = Signed(first) + j, last = Signed(source.of[kDown]) - 1;
+          Signed const nearest = row < 0 ? 0 : row < last ? row : last;
+          q.at[kRow] = nearest;
+          has_row = has_row && nearest == row;
         } else {
-          q.at[kRow] = Index(first + j);
+          q.at[kRow] = first + j;
         }
       }
       float x[kVectors * V];
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        if (!Strip::wants(v)) continue;
+        if (kOuter == 0 && !Strip::wants(v)) continue;
         q.at[kColumn] = column[v];
         Lanes<V> const some = work.template values<V>(q);
         bool const inside = has_row && has_columns[v];
@@ -286,9 +333,9 @@ MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& exten
       Lanes<K> along;
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        along.of[k] = x[Strip::kAhead + k * kStride];
+        along.of[k] = x[kOuter ? k : Strip::kAhead + k * kStride];
 #pragma unroll
-        for (int t = 1; t < Strip::kSize; ++t)
+        for (int t = 1; t < (kOuter ? 1 : Strip::kSize); ++t)
           along.of[k] = Kind::combine(along.of[k], x[Strip::kAhead + k * kStride + t * kDilation]);
       }
 #pragma unroll
@@ -299,30 +346,37 @@ MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& exten
     }
   }
 
+  [[maybe_unused]] int const lane = threadIdx.x % 32;
+  if constexpr (kOuter > 0) {
+#pragma unroll
+    for (int r = 0; r < kRun; ++r) y[r].of[0] = pool_lanes<Work>(y[r].of[0], place.at[kColumn], columns);
+    if (!exists || lane < kOuter || lane >= 32 - kOuter) return;
+  }
+
   [[maybe_unused]] float counts[K];
   if constexpr (Work::kMean && Work::kDivisor == 0) {
     float before = 1;
-    if constexpr (kLast > 1) before = pool_count_at<0, Work>(p.at[kKept], source);
+    if constexpr (kLast > 1) before = pool_count_at<0, Work>(place.at[kKept], source);
 #pragma unroll
-    for (int k = 0; k < K; ++k) counts[k] = before * pool_count_at<kLast, Work>(p.at[kColumn] + k, source);
+    for (int k = 0; k < K; ++k) counts[k] = before * pool_count_at<kLast, Work>(place.at[kColumn] + k, source);
   }
-  [[maybe_unused]] int const lane = threadIdx.x % 32;
+  auto to = pool_either<!kLoose>(place, p);
   Index const begin = p.at[kColumn];
 #pragma unroll
   for (int r = 0; r < kRun; ++r) {
-    if constexpr (kLast > 0) {
-      if (int64_t(p.at[kRow]) >= shape.rows) break;
+    if constexpr (kLast > 0 && Work::kTail) {
+      if (int64_t(to.at[kRow]) >= shape.rows) break;
     }
     if constexpr (Work::kMean) {
       float down = float(Work::kDivisor == 0 ? 1 : Work::kDivisor);
-      if constexpr (kLast > 0 && Work::kDivisor == 0) down = pool_count_at<kDown, Work>(p.at[kRow], source);
+      if constexpr (kLast > 0 && Work::kDivisor == 0) down = pool_count_at<kDown, Work>(to.at[kRow], source);
 #pragma unroll
       for (int k = 0; k < K; ++k) {
         y[r].of[k] = fast_div(y[r].of[k], Work::kDivisor == 0 ? down * counts[k] : down);
       }
     }
     if constexpr (!kLoose) {
-      work.store(p, y[r]);
+      work.store(to, y[r]);
     } else if (shape.warps) {
       // A warp has strips of one row.
       float(&mine)[32 * K] = exchanged[threadIdx.x / 32];
@@ -331,18 +385,18 @@ MUCC_DEVICE void pool_strips(Work const& work, Extents<Work::kRank> const& exten
       Index const start = begin - Index(lane * K);
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        p.at[kColumn] = start + Index(k * 32 + lane);
-        if (exists && int64_t(p.at[kColumn]) < shape.columns) work.store(p, Lanes<1>(mine[k * 32 + lane]));
+        to.at[kColumn] = start + Index(k * 32 + lane);
+        if (exists && int64_t(to.at[kColumn]) < shape.columns) work.store(to, Lanes<1>(mine[k * 32 + lane]));
       }
       __syncwarp();
     } else if (exists) {
 #pragma unroll
       for (int k = 0; k < K; ++k) {
-        p.at[kColumn] = begin + Index(k);
-        if (int64_t(p.at[kColumn]) < shape.columns) work.store(p, Lanes<1>(y[r].of[k]));
+        to.at[kColumn] = begin + Index(k);
+        if (int64_t(to.at[kColumn]) < shape.columns) work.store(to, Lanes<1>(y[r].of[k]));
       }
     }
-    if constexpr (kLast > 0) ++p.at[kRow];
+    if constexpr (kLast > 0) ++to.at[kRow];
   }
 }
 

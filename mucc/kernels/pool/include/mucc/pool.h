@@ -23,6 +23,15 @@ MUCC_BOTH constexpr int pool_fold(int v) {
   return common_divisor(common_divisor(v, Op::kSize[a]), common_divisor(Op::kStride[a], Op::kPad[a]));
 }
 
+// How many lanes at each side of a warp read what windows of the others reach, where lanes that read one column each exchange what
+// they read: windows have as many places along a row as the row has columns. Else 0.
+template <class Op>
+MUCC_BOTH constexpr int pool_beside(int v) {
+  constexpr int a = Op::kPooled - 1;
+  bool const keeps = Op::kStride[a] == 1 && 2 * Op::kPad[a] == Op::kDilation[a] * (Op::kSize[a] - 1);
+  return v == 1 && keeps && Op::kPad[a] <= 4 ? Op::kPad[a] : 0;
+}
+
 // Blocks have `height` rows of results, and of each row one of `tiles` parts of `width` results. `slots` vectors of the
 // source are read for a part, the first tap `ahead` columns into the first of them; in shared memory they are `pitch`
 // floats. Results of a row are computed by `lanes` threads.

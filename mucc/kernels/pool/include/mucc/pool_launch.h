@@ -68,7 +68,8 @@ int launch_pool_strips(Call const& c, char const* stage, Code* codes, Op op, Ext
   int64_t total = product(extents), widest = 0;
   for (int64_t extent : source.of) widest = at_least(widest, extent);
   bool const wide = at_least(total, widest) > INT32_MAX / 2;
-  int64_t const blocks = blocks_of(total, Op::kThreads);
+  int const beside = pool_beside<Op>(vector ? Op::kVector : 1);
+  int64_t const blocks = blocks_of(total, Op::kThreads - Op::kThreads / 32 * 2 * beside);
   if (check_blocks(c, stage, blocks)) return 1;
   auto narrow = uint32_t(total);
   void* parameters[] = {&op, &extents, &source, &shape, wide ? static_cast<void*>(&total) : &narrow};
