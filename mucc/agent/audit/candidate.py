@@ -360,8 +360,17 @@ def _nothing(*_: Any) -> tuple[()]:
 
 def _results(value: Any) -> list[Any]:
     """Return the results in what a call has returned. A parameter, which computes nothing, is taken for its
-    tensor."""
-    return [_without_class(v) if type(v) is torch.nn.Parameter else v for v in leaves(value)]
+    tensor, and a number for what it is now: one of the candidate's class may be computed later."""
+    return [_result(v) for v in leaves(value)]
+
+
+def _result(value: Any) -> Any:
+    kind = type(value)  # `isinstance` asks the value for its class
+    if kind is torch.nn.Parameter:
+        return _without_class(value)
+    if issubclass(kind, float):
+        return float.__mul__(value, 1.0)
+    return int.__add__(value, 0) if issubclass(kind, int) and kind is not bool else value
 
 
 def _without_class(value: Any) -> Any:
