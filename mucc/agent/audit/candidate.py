@@ -365,7 +365,7 @@ def _results(value: Any) -> list[Any]:
 
 
 def _result(value: Any) -> Any:
-    kind = type(value)  # `isinstance` asks the value for its class
+    kind: type[Any] = type(value)  # `isinstance` asks the value for its class
     if kind is torch.nn.Parameter:
         return _without_class(value)
     if issubclass(kind, float):
@@ -395,7 +395,7 @@ def _resolved(value: Any) -> Any:
 def _same(value: Any, snap: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not value.numel():
         return True
-    now, before = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (value, snap))
+    now, before = (_resolved(t.detach()).contiguous().reshape(-1).view(torch.uint8) for t in (value, snap))
     words = torch.int64 if now.numel() % 8 == 0 else torch.uint8
     return bool(torch.equal(now.view(words), before.view(words)))
 

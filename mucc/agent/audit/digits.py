@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from mucc.agent.audit.cases import KINDS, Case
-from mucc.agent.audit.inputs import leaves, sampled
+from mucc.agent.audit.inputs import sampled, tensors
 from mucc.agent.audit.rounding import NEAREST, OF_INPUTS, TRUNCATED, round_weights
 from mucc.api.measure import rms
 
@@ -136,7 +136,7 @@ def _roundings(model: Any, exact: Any) -> Iterator[tuple[str, Any, Callable[[Any
 def _part(one: Answered, result: Any) -> dict[str, float] | None:
     """Return how far results moved from the exact ones towards those of a model, as shares of the way: of the
     candidate at the least, and of PyTorch in f32. None if these two differ in last digits only."""
-    others = [sampled(v.reshape(-1), one.case.sample, one.case.most) for v in leaves(result)]
+    others = [sampled(v.reshape(-1), one.case.sample, one.case.most) for v in tensors(result)]
     steps, errors, own = list[Any](), list[Any](), list[Any]()
     size = 0.0
     for want, other, got, near in zip(one.want, others, one.got, one.own, strict=True):
