@@ -280,7 +280,8 @@ class Children:
         self.helped: dict[int, int] = {}
         self.new: list[int] = []
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, *, counts: bool) -> dict[str, Any]:
+        assert not counts, "the judge waits for the other process"
         return self.asked.pop(0)
 
     def tell(self, *requests: Any) -> None:
