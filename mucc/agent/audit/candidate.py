@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, cast
 
 from mucc.agent.audit import peeks, tamper, values, watch
 from mucc.agent.audit.clocks import clock
@@ -365,7 +365,7 @@ def _results(value: Any) -> list[Any]:
 
 
 def _result(value: Any) -> Any:
-    kind: type[Any] = type(value)  # `isinstance` asks the value for its class
+    kind = cast("type[Any]", type(value))  # `isinstance` asks the value for its class
     if kind is torch.nn.Parameter:
         return _without_class(value)
     if issubclass(kind, float):
