@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mucc.api import names_from
 
 if TYPE_CHECKING:
+    from mucc.process.charge import PROCESSORS, Charge, scheduled, waited_for_others
     from mucc.process.output import Printed, notes, plain
     from mucc.process.pausing import descendants, parent, pause, resume
     from mucc.process.reaper import forget, temporary_folder, watch
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from mucc.process.tree import End, Family, children, end_strays
 
 __all__ = [
+    "PROCESSORS",
+    "Charge",
     "Code",
     "End",
     "Family",
@@ -31,7 +34,9 @@ __all__ = [
     "pause",
     "plain",
     "resume",
+    "scheduled",
     "temporary_folder",
+    "waited_for_others",
     "watch",
     "working",
 ]
@@ -39,6 +44,7 @@ __all__ = [
 __getattr__ = names_from(
     __name__,
     {
+        "mucc.process.charge": ("PROCESSORS", "Charge", "scheduled", "waited_for_others"),
         "mucc.process.output": ("Printed", "notes", "plain"),
         "mucc.process.pausing": ("descendants", "parent", "pause", "resume"),
         "mucc.process.reaper": ("forget", "temporary_folder", "watch"),

@@ -163,6 +163,22 @@ namespaces.
 """,
         status=ExitStatus.TOOLCHAIN,
     ),
+    "MU7214": CodeInfo(
+        "the machine was too busy",
+        """
+A limit of time does not count what other work takes: waits for processors that others have, and for disks.
+Where a process has had too little of ten times its limit, it is stopped, and nothing is said about what it
+ran.
+
+```
+$ mucc-agent optimize mlp.py -o runs/mlp
+error[MU7214]: the process that ran mlp.py did not end within 3000 s, 2800 s of which …
+```
+
+Try again when the machine does less.
+""",
+        status=ExitStatus.TOOLCHAIN,
+    ),
     "MU7230": CodeInfo(
         "there is no such proposer",
         """

@@ -84,9 +84,9 @@ class Family:
         self._pids = [pid for _, pids in found for pid in pids]
 
     @property
-    def size(self) -> int:
-        """The number of all when they were last looked at."""
-        return len(self._pids)
+    def pids(self) -> Sequence[int]:
+        """All when they were last looked at."""
+        return self._pids
 
     @property
     def held(self) -> int:

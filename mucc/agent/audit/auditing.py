@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mucc.agent.audit.cases import AUDITS
-from mucc.agent.audit.confirming import confirmed, needs_another
+from mucc.agent.audit.confirming import NAME, confirmed, needs_another
 from mucc.agent.audit.detectors import findings
-from mucc.agent.audit.findings import Finding, note
+from mucc.agent.audit.findings import Finding, note, unsure
 from mucc.agent.audit.imports import SolCall
 from mucc.agent.audit.observations import (
     Bound,
@@ -24,7 +24,7 @@ from mucc.agent.audit.observations import (
     work_from,
 )
 from mucc.agent.audit.options import Options
-from mucc.agent.audit.runs import Run
+from mucc.agent.audit.runs import Run, TooBusy
 from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.shares import kernels, own_share
 from mucc.agent.audit.solutions import Solution, open_solution
@@ -145,25 +145,19 @@ class _Audit:
     def verdict(self) -> Verdict:
         try:
             return self._verdict()
+        except TooBusy as busy:
+            return self._unsure(self._base(""), str(busy))
         finally:
             self.trial.close()
 
     def _verdict(self) -> Verdict:
         run = self.trial.run()
-        failed = run.failed
-        base = Verdict(
-            self.request.shown,
-            self.solution.shown,
-            self.trial.device,
-            run.card,
-            self.options.precision,
-            self.seed,
-            failure=failed and Failure(failed.message, failed.printed, failed.cause),
-            isolation=self.auditor.zygote.isolation.value,
-            layers=tuple(layer.value for layer in self.auditor.zygote.layers()),
-        )
+        base, failed = self._base(run.card), run.failed
+        if failed is not None and failed.cause == "busy":
+            return self._unsure(base, failed.message)
         if failed is not None:
-            return replace(base, seconds=self.seconds)
+            failure = Failure(failed.message, failed.printed, failed.cause)
+            return replace(base, failure=failure, seconds=self.seconds)
         sol = self._sol(run)
         try:
             with self.trial.phase("reference"):
@@ -174,6 +168,24 @@ class _Audit:
             if sol:
                 sol.close()
         return self._judged(base, run, calls, timed, reference, bound, why)
+
+    def _base(self, card: str) -> Verdict:
+        """Return a verdict of nothing seen yet."""
+        return Verdict(
+            self.request.shown,
+            self.solution.shown,
+            self.trial.device,
+            card,
+            self.options.precision,
+            self.seed,
+            isolation=self.auditor.zygote.isolation.value,
+            layers=tuple(layer.value for layer in self.auditor.zygote.layers()),
+        )
+
+    def _unsure(self, base: Verdict, why: str) -> Verdict:
+        """Return the verdict of an audit that other work has ended."""
+        said = f"{why}; audit again when the machine does less"
+        return replace(base, findings=[unsure(NAME, said)], seconds=self.seconds)
 
     def _judged(
         self,

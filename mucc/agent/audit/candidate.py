@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from typing import Any
+from typing import Any, cast
 
 from mucc.agent.audit import peeks, tamper, values, watch
 from mucc.agent.audit.clocks import clock
@@ -360,8 +360,17 @@ def _nothing(*_: Any) -> tuple[()]:
 
 def _results(value: Any) -> list[Any]:
     """Return the results in what a call has returned. A parameter, which computes nothing, is taken for its
-    tensor."""
-    return [_without_class(v) if type(v) is torch.nn.Parameter else v for v in leaves(value)]
+    tensor, and a number for what it is now: one of the candidate's class may be computed later."""
+    return [_result(v) for v in leaves(value)]
+
+
+def _result(value: Any) -> Any:
+    kind = cast("type[Any]", type(value))  # `isinstance` asks the value for its class
+    if kind is torch.nn.Parameter:
+        return _without_class(value)
+    if issubclass(kind, float):
+        return float.__mul__(value, 1.0)
+    return int.__add__(value, 0) if issubclass(kind, int) and kind is not bool else value
 
 
 def _without_class(value: Any) -> Any:
@@ -386,7 +395,7 @@ def _resolved(value: Any) -> Any:
 def _same(value: Any, snap: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not value.numel():
         return True
-    now, before = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (value, snap))
+    now, before = (_resolved(t.detach()).contiguous().reshape(-1).view(torch.uint8) for t in (value, snap))
     words = torch.int64 if now.numel() % 8 == 0 else torch.uint8
     return bool(torch.equal(now.view(words), before.view(words)))
 

@@ -38,6 +38,11 @@ def leaves(values: Any) -> list[Any]:
     return list(torch.utils._pytree.tree_leaves(values))
 
 
+def tensors(values: Any) -> list[Any]:
+    """Return the tensors of nested arguments or results, in order."""
+    return [v for v in leaves(values) if isinstance(v, torch.Tensor)]
+
+
 _seed_host: Callable[[int], object] = torch.default_generator.manual_seed
 
 

@@ -57,16 +57,6 @@ def waited_ns() -> int:
         return 0
 
 
-def waited_for_others(waited: float, on: float, whole: float) -> float:
-    """Return how much of the time that threads of a process waited for a processor is due to others.
-
-    The process was on processors for the time `on`, of the `whole` time that all processors had. Others had
-    the rest of that at the most: threads that wait for each other are no noise, or a solution with idle
-    threads that spin could make its own.
-    """
-    return min(waited, max(whole - on, 0.0))
-
-
 def is_steady(times: Sequence[float]) -> bool:
     """Whether the median is known well enough to be told."""
     if not times:

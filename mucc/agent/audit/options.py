@@ -14,13 +14,13 @@ PRECISIONS = ("declared", "tf32", "f16", "bf16")
 class Options:
     """Settings of one audit.
 
-    `device` is "cuda", "cpu", or "auto": a GPU where there is one. `card` names the data that the bound comes
-    from; by itself that of the GPU. `precision` is the narrowest format that f32 products may be computed in,
-    `seed` makes an audit repeatable. `time_limit` is in seconds for each of the two processes, `memory_limit`
-    in MiB of main memory beside torch. At most `runs` calls are timed. `known` is a bound that is known
-    already; without `bound` there is none. `shapes`
-    audits at smaller sizes as well, where the problem has some. `isolation` says which layers confine the
-    processes.
+    `device` is "cuda", "cpu", or "auto": a GPU where there is one. `card` names the data that the bound
+    comes from; by itself that of the GPU. `precision` is the narrowest format that f32 products may be
+    computed in, `seed` makes an audit repeatable. `time_limit` is in seconds for each of the two
+    processes, what other work takes from them not counted (`Charge`), `memory_limit` in MiB of main
+    memory beside torch. At most `runs` calls are timed. `known` is a bound that is known already; without
+    `bound` there is none. `shapes` audits at smaller sizes as well, where the problem has some.
+    `isolation` says which layers confine the processes.
     """
 
     device: str = "auto"

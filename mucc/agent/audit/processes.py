@@ -11,22 +11,19 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from mucc.agent.audit.looking import Looker
-from mucc.agent.audit.noise import waited_for_others
 from mucc.agent.audit.observations import operations_from
 from mucc.agent.audit.options import Options
-from mucc.agent.audit.runs import CandidateFailed
+from mucc.agent.audit.runs import CandidateFailed, TooBusy
 from mucc.agent.isolation.priority import AHEAD, first
 from mucc.agent.isolation.problems import problem_error
-from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed, in_turn
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api.importer import Request, error_from_json
 from mucc.api.json_types import Json
+from mucc.api.processes import PROCESSORS, waited_for_others
 
 WAKING = 5e-5
 """Seconds until a process that was stopped runs again."""
-
-PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-"""Processors that there are for everybody."""
 
 
 class Processes:
@@ -72,18 +69,12 @@ class Processes:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
 
     @contextmanager
-    def turn(
-        self, children: list[Child], turn: Callable[[], AbstractContextManager[None]]
-    ) -> Generator[None]:
-        """Wait for the turn on the GPU and hold it; limits of the children are extended by the wait."""
+    def turn(self, turn: Callable[[], AbstractContextManager[None]]) -> Generator[None]:
+        """Wait for the turn on the GPU and hold it."""
         if self.device == "cpu":
             yield
             return
-        started = time.monotonic()
-        with turn():
-            waited = time.monotonic() - started
-            for child in children:
-                child.extend(waited)
+        with in_turn(turn) as waited:
             self.seconds["candidate.wait"] = self.seconds.get("candidate.wait", 0.0) + waited
             yield
 
@@ -103,13 +94,11 @@ class Processes:
         try:
             self.judge.tell(request)
         except ChildFailed as failed:
-            raise problem_error(self.request.shown, failed, limits=True) from None
+            raise self._error(failed) from None
 
     def _tell(self, **request: Any) -> Json:
-        """Send a request to the candidate's process; the judge's limit is extended by the time it takes."""
-        started = time.monotonic()
+        """Send a request to the candidate's process, and return its answer."""
         answer = self.candidate.ask(**request)
-        self.judge.extend(time.monotonic() - started)
         if "failed" in answer:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
         return answer
@@ -124,25 +113,26 @@ class Processes:
 
     def _tell_series(self, **request: Any) -> Json:
         """Let both processes make a series of timed calls; returns times and observed operations."""
-        started = time.monotonic()
+        before = self.candidate.charged
         for child in (self.judge, self.candidate):
             child.prefer(AHEAD)  # of what is not timed
         self._begin(request)
-        limit = self.options.time_limit  # the judge's process waits for the other, which has one of its own
-        self.judge.extend(limit)
         with ThreadPoolExecutor(1) as pool:
             led = pool.submit(self._led)
             try:
-                answer = self.candidate.ask(do="series")
+                self.candidate.tell({"do": "series"})
+                answer = self.candidate.answer(self.judge)
             except BaseException:
                 self.candidate.close()  # or the judge's process would wait for it, and `led` for that
                 raise
             found = led.result()
-        self.judge.extend(time.monotonic() - started - limit)
         for child in (self.judge, self.candidate):
             child.prefer(0)
         if "failed" in answer:
             raise CandidateFailed(f"the solution raised {answer['failed']}")
+        silent = float(found.get("silent", 0.0))
+        if silent and self.candidate.charged - before < silent / 2:
+            raise TooBusy(f"while it was timed its process {found['ended']}, which other work took")
         if found.get("ended"):
             raise CandidateFailed(f"while it was timed its process {found['ended']}")
         told = operations_from(answer.get("operations") or ())
@@ -161,7 +151,7 @@ class Processes:
         looker = self._looker = self._looker or Looker(self.candidate)
         looker.open()
         while True:
-            answer = self.answered()
+            answer = self.answered(counts=False)
             if "hold" in answer:
                 looker.stop()
                 self._begin({"held": True})
@@ -189,12 +179,18 @@ class Processes:
                 on, waited = ((there - here) / 1e9 for here, there in zip(before, now, strict=True))
                 self._waited += waited_for_others(max(waited - WAKING, 0.0), on, wall * PROCESSORS)
 
-    def answered(self) -> Json:
-        """Return the answer of the judge's process."""
+    def answered(self, *, counts: bool = True) -> Json:
+        """Return the answer of the judge's process. Unless it `counts`, that waits for the candidate's."""
         try:
-            answer = self.judge.answer()
+            answer = self.judge.answer(counts=counts)
         except ChildFailed as failed:
-            raise problem_error(self.request.shown, failed, limits=True) from None
+            raise self._error(failed) from None
         if "errors" in answer:
             raise error_from_json(answer["errors"])
         return answer
+
+    def _error(self, failed: ChildFailed) -> Exception:
+        """Return the error of a judge's process that gave no answer: the problem's, or the machine's."""
+        if failed.cause == "busy":
+            return TooBusy(f"the process that ran {self.request.shown} {failed.reason}")
+        return problem_error(self.request.shown, failed, limits=True)

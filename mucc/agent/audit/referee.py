@@ -19,7 +19,7 @@ from mucc.agent.audit.absent import absent_share
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.clocks import clock
 from mucc.agent.audit.digits import probes, rounded
-from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed
+from mucc.agent.audit.inputs import drift, leaves, make_inputs, sampled, seed, tensors
 from mucc.agent.audit.memory import tidy
 from mucc.agent.audit.rounding import permitted
 from mucc.agent.audit.slots import Slot
@@ -32,7 +32,8 @@ from mucc.api.measure import UNKNOWN, Compared, compared, form, in_float64, rms
 torch: Any = importlib.import_module("torch")
 
 SLOW = 2.0
-"""Seconds of a call in float64; after a longer one later cases are compared with results in f32."""
+"""Seconds of a call in float64, of processors on a CPU that others keep busy; after a longer one later cases
+are compared with results in f32."""
 
 WARM = 3
 
@@ -64,9 +65,7 @@ class Judged:
         self.own: list[Any] = []
         self.error = 0.0
         """How far results are from PyTorch's own, relative to their size (rms)."""
-        self.inputs: Sequence[Sequence[int]] = [
-            list(v.shape) for v in leaves(inputs) if isinstance(v, torch.Tensor)
-        ]
+        self.inputs: Sequence[Sequence[int]] = [list(v.shape) for v in tensors(inputs)]
 
 
 class Referee:
@@ -181,10 +180,10 @@ class Referee:
             self.narrow = None if self.precision == "declared" else copy.deepcopy(self.model)
         narrow = self._narrow(case, inputs)
         whole = self._precise(case, inputs) if precise and self.exact is not False else None
-        tensors = [v for v in leaves(inputs) if isinstance(v, torch.Tensor)]
-        before = [(t._version, t.data_ptr(), t.numel() * t.element_size()) for t in tensors]
+        given = tensors(inputs)
+        before = [(t._version, t.data_ptr(), t.numel() * t.element_size()) for t in given]
         own = leaves(self._run(self.model, case, inputs))
-        for n, (t, (version, start, size)) in enumerate(zip(tensors, before, strict=True)):
+        for n, (t, (version, start, size)) in enumerate(zip(given, before, strict=True)):
             if t._version != version:
                 self.modifies.add(n)
             for out in own:
@@ -197,14 +196,7 @@ class Referee:
         """Whether a call of the reference changes its inputs, or the result of the next call."""
         if self.changes is None:
             model = copy.deepcopy(self.model)
-            first, again = (
-                [
-                    v
-                    for v in leaves(self._run(model, self._first_case(), self._first()))
-                    if isinstance(v, torch.Tensor)
-                ]
-                for _ in range(2)
-            )
+            first, again = (tensors(self._run(model, self._first_case(), self._first())) for _ in range(2))
             differs = any(self._compared(a, b, b)[0] > 1 for a, b in zip(first, again, strict=True))
             self.changes = differs or bool(self.modifies)
         return self.changes
@@ -222,7 +214,7 @@ class Referee:
 
     def _precise(self, case: Case, inputs: tuple[Any, ...]) -> list[Any] | None:
         """Return results in float64, None where they cannot be computed; slow ones are the last."""
-        started = time.monotonic()
+        started, before = time.monotonic(), time.process_time()
         try:
             found = leaves(self._run(self.exact, case, torch.utils._pytree.tree_map(in_float64, inputs)))
             if self.device.type == "cuda":
@@ -231,7 +223,10 @@ class Referee:
             self.notes.append(f"no reference in float64: {type(error).__name__}: {str(error)[:120]}")
             self.exact, self.noise = False, self.noise or UNKNOWN
             return None
-        self.seconds = seconds = time.monotonic() - started
+        seconds = time.monotonic() - started
+        if self.device.type == "cpu":
+            seconds = min(seconds, time.process_time() - before)
+        self.seconds = seconds
         if seconds > SLOW:
             said = f"cases after '{case.name}' have no reference in float64, which took {seconds:.1f} s"
             self.notes.append(said)
@@ -354,7 +349,7 @@ class Referee:
         for n, values in enumerate(inputs):
             seed(self.first.seed + 1 + n, self.device)
             with torch.no_grad():
-                results.append([v for v in leaves(self.model(*values)) if isinstance(v, torch.Tensor)])
+                results.append(tensors(self.model(*values)))
         return any(
             self._compared(a.reshape(-1), b.reshape(-1), b.reshape(-1))[0] > 1
             for a, b in zip(*results, strict=True)
@@ -395,9 +390,8 @@ class Referee:
             is_number = isinstance(value, torch.Tensor) and value.is_floating_point()
             return value * by if is_number else value
 
-        found = self._precise(case, torch.utils._pytree.tree_map(times, inputs)) or []
-        tensors = [v for v in found if isinstance(v, torch.Tensor)]
-        return [sampled(v.reshape(-1), case.sample, case.most) for v in tensors]
+        found = tensors(self._precise(case, torch.utils._pytree.tree_map(times, inputs)) or [])
+        return [sampled(v.reshape(-1), case.sample, case.most) for v in found]
 
     def _rounded(self, stated: Sequence[Judged]) -> dict[str, dict[str, float]]:
         """Return how much of the error of rounded operands is in results of the candidate (`digits.rounded`).
@@ -425,7 +419,9 @@ class Referee:
         """Return a call with its results in float64, which are not computed for each timed one."""
         found = copy.copy(judged)
         exact = self._precise(judged.case, make_inputs(self.problem, judged.case, self.device))
-        found.want = [sampled(v.reshape(-1), judged.case.sample, judged.case.most) for v in exact or ()]
+        found.want = [
+            sampled(v.reshape(-1), judged.case.sample, judged.case.most) for v in tensors(exact or ())
+        ]
         return found if exact else judged
 
     def _in_float64(self, case: Case, way: Callable[[Any], Any]) -> tuple[Any, ...]:

@@ -47,6 +47,10 @@ class CandidateFailed(Exception):
     """The candidate raised: an outcome, not an error."""
 
 
+class TooBusy(Exception):
+    """Other work took so much of the time that nothing can be said."""
+
+
 def timing_of(times: Sequence[Times], series: list[Json], before: Timing) -> Timing:
     """Return the times of a series' calls in ms.
 

@@ -45,6 +45,8 @@ def with_other_shapes(verdict: Verdict, text: str, judge: Callable[[str], Verdic
 def _finding(other: Verdict) -> Finding:
     if other.failure is not None:
         return note(NAME, f"serves the stated sizes only: {other.failure.message}")
+    if not other.calls:
+        return note(NAME, f"not judged at smaller sizes: {'; '.join(f.message for f in other.findings)}")
     if not other.correct:
         wrong = [c.case.name for c in other.calls if c.comparison.judged and not c.comparison.correct]
         return reject(NAME, f"wrong at smaller sizes, in {', '.join(wrong)}", Label.INCORRECT, cases=wrong)

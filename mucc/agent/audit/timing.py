@@ -166,7 +166,8 @@ class Stopwatch:
         except (Ended, OSError, ValueError, MemoryError, RecursionError) as error:
             if self.gate is not None:
                 self.gate.release()
-            return {"ended": _why(error), "times": [list(t) for t in told]}
+            silent = ANSWERING if isinstance(error, TimeoutError) else 0.0
+            return {"ended": _why(error), "silent": silent, "times": [list(t) for t in told]}
         finally:
             gc.enable()
             with suppress(OSError):

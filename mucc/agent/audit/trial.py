@@ -128,7 +128,7 @@ class Trial(Processes):
         finally:
             self.candidate.close()
         if run.timing.calls and self.device == "cuda":
-            with self.turn([self.judge], exclusive_gpu):
+            with self.turn(exclusive_gpu):
                 cleared = self.ask(do="clear")
                 self._look_for_others()
             before, during, left, _ = run.timing.cleared
@@ -139,9 +139,8 @@ class Trial(Processes):
 
     def _called(self, run: Run, init: Json) -> None:
         first, *others = plan(self.rng)
-        both = [self.judge, self.candidate]
         # A solution may compile for long, and the GPU is not to wait for that.
-        with self.turn(both, shared_gpu if self.solution.is_library else nullcontext):
+        with self.turn(shared_gpu if self.solution.is_library else nullcontext):
             with self.phase("candidate.open"):
                 opened = {"device": self.device, "memory": self.options.memory_limit << 20, "init": init}
                 self._tell(do="open", draws_there=self.solution.is_library, **opened)
@@ -151,13 +150,13 @@ class Trial(Processes):
                 self._tell(do="load", solution=self.solution.path, seed=self.weights)
             with self.phase("candidate.first"):
                 self._answer(run, first, True)
-        with self.turn(both, shared_gpu), self.phase("candidate.cases"):
+        with self.turn(shared_gpu), self.phase("candidate.cases"):
             for case in others:
                 self._answer(run, case)
             seen = [call_from(e.case, e.said, UNKNOWN) for e in run.made if e.said]
             for case in repeated(self.rng, seen, self.device):
                 self._answer(run, case)
-        with self.turn(both, exclusive_gpu), self.phase("candidate.time"):
+        with self.turn(exclusive_gpu), self.phase("candidate.time"):
             self._time(run)
         with self.phase("candidate.signs"):
             run.libraries = tuple(path for path in self.candidate.libraries() if path not in before)
@@ -359,7 +358,7 @@ class Trial(Processes):
 
     def reference_ms(self) -> float:
         """Return the time of the reference."""
-        with self.turn([self.judge], exclusive_gpu):
+        with self.turn(exclusive_gpu):
             return float(self.ask(do="time", runs=self.options.runs)["ms"])
 
 

@@ -69,14 +69,14 @@ class Comparer:
                     "device": "cpu" if device == "cpu" else "cuda",
                     "tf32": task.precision == "tf32",
                 }
-                with child.turn(_turn(device, shared_gpu)):
+                with _turn(device, shared_gpu)():
                     said = child.ask(do="open", **asked)
                 if "raised" in said:
                     message = f"{task.path} raised {said['raised']}"
                     raise DiagnosticError(Diagnostic("MU7012", message))
                 # For long, and mostly not on the GPU.
                 failed = from_json(Compiled, child.ask(do="compile"))["failed"]
-                with child.turn(_turn(device, exclusive_gpu)):
+                with _turn(device, exclusive_gpu)():
                     most, fewest = settings.compare_runs, settings.fewest
                     said = child.ask(do="time", budget_ms=settings.compare_ms, fewest=fewest, most=most)
         return Comparison(from_json(Compared, said)["ms"], failed)

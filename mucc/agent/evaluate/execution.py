@@ -20,7 +20,7 @@ from mucc.agent.evaluate.settings import Settings
 from mucc.agent.evaluate.timing import spread
 from mucc.agent.evaluate.workspace import lay_out, request_of
 from mucc.agent.isolation.problems import problem_error
-from mucc.agent.isolation.process import TORCH, Child, ChildFailed
+from mucc.agent.isolation.process import TORCH, Child, ChildFailed, in_turn
 from mucc.agent.isolation.zygote import Zygote
 from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
@@ -110,7 +110,7 @@ class Runner:
         child.allow(settings.run_seconds)
         _ask(child, Loaded, do="load", driver=driver)
         key = (task.text, task.precision)
-        with child.turn(self._turn(shared_gpu)) as waited:
+        with in_turn(self._turn(shared_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             seed = secrets.randbelow(SEEDS)
@@ -121,7 +121,7 @@ class Runner:
             raise _Failed(Ran(Status.WRONG, said["why"], facts={"excess": said["excess"]}))
         if (said["exact_seconds"] or 0.0) > SLOW:
             self._noise[key] = said["noise"]
-        with child.turn(self._turn(exclusive_gpu)) as waited:
+        with in_turn(self._turn(exclusive_gpu)) as waited:
             seconds["wait"] += waited
             child.allow(settings.run_seconds)
             budget = {"budget_ms": settings.time_ms, "fewest": settings.fewest, "most": settings.runs}
@@ -174,7 +174,7 @@ def _ask(child: Child, kind: type[T], **request: Any) -> T:
 
 def status_of(failed: ChildFailed) -> Status:
     """Return the status of a candidate whose process gave no answer."""
-    if failed.cause == "time":
+    if failed.cause in ("time", "busy"):
         return Status.TIMED_OUT
     if failed.cause == "memory" or (failed.cause == "ended" and failed.status == -signal.SIGKILL):
         return Status.OUT_OF_MEMORY

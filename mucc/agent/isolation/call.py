@@ -48,7 +48,7 @@ class Call:
 
     def result(self) -> Any:
         """Return the result once it is there, and clean up. Raises DiagnosticError: the call's own, and
-        MU7013 to MU7015 if it ends otherwise.
+        MU7013 to MU7015 and MU7214 if it ends otherwise.
         """
         with self:
             try:

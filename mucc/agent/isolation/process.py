@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from mucc.agent.isolation.server import MARK
@@ -17,7 +17,7 @@ from mucc.api import processes
 from mucc.api.diagnostics import Diagnostic, DiagnosticError
 from mucc.api.importer import TORCH_MEMORY
 from mucc.api.json_types import Json
-from mucc.api.processes import Code, End, Family, Place, Printed, end_strays, notes, plain
+from mucc.api.processes import Charge, Code, End, Family, Place, Printed, end_strays, notes, plain, scheduled
 from mucc.api.sandbox import Layer
 
 TORCH = {"cpu": TORCH_MEMORY, "cuda": 12 << 30}
@@ -35,6 +35,12 @@ LONGEST = 1 << 24
 WORD = 64
 """Bits of the largest whole number in an answer."""
 
+LOOK = 0.2
+"""Seconds between looks at a process whose answer is awaited."""
+
+FAR = 10.0
+"""Times the limit: so long is waited for an answer at the most, however busy the machine is."""
+
 CROWD = 200
 """Processes that a child may have started at a time; compilers start some."""
 
@@ -42,8 +48,8 @@ CROWD = 200
 class ChildFailed(Exception):
     """The process gave no answer: `reason` in words, and what it printed last.
 
-    `status` is how it ended, negative by a signal; `cause` one of "ended", "time", "memory", "crowd",
-    "answer".
+    `status` is how it ended, negative by a signal; `cause` one of "ended", "time", "busy", "memory", "crowd",
+    "answer", of which "busy" is nobody's fault: other work took the time that it had.
     """
 
     def __init__(self, reason: str, printed: str, cause: str = "ended", status: int = 0):
@@ -57,12 +63,13 @@ class ChildFailed(Exception):
 class Child:
     """One process with bounded time and memory, forked from a zygote; ends with all its descendants.
 
-    It runs `serve(line)` of a module. `memory` is in bytes of main memory, `seconds` is for all requests
-    together. It works in `folder`, and its temporary files go there: where the machine allows it, in a copy
-    in memory that nobody else sees (`detach_folder`). Of private folders, as home is, it sees the files of
-    `readable` only; it may write in the folders of `writable`, which are the machine's. `shared` is a folder,
-    by a descriptor, that it finds at `SHARED`. Raises DiagnosticError
-    where it cannot be started: MU7001 without torch, MU7213 where it cannot be confined, else MU7212.
+    It runs `serve(line)` of a module. `memory` is in bytes of main memory. `seconds` is for all answers
+    that are awaited, together, and does not count what other work takes (`Charge`). It works in `folder`,
+    and its temporary files go there: where the machine allows it, in a copy in memory that nobody else
+    sees (`detach_folder`). Of private folders, as home is, it sees the files of `readable` only; it may
+    write in the folders of `writable`, which are the machine's. `shared` is a folder, by a descriptor,
+    that it finds at `SHARED`. Raises DiagnosticError where it cannot be started: MU7001 without torch,
+    MU7213 where it cannot be confined, else MU7212.
     """
 
     def __init__(
@@ -99,7 +106,7 @@ class Child:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        self._until = time.monotonic() + seconds
+        self._charge = Charge()
         self._paused: list[int] = []
         self._code: Code | None = None
         """The machine code that was mapped when the process was looked at for the first time."""
@@ -125,21 +132,12 @@ class Child:
 
     def allow(self, seconds: float) -> None:
         """Set the time limit anew, from now on."""
-        self.seconds, self._until = seconds, time.monotonic() + seconds
+        self.seconds, self._charge = seconds, Charge()
 
-    def extend(self, seconds: float) -> None:
-        """Extend the time limit by a time of waiting."""
-        self._until += seconds
-
-    @contextlib.contextmanager
-    def turn(self, turn: Callable[[], contextlib.AbstractContextManager[None]]) -> Generator[float]:
-        """Hold a turn on the GPU, the wait for which does not count against the time limit; yield the seconds
-        waited."""
-        started = time.monotonic()
-        with turn():
-            waited = time.monotonic() - started
-            self.extend(waited)
-            yield waited
+    @property
+    def charged(self) -> float:
+        """The seconds of the limit that it has used up."""
+        return self._charge.seconds
 
     def ask(self, **request: Any) -> Json:
         """Send a request, and return its answer. Raises ChildFailed."""
@@ -157,12 +155,16 @@ class Child:
         except BrokenPipeError:
             raise self._failed("ended") from None
 
-    def answer(self) -> Json:
-        """Return the next answer. Raises ChildFailed."""
-        looked = 0
+    def answer(self, beside: Child | None = None, *, counts: bool = True) -> Json:
+        """Return the next answer. Raises ChildFailed. Unless it `counts`, the wait uses up no limit of time.
+        A process `beside` it is one that it waits for: what other work takes from that does not count
+        either."""
+        looked = rounds = 0
         while (end := self._buffer.find(b"\n", looked)) < 0:
             looked = len(self._buffer)
-            ready, _, _ = select.select([self._in], [], [], 0.2)
+            self._charge_for(rounds, beside, counts)
+            rounds += 1
+            ready, _, _ = select.select([self._in], [], [], LOOK)
             if ready:
                 data = os.read(self._in, 1 << 16)
                 if not data:
@@ -171,9 +173,7 @@ class Child:
                 self._buffer += data
             elif self._family.wait(0, ()) is End.OF_ITSELF and not select.select([self._in], [], [], 0)[0]:
                 raise self._failed("ended")
-            if time.monotonic() >= self._until:
-                raise self._failed(f"did not end within {self.seconds:g} s and was stopped", "time")
-            if self._family.size > CROWD:
+            if len(self._family.pids) > CROWD:
                 raise self._failed(f"started more than {CROWD} processes", "crowd")
             # To add up takes a millisecond, and is done while nothing comes.
             if self._family.peak > self.memory or (not ready and self._family.held > self.memory):
@@ -191,6 +191,23 @@ class Child:
             raise self._failed("gave an answer that is none", "answer")
         return answer  # pyright: ignore[reportUnknownVariableType]
 
+    def _charge_for(self, rounds: int, beside: Child | None, counts: bool) -> None:
+        """Charge the process for the time in which it gave no answer. Most answers come in the first round,
+        which is free. Raises ChildFailed where the limit is reached."""
+        if rounds == 1:
+            self._charge.begin([*self._family.pids, *(beside._family.pids if beside else ())])
+        if rounds < 2 or self._charge.age < LOOK:
+            return
+        charge, counts = self._charge, counts and not self._paused  # while it is stopped the parent works
+        charge.add(self._family.pids, beside._family.pids if beside else (), counts=counts)
+        if charge.seconds >= self.seconds:
+            said = f"did not end within {self.seconds:g} s, {charge.computed:.2g} s on processors"
+            raise self._failed(f"{said}, and was stopped", "time")
+        if charge.wall >= FAR * self.seconds:
+            taken = charge.wall - charge.seconds
+            said = f"did not end within {charge.wall:.0f} s, {taken:.0f} s of which other work took"
+            raise self._failed(f"{said}, and was stopped", "busy")
+
     def has_answer(self) -> bool:
         """Whether an answer has begun to come, or the process has ended."""
         return bool(self._buffer) or bool(select.select([self._in], [], [], 0)[0])
@@ -204,7 +221,7 @@ class Child:
     def scheduled_ns(self) -> tuple[int, int]:
         """Return how long the threads of the process have been on processors, and have waited for one, all
         together."""
-        found = [(int(on), int(waited)) for on, waited, *_ in _schedule(self._pid)]
+        found = scheduled(self._pid).values()
         return sum(on for on, _ in found), sum(waited for _, waited in found)
 
     def libraries(self) -> tuple[str, ...]:
@@ -254,15 +271,11 @@ class Child:
 
     def spent_ns(self, *pids: int) -> int:
         """Return the time of processors that the stopped processes, or these, have taken so far."""
-        spent = 0
-        for pid in pids or self._paused:
-            for fields in _schedule(pid):
-                spent += int(fields[0])
-        return spent
+        return sum(on for pid in pids or self._paused for on, _ in scheduled(pid).values())
 
     def demand_ns(self, *pids: int) -> int:
         """Return how long these processes have been on processors, or waited for one, so far."""
-        return sum(int(on) + int(waited) for pid in pids for on, waited, *_ in _schedule(pid))
+        return sum(on + waited for pid in pids for on, waited in scheduled(pid).values())
 
     def resume(self) -> int:
         """Let it go on; return the time right before, in ns of `time.perf_counter_ns`."""
@@ -296,16 +309,12 @@ class Child:
         self._printed.close()
 
 
-def _schedule(pid: int) -> Iterator[list[str]]:
-    """Return for each thread of a process how long it was on a processor, and waited for one, in ns; nothing
-    where the system does not tell."""
-    with contextlib.suppress(OSError):
-        tasks = f"/proc/{pid}/task"
-        for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/schedstat", encoding="ascii") as file:
-                fields = file.read().split()
-            if len(fields) > 1:
-                yield fields
+@contextlib.contextmanager
+def in_turn(turn: Callable[[], contextlib.AbstractContextManager[None]]) -> Generator[float]:
+    """Hold a turn on the GPU; yield the seconds waited for it."""
+    started = time.monotonic()
+    with turn():
+        yield time.monotonic() - started
 
 
 def _plain(value: Any) -> Any:

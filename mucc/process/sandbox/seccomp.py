@@ -38,6 +38,10 @@ NAMES = {
         "mq_open": 240,
         "socket": 41,
         "setsockopt": 54,
+        "setpriority": 141,
+        "prlimit64": 302,
+        "io_setup": 206,
+        "clock_adjtime": 305,
         "clone": 56,
         "clone3": 435,
         "ptrace": 101,
@@ -84,6 +88,10 @@ NAMES = {
         "mq_open": 180,
         "socket": 198,
         "setsockopt": 208,
+        "setpriority": 140,
+        "prlimit64": 261,
+        "io_setup": 0,
+        "clock_adjtime": 266,
         "clone": 220,
         "clone3": 435,
         "ptrace": 117,
@@ -128,7 +136,7 @@ SINCE_2019 = (425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 440, 442, 443, 4
 """Calls with one number everywhere: io_uring, the making and moving of mounts, pidfd_getfd, process_madvise,
 quotactl_fd, process_mrelease."""
 
-INSPECTED = ("socket", "setsockopt", "clone", "clone3")
+INSPECTED = ("socket", "setsockopt", "setpriority", "prlimit64", "clone", "clone3")
 """Calls that are refused for some arguments, or by an error of their own."""
 
 Instruction = tuple[int, int, int, int]
@@ -144,7 +152,8 @@ def program(machine: str, local: bool = True) -> list[Instruction] | None:
 
     Sockets of other families than AF_UNIX, new namespaces and the calls of `NAMES` are refused. `clone3` says
     that it is not there, because a filter cannot read its flags; C libraries then call `clone`. No socket may
-    hold more than usual, as that is no process's memory (`tree.held`). Without `local` all sockets but pairs
+    hold more than usual, as that is no process's memory (`tree.held`). No process sets limits of others, or
+    priorities of groups and users: the judge may be among them. Without `local` all sockets but pairs
     are refused: services of the machine have names in the file system.
     """
     if machine not in NAMES:
@@ -166,6 +175,9 @@ def program(machine: str, local: bool = True) -> list[Instruction] | None:
     allowed, not_allowed = (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, refused)
     out += [(EQUAL, 0, 4, numbers["socket"]), (LOAD, 0, 0, FIRST_ARGUMENT)]
     out += [(EQUAL, 0, 1, family), allowed, not_allowed]
+    for name in ("prlimit64", "setpriority"):  # 0 is the process itself, and any one process
+        out += [(EQUAL, 0, 4, numbers[name]), (LOAD, 0, 0, FIRST_ARGUMENT)]
+        out += [(EQUAL, 0, 1, 0), allowed, not_allowed]
     out += [(EQUAL, 0, 4, numbers["setsockopt"]), (LOAD, 0, 0, THIRD_ARGUMENT)]
     out += [(EQUAL, 1, 0, socket.SO_SNDBUF), allowed, not_allowed]
     out += [(EQUAL, 0, 2, numbers["clone"]), (LOAD, 0, 0, FIRST_ARGUMENT)]

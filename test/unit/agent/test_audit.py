@@ -18,7 +18,9 @@ from mucc.agent.audit.auditing import Auditor
 from mucc.agent.audit.bound import lowest
 from mucc.agent.audit.detectors import detectors
 from mucc.agent.audit.library import driver_of
+from mucc.agent.audit.processes import Processes
 from mucc.agent.cli.main import main
+from mucc.agent.isolation.process import Child, ChildFailed
 from mucc.diagnostics.core import DiagnosticError
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
@@ -173,6 +175,41 @@ def test_a_solution_that_hangs_is_stopped(tmp_path: Path):
     solution.write_text("print('x' * 1000)\nwhile True: pass\n")
     verdict = audit(str(SAMPLES / "problem.py"), str(solution), Options(device="cpu", time_limit=3))
     assert verdict.failure and "within 3 s" in verdict.failure.message
+
+
+def test_a_solution_that_sleeps_is_stopped(tmp_path: Path):
+    solution = tmp_path / "solution.py"
+    solution.write_text("import time\ntime.sleep(600)\n")
+    verdict = audit(str(SAMPLES / "problem.py"), str(solution), Options(device="cpu", time_limit=3))
+    assert verdict.failure and "within 3 s" in verdict.failure.message and verdict.state == "rejected"
+
+
+@pytest.mark.parametrize("party", ["judge", "candidate"])
+def test_a_busy_machine_is_nobodys_fault(monkeypatch: pytest.MonkeyPatch, party: str):
+    def answer(child: Child, beside: Child | None = None, *, counts: bool = True) -> Any:
+        if child.folder.endswith(party):
+            raise ChildFailed("did not end within 3000 s", "", "busy")
+        return answered(child, beside, counts=counts)
+
+    answered = Child.answer
+    monkeypatch.setattr(Child, "answer", answer)
+    verdict = judged("honest")
+    assert verdict.state == "inconclusive" and verdict.failure is None
+    assert "did not end within 3000 s; audit again" in verdict.as_text()
+
+
+@pytest.mark.parametrize(("charged", "state"), [(1.0, "inconclusive"), (20.0, "rejected")])
+def test_silence_is_held_against_who_could_have_spoken(
+    monkeypatch: pytest.MonkeyPatch, charged: float, state: str
+):
+    def led(trial: Processes) -> Any:
+        found = ledger(trial)
+        trial.candidate._charge.seconds += charged  # pyright: ignore[reportPrivateUsage]
+        return found | {"ended": "gave no answer for 30 s", "silent": 30.0}
+
+    ledger = Processes._led  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(Processes, "_led", led)
+    assert judged("honest").state == state
 
 
 PROBLEMS = {

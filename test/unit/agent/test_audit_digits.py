@@ -59,9 +59,22 @@ def one_by_one(x: Any, w: Any) -> Any:
     return total
 
 
-def answers(way: Way) -> list[Answered]:
+def in_odd_steps(x: Any, w: Any) -> Any:
+    """Sixteen bits whose steps are no powers of two: what is lost follows no digit."""
+    of_x, of_w = (t.abs().max() / 32767 for t in (x, w))
+    return (x / of_x).round() * of_x @ ((w / of_w).round() * of_w)
+
+
+def by_inner_products(x: Any, w: Any) -> Any:
+    """Winograd's, whose sums are larger than what is left of them."""
+    left = (x[:, None, ::2] + w.T[None, :, 1::2]) * (x[:, None, 1::2] + w.T[None, :, ::2])
+    of_rows, of_columns = (x[:, ::2] * x[:, 1::2]).sum(1), (w[::2] * w[1::2]).sum(0)
+    return left.sum(2) - of_rows[:, None] - of_columns
+
+
+def answers(way: Way, around: float = 0.0) -> list[Answered]:
     torch.manual_seed(0)
-    w = torch.rand(96, 32) / 96
+    w = (torch.rand(96, 32) - around) / 8
     found: list[Answered] = []
     x = torch.rand(16, 96)
     low = torch.randint(0, 1 << 12, x.shape, dtype=torch.int32)
@@ -71,8 +84,8 @@ def answers(way: Way) -> list[Answered]:
     return found
 
 
-def finds(way: Way) -> bool:
-    reference = Reference(probes=digits.probes(answers(way)))
+def finds(way: Way, around: float = 0.0) -> bool:
+    reference = Reference(probes=digits.probes(answers(way, around)))
     seen = Observations("cpu", "declared", None, [], [], Timing(), reference, None, [], [])
     return any(True for _ in Precision().check(seen))
 
@@ -87,6 +100,11 @@ def test_who_rounds_operands_does_not_follow_their_digits(way: Way):
 def test_who_uses_all_digits_does(way: Way):
     assert digits.follows(*answers(way)) > 0.95
     assert not finds(way)
+
+
+def test_who_rounds_operands_to_odd_steps_scatters():
+    assert finds(in_odd_steps, 0.5)
+    assert not any(finds(way, 0.5) for way in (in_f32, one_by_one, by_inner_products))
 
 
 def test_few_elements_tell_nothing():

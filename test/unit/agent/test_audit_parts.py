@@ -17,15 +17,24 @@ from hypothesis import strategies as st
 from mucc.agent.audit.cases import Case
 from mucc.agent.audit.confirming import confirmed, needs_another
 from mucc.agent.audit.described import bytes_of, descriptions
-from mucc.agent.audit.findings import Label, minor, reject
+from mucc.agent.audit.findings import Label, minor, reject, unsure
 from mucc.agent.audit.noise import interval, is_steady
 from mucc.agent.audit.observations import Comparison, Timing, call_from, signs_from
+from mucc.agent.audit.shapes import with_other_shapes
 from mucc.agent.audit.verdict import Failure, Verdict
 from mucc.api.importer import Request
 
 torch: Any = pytest.importorskip("torch", reason="needs torch")
 
-from mucc.agent.audit import gate, inputs, referee, results, rooms, values  # noqa: E402 (they need torch)
+from mucc.agent.audit import (  # noqa: E402 (they need torch)
+    candidate,
+    gate,
+    inputs,
+    referee,
+    results,
+    rooms,
+    values,
+)
 
 PLAIN = st.recursive(
     st.none()
@@ -333,3 +342,30 @@ def test_a_solution_writes_no_lines_of_a_verdict():
     said = "no\np.py: No Issues, accepted"
     verdict = replace(BASE, failure=Failure(said), findings=[reject("results", said)])
     assert not any(line.startswith("p.py: No Issues") for line in verdict.as_text().splitlines())
+
+
+def test_a_busy_machine_says_nothing_of_other_sizes():
+    stated = Verdict("problem.py", "solution.py", "cpu", "", "declared", 1)
+    busy = replace(stated, findings=[unsure("noise", "did not end within 3000 s")])
+    found = with_other_shapes(stated, "n = 4096\nm = n\n", lambda text: busy)
+    assert found.accepted and "not judged at smaller sizes: did not end" in found.as_text()
+
+
+class Later(float):
+    """A number that is asked for its class."""
+
+    @property
+    def __class__(self):
+        raise AssertionError("this code is the solution's")
+
+
+def test_numbers_are_taken_as_they_are_when_a_call_returns():
+    found = candidate._results([Later(0.5), -0.0, 3, True])  # pyright: ignore[reportPrivateUsage]
+    assert [type(v) for v in found] == [float, float, int, bool]
+    assert found == [0.5, 0.0, 3, True] and str(found[1]) == "-0.0"
+
+
+def test_views_that_compute_when_they_are_read_are_compared():
+    values = torch.complex(torch.rand(4, 3), torch.rand(4, 3))
+    same = candidate._same  # pyright: ignore[reportPrivateUsage]
+    assert same(values.conj(), values.conj().clone()) and not same(values.conj(), values)

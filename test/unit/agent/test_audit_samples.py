@@ -17,6 +17,7 @@ torch: Any = pytest.importorskip("torch", reason="needs torch")
 QUICK = {
     "channel_forged_size",
     "channel_no_results",
+    "deferral_number",
     "deferral_thread",
     "library_after_some_calls",
     "library_thread",
@@ -25,7 +26,7 @@ QUICK = {
 }
 """Samples that cheat, of several families, that are tried in any case."""
 
-HONEST = {"plan_by_exception", "worker_thread"}
+HONEST = {"complex_numbers", "flags_and_counts", "plan_by_exception", "worker_thread"}
 """Honest ones that were taken for cheats before."""
 
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 from processes import HANG, descendants, gone, lives, wait_for
 
-from mucc.agent.isolation import server
+from mucc.agent.isolation import process, server
 from mucc.agent.isolation.call import Call
 from mucc.agent.isolation.process import Child, ChildFailed
 from mucc.agent.isolation.server import SHARED, SPARES
 from mucc.agent.isolation.zygote import Zygote, ZygoteFailed
 from mucc.diagnostics.core import DiagnosticError
+from mucc.process.charge import Charge
 from mucc.process.pausing import parent
 from mucc.process.sandbox.modes import Isolation, Layer
 
@@ -109,6 +110,10 @@ def leaves():
 
 def hangs():
     time.sleep(600)
+
+def spins():
+    while True:
+        pass
 """
 
 MEMORY = 512 << 20
@@ -352,7 +357,8 @@ def test_a_function_is_called_elsewhere(zygote: Zygote):
         ("servant:refuses", "MU7010", "mlp.py has no Model"),
         ("servant:breaks", "MU9001", "ZeroDivisionError"),
         ("servant:leaves", "MU7015", "the process that ran mlp.py ended with status 3"),
-        ("servant:hangs", "MU7013", "mlp.py did not end within 0.3 s"),
+        ("servant:hangs", "MU7013", "mlp.py did not end within 0.3 s, 0"),
+        ("servant:spins", "MU7013", "mlp.py did not end within 0.3 s"),
     ],
 )
 def test_what_a_called_function_does_is_an_error_of_its_problem(
@@ -362,6 +368,30 @@ def test_what_a_called_function_does_is_an_error_of_its_problem(
         called(zygote, function, 0.3 if code == "MU7013" else HANG).result()
     found = caught.value.diagnostics[0]
     assert found.code == code and words in found.message
+
+
+class Slow(Charge):
+    """Of a machine on which others take nearly everything."""
+
+    def add(self, pids: Sequence[int], beside: Sequence[int] = (), *, counts: bool = True) -> None:
+        super().add(pids, beside, counts=False)
+        self.seconds += 1e-3
+
+
+def test_a_busy_machine_is_no_fault_of_the_problem(zygote: Zygote, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(process, "Charge", Slow)
+    with pytest.raises(DiagnosticError) as caught:
+        called(zygote, "servant:hangs", 0.1).result()
+    found = caught.value.diagnostics[0]
+    assert found.code == "MU7214" and "1 s of which other work took" in found.message
+
+
+def test_only_the_wait_for_an_answer_is_charged(zygote: Zygote, tmp_path: Path):
+    with Child(zygote, "servant", str(tmp_path), 0.5, MEMORY) as child:
+        child.tell({"do": "random"})
+        time.sleep(1.0)
+        child.answer()
+        assert child.charged == 0.0
 
 
 def test_what_cannot_be_loaded_is_told(tmp_path: Path):

@@ -165,6 +165,9 @@ CALLS = {
     "unshare": (0x10000000,),
     "perf_event_open": (0, 0, -1, -1, 0),
     "bpf": (0, 0, 0),
+    "prlimit64": (1, 7, 0, 0),
+    "setpriority": (2, 0, 19),
+    "clock_adjtime": (0, 0),
 }
 
 

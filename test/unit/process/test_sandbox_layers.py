@@ -7,6 +7,7 @@ import ctypes
 import os
 import platform
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -272,6 +273,14 @@ def speaks_to_a_service(scene: Scene) -> Callable[[], Any]:
     return connects(socket.AF_UNIX, socket.SOCK_STREAM, f"{folder}/service")(scene)
 
 
+def has_requests_completed(scene: Scene) -> Callable[[], Any]:
+    return lambda: called("io_setup", 8, ctypes.byref(ctypes.c_ulong()))
+
+
+def sets_limits_of_another(scene: Scene) -> Callable[[], Any]:
+    return lambda: resource.prlimit(scene.other.pid, resource.RLIMIT_CORE)
+
+
 def makes_namespaces(scene: Scene) -> Callable[[], Any]:
     return lambda: called("unshare", 0x10000000)
 
@@ -302,6 +311,8 @@ ATTACKS: dict[str, tuple[Callable[[Scene], Callable[[], Any]], frozenset[Layer]]
     "takes semaphores that stay when no process has them": (takes_semaphores, frozenset((S,))),
     "makes a queue of messages that stays": (makes_a_queue, frozenset((S,))),
     "has a socket hold megabytes": (has_a_socket_hold_much, frozenset((S,))),
+    "has the kernel write to its memory by requests": (has_requests_completed, frozenset((S,))),
+    "sets limits of another process": (sets_limits_of_another, frozenset((N, S))),
     "sets a variable of the kernel": (sets_a_variable, frozenset((N, L))),
     "opens a device of the machine": (opens_a_device, frozenset((N, L))),
     "makes empty files without end": (makes_empty_files, frozenset((N,))),
@@ -358,6 +369,7 @@ REFUSED_BY_SOME = (
     "sets a variable of the kernel",  # who is not root
     "opens a device of the machine",
     "makes a queue of messages that stays",
+    "has the kernel write to its memory by requests",
 )
 """Those that a machine may refuse by itself."""
 

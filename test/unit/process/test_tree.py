@@ -160,7 +160,7 @@ def test_orphans_belong_to_the_family_and_end_with_it():
     family = tree.Family(leader.pid)
 
     def is_whole() -> bool:
-        return family.wait(0, ()) is tree.End.OVERDUE and family.size == 1 + len(orphans)
+        return family.wait(0, ()) is tree.End.OVERDUE and len(family.pids) == 1 + len(orphans)
 
     wait_for(is_whole)  # their own parents may not have ended yet
     family.end()
@@ -173,7 +173,7 @@ def test_children_of_an_ancestor_count_without_it():
         (grandchild,) = tree.children(pid)
         family = tree.Family(grandchild, ancestor=pid)
         family.wait(0, ())
-        assert family.size == 1
+        assert len(family.pids) == 1
         os.kill(grandchild, signal.SIGKILL)
 
 
