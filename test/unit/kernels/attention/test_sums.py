@@ -65,3 +65,33 @@ def test_sums_of_other_scores_have_kernels_of_their_own() -> None:
     text = compile_text(Source("k.mcu", ALONE)).emit("stages")
     assert "mu.attention_logsumexp" not in text
     assert text.count(" attention ") == 1
+
+
+INFINITE = "".join(
+    f"""
+kernel {name}[B, G, S, T](
+    q: {t}[B, G, S, {n}], k: {t}[B, 1, T, {n}], v: {t}[B, 1, T, {n}], w: f32[B, G, S], b: f32[G, S, T]
+) -> (y: f32[B, G, S, {n}], l: f32[B, G, S]) {{
+    m = where(w[:, :, :, None] > 2 and b > 2, inf, b) + where(w[:, :, :, None] < -1, -inf, 0)
+    return cast(attention(q, k, v, mask=m), f32), attention_logsumexp(q, k, mask=m)
+}}
+"""
+    for name, t, n in (("halves", "f16", 64), ("eights", "e4m3", 64), ("wide", "bf16", 96), ("singles", "f32", 32))
+)
+
+
+@pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
+def infinite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    compilation = compile_text(Source("k.mcu", INFINITE), Options(target=request.param))
+    return Program.of(compilation, tmp_path_factory.mktemp("infinite"))
+
+
+@pytest.mark.parametrize("lengths", [(1, 9), (70, 70), (66, 300), (3, 1000)], ids=str)
+@pytest.mark.parametrize("name", ["halves", "eights", "wide", "singles"])
+def test_a_score_of_infinity_makes_its_row_infinite(
+    infinite: Program, name: str, lengths: tuple[int, int]
+) -> None:
+    infinite.library.on_host_sm_count(13 if lengths[1] > 500 else 2)
+    dims = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
+    floats = (-2.0, 0.0, 0.5, 1.0, 3.0)
+    run(infinite, _info(infinite, name), dims, seed=3, floats=floats, within=2**-4, align=16)
