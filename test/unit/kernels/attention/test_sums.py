@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from on_host import Program, run
 
@@ -67,6 +69,34 @@ def test_sums_of_other_scores_have_kernels_of_their_own() -> None:
     assert text.count(" attention ") == 1
 
 
+MERGED = """
+kernel merged[S, T](
+    q: f16[S, 32], k: f16[T, 32], v: f16[T, 32], x: f16[T, 32], y: f16[T, 32]
+) -> f32[S, 32] {
+    a = attention_logsumexp(q, k)
+    b = attention_logsumexp(q, 2 * x)
+    m = max(a, b)
+    first = exp(a - m)[:, None]
+    second = exp(b - m)[:, None]
+    return (first * attention(q, k, v) + second * attention(q, 2 * x, y)) / (first + second)
+}
+kernel after[S, T](q: f16[S, 32], k: f16[T, 32]) -> f16[S, 32] {
+    l = attention_logsumexp(q, k)
+    return attention(q, k, k * cast(l[:1], f16))
+}
+"""
+
+
+def test_attention_moves_before_what_reads_its_log_sum_exps(tmp_path: Path) -> None:
+    compilation = compile_text(Source("k.mcu", MERGED))
+    text, other = compilation.emit("cutlass").split("@after")
+    assert text.count("cutlass.attention ") == text.count("cutlass.score_sum") == 2
+    assert "cutlass.gemm" not in text and "cutlass.score_sum" not in other
+    program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(2)
+    run(program, _info(program, "merged"), {"S": 5, "T": 70}, seed=3, floats=(-1.0, 0.5, 1.0), within=2**-8)
+
+
 INFINITE = "".join(
     f"""
 kernel {name}[B, G, S, T](
@@ -76,7 +106,12 @@ kernel {name}[B, G, S, T](
     return cast(attention(q, k, v, mask=m), f32), attention_logsumexp(q, k, mask=m)
 }}
 """
-    for name, t, n in (("halves", "f16", 64), ("eights", "e4m3", 64), ("wide", "bf16", 96), ("singles", "f32", 32))
+    for name, t, n in (
+        ("halves", "f16", 64),
+        ("eights", "e4m3", 64),
+        ("wide", "bf16", 96),
+        ("singles", "f32", 32),
+    )
 )
 
 

@@ -358,7 +358,7 @@ MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) 
     int64_t const index = column / Work::kPage, last = table.count - 1;
     int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
     page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
-    return page * Work::kPage + column % Work::kPage;
+    return page * work.pages.apart + column % Work::kPage;
   }
 }
 
