@@ -69,7 +69,14 @@ class ScoresBody(Body):
 
     def rows(self, value: SSAValue) -> SSAValue:
         """Return a view of an operand's rows; kernels of gradients take only such as TMA loads."""
-        return contiguous_rows(self.program, self.stage, value, parts=True, regrouped=self.finds_out)
+        view = contiguous_rows(self.program, self.stage, value, parts=True, regrouped=self.finds_out)
+        in_pages = not isinstance(self.op, AttentionBackwardOp) and value in self.op.in_all_pages
+        # Views leave out leading axes of extent 1: that of rows, too, where there is one row.
+        missing = (3 if in_pages else 2) - len(Shaped.of(view.type).dims)
+        if missing > 0:
+            self.program.block.add_op(expanded := ExpandOp(view, range(missing)))
+            return expanded.result
+        return view
 
     def _pages(self) -> SSAValue | None:
         """Return the table of pages where keys lie in pages."""
