@@ -80,7 +80,7 @@ def _axes_of(value: SSAValue) -> tuple[list[list[_Axis]], GatherOp, SSAValue] | 
     view = value.owner
     if isinstance(view, GatherOp):
         axes, table = _gathered(view)
-        return axes, view, table
+        return (axes, view, table) if len(Shaped.of(table.type).dims) == 2 else None
     if not isinstance(view, ExpandOp | PermuteOp | TransposeOp | ReshapeOp | RegroupOp):
         return None
     if (found := _axes_of(view.operands[0])) is None:

@@ -191,6 +191,15 @@ def test_one_head_and_one_sequence_agree_where_their_axes_are_dropped(tmp_path: 
         run(program, info, sizes, seed=3, floats=(-1.0, 0.5, 2.0), within=2**-8)
 
 
+TWO_TABLES = """
+kernel two_tables[B, P, N](
+    q: f16[B, 2, 4, 64], k: f16[P, 16, 2, 64], v: f16[P, 16, 2, 64], table: s32[B, N, 2]
+) -> f16[B, 2, 4, 64] {
+    keys = reshape(permute(gather(k, table), (0, 4, 1, 2, 3, 5)), (B, 2, N*32, 64))
+    values = reshape(permute(gather(v, table), (0, 4, 1, 2, 3, 5)), (B, 2, N*32, 64))
+    return attention(q, keys, values)
+}
+"""
 OUTER = """
 kernel outer[X, B, P, N](
     q: f16[X, B, 2, 4, 64], k: f16[P, 16, 2, 64], v: f16[P, 16, 2, 64], table: s32[B, N]
@@ -215,6 +224,7 @@ kernel outer[X, B, P, N](
         .replace("c: f16[P, 2, 32, 64]", "c: f16[P, 2, 32, 64], d: f16[P, 2, 2, 32, 64]")
         .replace("@ reshape(permute(gather(c,", "@ reshape(permute(gather(d[:, 0],"),
         _kernel("odd_capped", 24, 64, "B, 2, 1, 64", TURNED, "", CAPPED),
+        TWO_TABLES,
         OUTER,
     ],
     ids=[
@@ -223,6 +233,7 @@ kernel outer[X, B, P, N](
         "part of a page",
         "keys and values with other strides",
         "24 keys of scores",
+        "a table of pairs",
         "an axis before that of sequences",
     ],
 )
