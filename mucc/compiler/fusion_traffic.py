@@ -103,12 +103,16 @@ def _root(value: SSAValue) -> SSAValue:
 
 
 def _read(op: Operation) -> dict[SSAValue, Traffic]:
-    """Return the tensors that an operation reads; of pages those of sequences."""
+    """Return the tensors that an operation reads; of pages those of sequences.
+
+    Keys and values may be parts of one tensor.
+    """
     found: dict[SSAValue, Traffic] = {}
     paged = op.in_all_pages if isinstance(op, ScoringOp) else {}
-    for operand in op.operands:
+    for operand in dict.fromkeys(op.operands):
         if operand in paged:
-            found[_root(operand)] = Traffic.of(operand.type, paged[operand].dims)
+            others = [found[root]] if (root := _root(operand)) in found else []
+            found[root] = Traffic.sum([*others, Traffic.of(operand.type, paged[operand].dims)])
         else:
             found.update(_seen(operand))
     return found

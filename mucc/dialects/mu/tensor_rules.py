@@ -65,24 +65,22 @@ def scores(query: Attribute, key: Attribute) -> TensorType:
     return rules.matmul(query, rules.transpose(key))
 
 
-def in_pages(rows: Attribute, pages: Attribute, page: int) -> TensorType:
-    """Infer the rows `[B, .., N * page, D]` of sequences, whose pages tables `[B, 1, .., N]` of s32 name.
+def in_pages(rows: Attribute, pages: Attribute) -> TensorType:
+    """Infer the rows `[B, .., N * R, D]` of sequences, whose pages tables `[B, 1, .., N]` of s32 name.
 
-    `rows` `[.., R, D]` are those of all pages, `page` each. Raises TypeRuleError MU1103 where shapes do not
-    fit.
+    `rows` `[.., P, R, D]` are those of all pages. Raises TypeRuleError MU1103 where shapes do not fit.
     """
-    all_rows, table = (tensor("attention", type, 2) for type in (rows, pages))
+    all_rows, table = tensor("attention", rows, 3), tensor("attention", pages, 2)
+    *lead, _, page, width = all_rows.dims
     batch, *between, count = table.dims
-    fits = table.element_type == DTYPES["s32"] and len(table.dims) == len(all_rows.dims)
-    whole = page > 0 and (not isinstance(all_rows.dims[-2], int) or all_rows.dims[-2] % page == 0)
-    if not fits or not whole or any(extent != 1 for extent in between):
+    fits = table.element_type == DTYPES["s32"] and len(table.dims) == len(lead) + 2
+    if not fits or any(extent != 1 for extent in between):
         raise TypeRuleError(
             "MU1103",
-            f"table {table} does not say which pages of {page} rows of {all_rows} each sequence has",
-            notes=("rows of all pages are [.., R, D], R a multiple of a page; tables are s32[B, 1, .., N]",),
+            f"table {table} does not say which pages of {all_rows} each sequence has",
+            notes=("the rows of all pages are [.., pages, rows, D], tables s32[B, 1, .., N]",),
         )
-    lead = (batch, *all_rows.dims[:-2])
-    return TensorType.of((*lead, multiply([count, page]), all_rows.dims[-1]), all_rows.element_type)
+    return TensorType.of((batch, *lead, multiply([count, page]), width), all_rows.element_type)
 
 
 def attention(

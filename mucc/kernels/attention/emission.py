@@ -16,7 +16,13 @@ from mucc.dialects.cutlass.nodes import READS, StoreOp
 from mucc.dialects.cutlass.ops import is_reproducible
 from mucc.dialects.mu.types import Dims, Shaped
 from mucc.kernels.attention.op import AttendOp, AttentionKernelOp
-from mucc.kernels.attention.problem import has_plain_scores, problem_of, schedule_of, settings_in
+from mucc.kernels.attention.problem import (
+    has_plain_scores,
+    problem_of,
+    schedule_of,
+    settings_in,
+    sharing_axes,
+)
 from mucc.kernels.attention.schedule import WARPGROUP_LOOPS, Schedule, default_tile
 from mucc.kernels.attention.score_work import (
     SCORE_MEMBERS,
@@ -95,10 +101,12 @@ class AttentionWork(ScoreWork):
 
     def _members(self, axes: Sequence[Sequence[int]], parts: Parts) -> tuple[list[str], list[str], list[str]]:
         members, values, fitting = super()._members(axes, parts)
-        operands = dict(zip(("query", "key", "value"), self._read, strict=True))
-        members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in operands), *members]
-        given = [*map(self.operand, operands.values()), *values]
-        if self.attention.score.pages is not None:
+        query, *rows = self._read
+        names = ("query", "key", "value")
+        members = [*(f"mucc::attention::Operand<Element, {self.batch}> {n};" for n in names), *members]
+        is_paged = self.attention.score.pages is not None
+        given = [self.operand(query), *(self.operand(v, in_pages=is_paged) for v in rows), *values]
+        if is_paged:
             members.append(f"mucc::attention::Pages<{self.batch}> pages;")
             given.append(self._pages())
         spans, unknown = self.span_member()
@@ -120,7 +128,9 @@ class AttentionWork(ScoreWork):
         extents = [self.places.extent(a.extent) for a in axes]
         leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-1], strides[:-1], strict=True))
         table = f"{{{memory.data('int32_t')}, {strides[-1]}, 0, {extents[-1]}, {{{leading}}}}}"
-        return f"{{{table}, {self.places.extent(self.attention.pages_in_all)}}}"
+        key = self.attention.score.key
+        rows = self._strides(self.places.view(key, self.in_space(key, 3))[1])
+        return f"{{{table}, {self.places.extent(self.attention.pages_in_all)}, ({rows[-3]}) / ({rows[-2]})}}"
 
     @property
     def stored(self) -> list[SSAValue]:
@@ -162,7 +172,7 @@ class AttentionWork(ScoreWork):
                     *self._warpgroup_constants(wide),
                     *self._decode_constants(),
                     *self.score_constants(self.attention.score, attend, self.is_plain),
-                    f"static constexpr int kPage = {self.page};",
+                    f"static constexpr int kPage = {self.attention.score.page};",
                     f"static constexpr bool kStoresSum = {boolean(bool(self.sums))};",
                     f"static constexpr bool kHasSink = {boolean(attend.sink is not None)};",
                     *self._narrow_constants(),
@@ -244,23 +254,14 @@ class AttentionWork(ScoreWork):
         """Return what kernels for few queries are built for; the leading axes whose keys are shared."""
         if not self.decodes:
             return ["static constexpr bool kDecodes = false;"]
-        shared = shared_axes(self.batch, self.attention.score.key, self.attention.attend.value)
-        if self.page:  # each sequence has pages of its own
-            shared &= ~1
         tile = self._tile("skinny")
         parts = self.schedule.parts
         sizes = f"kDecodeWarps = {tile.warps}, kDecodeStages = {tile.stages}"
         return [
             "static constexpr bool kDecodes = true;",
-            f"static constexpr int kShared = {shared}, {sizes};",
+            f"static constexpr int kShared = {sharing_axes(self.attention)}, {sizes};",
             *([] if parts is None else [f"static constexpr int kParts = {parts};"]),
         ]
-
-    @property
-    def page(self) -> int:
-        """Return how many keys a page has; 0 where they do not lie in pages."""
-        page = self.attention.score.page
-        return 0 if page is None else page.value.data
 
     @property
     def is_many(self) -> bool:

@@ -20,9 +20,10 @@ class FormAttention(Pass):
     %y = mu.matmul %w, %v
     ```
 
-    `f(q @ k.T) @ v` is attention without softmax where f is more than a factor. Masks that are written
-    several times are one. Sums of exponentials move behind the attention whose kernel stores them. Keys and
-    values that are gathered from pages are read where they lie.
+    `f(q @ k.T) @ v` is attention without softmax where f is more than a factor. Products that are written
+    several times are one, and so are operands of attention, log-sum-exps and gradients. Sums of exponentials
+    and the attention whose kernel stores them move together. Keys and values that are gathered from pages are
+    read where they lie.
     """
 
     name = "form-attention"
@@ -33,14 +34,17 @@ class FormAttention(Pass):
         # Few programs have such operations, so what rewrites them is loaded where there is one.
         may_be_written = any(sum(isinstance(i, MatmulOp) for i in k.body.block.ops) > 1 for k in kernels)
         if may_be_written:
+            from mucc.kernels.attention.sharing import share_products
             from mucc.kernels.attention.written import Written
 
+            for kernel in kernels:
+                share_products(kernel.body.block)
             rewrite(op, [Written()])
         if names & {"mu.attention_logsumexp", "mu.attention_gradient"}:
-            from mucc.kernels.attention.sharing import move_sums, share_masks
+            from mucc.kernels.attention.sharing import move_sums, share_operands
 
             for kernel in kernels:
-                share_masks(kernel.body.block)
+                share_operands(kernel.body.block)
                 move_sums(kernel.body.block)
         if "mu.gather" in names and (may_be_written or "mu.attention" in names):
             from mucc.kernels.attention.paged import Paged

@@ -127,7 +127,7 @@ class AttentionKind(Kind[AttentionKernelOp]):
         if op.score.pages is None:
             return {}
         dims = {v: Shaped.of(v.type).dims for v in (op.score.key, op.attend.value)}
-        return {v: (op.extents[0], *lead, op.extents[-1], width) for v, (*lead, _, width) in dims.items()}
+        return {v: (op.extents[0], *lead, op.extents[-1], width) for v, (*lead, _, _, width) in dims.items()}
 
     def index_tensors(self, op: AttentionKernelOp) -> Iterator[IndexTensor]:
         """Yield the table of pages: kernels bound what it names, and `MUCC_CHECK_INDICES` checks it."""

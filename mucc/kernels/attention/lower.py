@@ -52,8 +52,7 @@ class ScoresBody(Body):
         self.op = op
         self.finds_out = not isinstance(op, AttentionBackwardOp)
         query, key = (self.rows(v) for v in (op.query, op.key))
-        pages, page = self._pages() or (None, 0)
-        self.product = ScoreOp(query, key, self._scale(), pages, page)
+        self.product = ScoreOp(query, key, self._scale(), self._pages())
         self.add(self.product, op)
         score = self.product.result
         if isinstance(op, ScoredAttentionOp):
@@ -70,16 +69,23 @@ class ScoresBody(Body):
 
     def rows(self, value: SSAValue) -> SSAValue:
         """Return a view of an operand's rows; kernels of gradients take only such as TMA loads."""
-        return contiguous_rows(self.program, self.stage, value, parts=True, regrouped=self.finds_out)
+        view = contiguous_rows(self.program, self.stage, value, parts=True, regrouped=self.finds_out)
+        in_pages = not isinstance(self.op, AttentionBackwardOp) and value in self.op.in_all_pages
+        # Views leave out leading axes of extent 1: that of rows, too, where there is one row.
+        missing = (3 if in_pages else 2) - len(Shaped.of(view.type).dims)
+        if missing > 0:
+            self.program.block.add_op(expanded := ExpandOp(view, range(missing)))
+            return expanded.result
+        return view
 
-    def _pages(self) -> tuple[SSAValue, int] | None:
-        """Return the table of pages, and how many keys a page has, where keys lie in pages."""
+    def _pages(self) -> SSAValue | None:
+        """Return the table of pages where keys lie in pages."""
         op = self.op
-        if isinstance(op, AttentionBackwardOp) or op.pages is None or op.page is None:
+        if isinstance(op, AttentionBackwardOp) or op.pages is None:
             return None
         dims = Shaped.of(op.pages.type).dims
         access = self.program.at(through_views(op.pages, identity(dims), self.stage))
-        return build_view(access, len(dims), self.program.block), op.page.value.data
+        return build_view(access, len(dims), self.program.block)
 
     def _scale(self) -> FloatAttr:
         if isinstance(self.op, ScoredAttentionOp):

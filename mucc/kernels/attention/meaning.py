@@ -24,8 +24,8 @@ def score(functions: CutlassFunctions, op: ScoreOp, args: tuple[Any, ...]) -> tu
     """Multiply queries and keys."""
     query, key, *pages = map(functions.read, args)
     functions.launch.accumulators = tuple(pages)
-    if op.page is not None:
-        key = in_pages(functions, key, pages[0], op.page.value.data, _rank(op))
+    if pages:
+        key = in_pages(functions, key, pages[0], _rank(op))
     product = query @ functions.arrays.xp.swapaxes(key, -1, -2)
     return (functions.over_space(op.scale.value.data * product),)
 
@@ -44,8 +44,8 @@ def attend(functions: CutlassFunctions, op: AttendOp, args: tuple[Any, ...]) -> 
     assert isinstance(kernel, AttentionKernelOp)
     scores = seen_columns(functions, functions.over_space(args[0]), op, args)
     value = functions.read(args[1])
-    if (page := kernel.score.page) is not None:
-        value = in_pages(functions, value, functions.launch.accumulators[0], page.value.data, _rank(op))
+    if kernel.score.pages is not None:
+        value = in_pages(functions, value, functions.launch.accumulators[0], _rank(op))
     if op.without_softmax is not None:
         weights = functions.arrays.xp.where(scores == -math.inf, functions.arrays.full((), 0.0), scores)
         result = functions.narrowed(weights, op.value.type) @ value

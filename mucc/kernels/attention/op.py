@@ -30,10 +30,8 @@ from xdsl.utils.exceptions import VerifyException
 from mucc.dialects.cutlass.attributes import dims_attr, dims_of
 from mucc.dialects.cutlass.nodes import READS, StoreOp, ValueNode
 from mucc.dialects.cutlass.ops import DeviceKernelOp
-from mucc.dialects.mu.ops.base import integer
 from mucc.dialects.mu.schedule_attributes import MainloopAttr, SchedulerAttr, TileAttr
 from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType
-from mucc.library.extents import divide
 
 FEW = 64
 """The most queries of kernels that divide the keys among blocks."""
@@ -59,31 +57,35 @@ def labels_of(node: Labelled) -> tuple[SSAValue, SSAValue] | None:
 class ScoreOp(ValueNode):
     """The score of a query and a key: `scale` times their dot product.
 
-    Where there are `pages`, a table of s32 for each sequence, keys and the kernel's values have the rows of
-    all pages, `page` each, and column j is row j % page of the page that the table has for j / page.
+    Where there are `pages`, a table of s32 for each sequence, keys `[.., P, R, D]` and the kernel's values
+    are pages of R rows, and column j is row j % R of the page that the table has for j / R.
     """
 
     name = "cutlass.score"
 
     scale = prop_def(FloatAttr)
-    page = opt_prop_def(IntegerAttr)
     query = operand_def(TensorType)
     key = operand_def(TensorType)
     pages = opt_operand_def(TensorType)
 
     FORMAT: ClassVar[str] = (
-        "$query `,` $key `scale` $scale (`pages` $pages^ `:` type($pages) `of` $page)? attr-dict "
+        "$query `,` $key `scale` $scale (`pages` $pages^ `:` type($pages))? attr-dict "
         "`:` type($query) `,` type($key)"
     )
 
-    def __init__(
-        self, query: SSAValue, key: SSAValue, scale: FloatAttr, pages: SSAValue | None = None, page: int = 0
-    ):
+    def __init__(self, query: SSAValue, key: SSAValue, scale: FloatAttr, pages: SSAValue | None = None):
         super().__init__(
             operands=[query, key, pages],
             result_types=[f32],
-            properties={"scale": scale, "page": integer(page) if pages is not None else None},
+            properties={"scale": scale},
         )
+
+    @property
+    def page(self) -> int:
+        """How many keys a page has; 0 where they do not lie in pages."""
+        page = 0 if self.pages is None else Shaped.of(self.key.type).dims[-2]
+        assert isinstance(page, int)
+        return page
 
     @property
     def holds_bits(self) -> bool:
@@ -232,8 +234,8 @@ class AttentionKernelOp(DeviceKernelOp):
     @property
     def pages_in_all(self) -> Dim:
         """How many pages there are of keys and values."""
-        assert self.score.page is not None
-        return divide(Shaped.of(self.score.key.type).dims[-2], self.score.page.value.data)
+        assert self.score.pages is not None
+        return Shaped.of(self.score.key.type).dims[-3]
 
     @property
     def may_decode(self) -> bool:
@@ -276,7 +278,7 @@ class AttentionKernelOp(DeviceKernelOp):
             raise VerifyException(f"a {sums.name} has the scores of the {AttendOp.name}")
         rows, columns = self.extents[-2:]
         query, key, value = (Shaped.of(v.type) for v in (self.score.query, self.score.key, self.attend.value))
-        if self.score.pages is not None:
-            columns = key.dims[-2]
+        if self.score.page:
+            columns = self.score.page
         if query.dims[-2] != rows or key.dims[-2] != columns or value.dims[-2] != columns:
             raise VerifyException(f"queries {query}, keys {key} and values {value} of scores {self.extents}")

@@ -12,54 +12,150 @@ from xdsl.rewriter import InsertPoint
 from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp, ScoredAttentionOp, ScoresOp
 from mucc.dialects.mu.ops.elementwise import ElementwiseOp
 from mucc.dialects.mu.ops.indexed import GatherOp
-from mucc.dialects.mu.ops.shape import ReshapeOp
-from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp
-from mucc.dialects.mu.types import Shaped, TensorType
+from mucc.dialects.mu.ops.shape import ReshapeOp, SliceOp
+from mucc.dialects.mu.ops.views import ExpandOp, PermuteOp, RegroupOp, SqueezeOp, TransposeOp
+from mucc.dialects.mu.types import Dim, Dims, Shaped, TensorType, dtype_bits
 from mucc.dialects.walk import postorder
 from mucc.kernels.attention.operands import is_few, is_narrow, takes
 from mucc.library.extents import multiply
+from mucc.target.facts import WIDEST_ACCESS
 
 STEP = 16
 """Keys that a warp reads at a time, which lie in one page."""
 
 
 class Pool(NamedTuple):
-    """Pages `[P, page, H, D]`, the table `[B, N]` of those of each sequence, and axes inserted behind."""
+    """Pages `[P, ..]`, and the table `[B, N]` of those of each sequence.
+
+    `order` has the axes of the pages as keys have them, `[.., P, R, D]`, and `inserted` those of one element.
+    The first rows of two pages that follow each other lie `apart` rows apart in memory.
+    """
 
     pages: SSAValue
     table: SSAValue
-    axes: tuple[int, ...]
+    order: tuple[int, ...]
+    inserted: tuple[int, ...]
+    apart: Dim
+
+    @property
+    def size(self) -> tuple[Dim, Dim, Dim]:
+        """How many pages there are, their rows, and `apart`: what keys and values must have in common."""
+        dims = Shaped.of(self.pages.type).dims
+        return dims[0], dims[self.order[-2]], self.apart
+
+
+class _Axis(NamedTuple):
+    """An axis of gathered pages: two of the table, then those of a page by their numbers from 1 on."""
+
+    number: int
+    extent: Dim
+
+
+def _gathered(op: GatherOp) -> tuple[list[list[_Axis]], SSAValue]:
+    """Return the axes of gathered pages, and the table, which may have been flattened."""
+    table = op.rows
+    if len(Shaped.of(table.type).dims) == 1 and isinstance(table.owner, ReshapeOp | RegroupOp):
+        table = table.owner.operand
+    sequences = [_Axis(i, d) for i, d in zip((-1, 0), Shaped.of(table.type).dims, strict=False)]
+    own = [[_Axis(i, d)] for i, d in enumerate(Shaped.of(op.operand.type).dims) if i > 0]
+    return ([[a] for a in sequences] if table is op.rows else [sequences]) + own, table
+
+
+def _regrouped(axes: Sequence[Sequence[_Axis]], dims: Dims) -> list[list[_Axis]] | None:
+    """Divide axes, in their order, among those of a reshaped tensor; None where one of them is split."""
+    left = [axis for group in axes for axis in group]
+    groups: list[list[_Axis]] = []
+    for extent in dims:
+        group = [left.pop(0)] if extent == 1 and left and left[0].extent == 1 else []
+        while left and multiply([a.extent for a in group]) != extent:
+            group.append(left.pop(0))
+        if multiply([a.extent for a in group]) != extent:
+            return None
+        groups.append(group)
+    return None if left else groups
+
+
+def _axes_of(value: SSAValue) -> tuple[list[list[_Axis]], GatherOp, SSAValue] | None:
+    """Return which axes of gathered pages the axes of a value are, what gathers them, and the table."""
+    view = value.owner
+    if isinstance(view, GatherOp):
+        axes, table = _gathered(view)
+        return (axes, view, table) if len(Shaped.of(table.type).dims) == 2 else None
+    if not isinstance(view, ExpandOp | PermuteOp | TransposeOp | ReshapeOp | RegroupOp):
+        return None
+    if (found := _axes_of(view.operands[0])) is None:
+        return None
+    axes, op, table = found
+    match view:
+        case ExpandOp():
+            for axis in view.axes.get_values():
+                axes.insert(axis, [])
+        case PermuteOp():
+            axes = [axes[i] for i in view.order.get_values()]
+        case TransposeOp():
+            axes = [*axes[:-2], axes[-1], axes[-2]]
+        case _:
+            if (groups := _regrouped(axes, Shaped.of(value.type).dims)) is None:
+                return None
+            axes = groups
+    return axes, op, table
+
+
+def _apart(pages: SSAValue, rows: int) -> Dim | None:
+    """Return how many rows lie between the first rows of pages, whose axis `rows` has their rows.
+
+    None where kernels cannot read the pages where they lie: those of an argument in row-major order, or of
+    slices of one.
+    """
+    axes = [*range(len(Shaped.of(pages.type).dims))]
+    granule = WIDEST_ACCESS * 8 // dtype_bits(Shaped.of(pages.type).element_type)
+    while not isinstance(pages, BlockArgument):
+        if isinstance(view := pages.owner, SqueezeOp):
+            dropped = view.axes.get_values()
+            kept = [i for i in range(len(Shaped.of(view.operand.type).dims)) if i not in dropped]
+            axes = [kept[a] for a in axes]
+        elif isinstance(view, SliceOp):
+            axis, (start, _, step), dims = view.axis.value.data, view.range, Shaped.of(view.operand.type).dims
+            is_last, extents = axis == len(dims) - 1, (start, dims[axis])
+            if step != 1 or axis == axes[rows]:
+                return None
+            if is_last and not all(isinstance(e, int) and e % granule == 0 for e in extents):
+                return None
+        else:
+            return None
+        pages = view.operand
+    dims = Shaped.of(pages.type).dims
+    is_row_major = isinstance(pages.type, TensorType) and pages.type.layout.is_row_major
+    if not is_row_major or axes[-1] != len(dims) - 1 or rows == len(axes) - 1:
+        return None
+    return multiply(dims[axes[0] + 1 : axes[rows] + 1])
 
 
 def _pool(value: SSAValue) -> Pool | None:
-    """Return the pages of `permute(reshape(gather(pages, table), (B, N * page, H, D)), (0, 2, 1, 3))`."""
-    axes: tuple[int, ...] = ()
-    if isinstance(op := value.owner, ExpandOp):
-        axes, value = tuple(op.axes.get_values()), op.operand
-    if not isinstance(op := value.owner, PermuteOp) or tuple(op.order.get_values()) != (0, 2, 1, 3):
+    """Return the pages of keys or values `[B, .., N * R, D]` of sequences; None where they are none."""
+    if (found := _axes_of(value)) is None:
         return None
-    if not isinstance(op := op.operand.owner, ReshapeOp | RegroupOp):
+    axes, op, table = found
+    (first, *lead, rows, last), dims = axes, Shaped.of(op.operand.type).dims
+    numbers = [[a.number for a in group] for group in (first, rows, last)]
+    if numbers[0] != [-1] or numbers[1][:1] != [0] or [len(n) for n in numbers[1:]] != [2, 1]:
         return None
-    dims = Shaped.of(op.results[0].type).dims
-    if not isinstance(op := op.operand.owner, GatherOp) or not isinstance(op.operand, BlockArgument):
+    if any(len(group) > 1 for group in lead):
         return None
-    pages, table = Shaped.of(op.operand.type).dims, Shaped.of(op.rows.type).dims
-    if len(pages) != 4 or len(table) != 2 or axes not in ((), (2,)):
+    row, width = numbers[1][1], numbers[2][0]
+    order = (*(group[0].number for group in lead if group), 0, row, width)
+    page = dims[row]
+    if sorted(order) != [*range(len(dims))] or not isinstance(page, int) or page % STEP:
         return None
-    is_row_major = isinstance(type := op.operand.type, TensorType) and type.layout.is_row_major
-    if not is_row_major or not isinstance(pages[1], int) or pages[1] % STEP:
-        return None
-    fits = dims == (table[0], multiply([table[1], pages[1]]), *pages[2:])
-    return Pool(op.operand, op.rows, axes) if fits else None
+    apart = _apart(op.operand, row)
+    inserted = tuple(i for i, group in enumerate(lead) if not group)
+    return None if apart is None else Pool(op.operand, table, order, inserted, apart)
 
 
 def _rows(pool: Pool) -> list[Operation]:
-    """Return views of all pages as matrices of their rows: `[H, P * page, D]`."""
-    pages, page, heads, width = Shaped.of(pool.pages.type).dims
-    rows = RegroupOp(pool.pages, (multiply([pages, page]), heads, width))
-    new: list[Operation] = [rows, turned := PermuteOp(rows, (1, 0, 2))]
-    # There is no axis of sequences, so axes behind that of heads are one less.
-    return [*new, ExpandOp(turned, [a - 1 for a in pool.axes])] if pool.axes else new
+    """Return views of all pages as `[.., P, R, D]`."""
+    turned = PermuteOp(pool.pages, pool.order)
+    return [turned, ExpandOp(turned, list(pool.inserted))] if pool.inserted else [turned]
 
 
 def _same_scores(op: AttentionOp | ScoredAttentionOp) -> list[AttentionLogSumExpOp | ScoresOp]:
@@ -80,10 +176,13 @@ class Paged(RewritePattern):
 
     ```
     %g = mu.gather %k rows %table
-    %r = mu.reshape %g                                  %r = mu.regroup %k
-    %k = mu.permute %r order [0, 2, 1, 3]          ->   %p = mu.permute %r order [1, 0, 2]
-    %s = mu.scores %q, %k                               %s = mu.scores %q, %p pages %table of 64
+    %r = mu.reshape %g
+    %k = mu.permute %r order [0, 2, 1, 3]          ->   %p = mu.permute %k order [2, 0, 1, 3]
+    %s = mu.scores %q, %k                               %s = mu.scores %q, %p pages %table
     ```
+
+    Pages may be slices of an argument, such as the keys of a cache of keys and values, and have heads before
+    rows.
     """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -98,17 +197,14 @@ class Paged(RewritePattern):
             return
         # Sequences are along the first axis of the scores.
         same = len(op.space) == len(Shaped.of(op.key.type).dims)
-        same = same and key.table is value.table and key.axes == value.axes
-        sizes = [Shaped.of(pool.pages.type).dims[:3] for pool in (key, value)]
-        if not same or sizes[0] != sizes[1]:
+        if not same or key.table is not value.table or key.size != value.size:
             return
         keys = _rows(key)
-        values = [] if value.pages is key.pages else _rows(value)
+        values = [] if value == key else _rows(value)
         table = ExpandOp(key.table, list(range(1, len(op.space) - 2)))
-        page = sizes[0][1]
-        assert isinstance(page, int)
         given = {"key": keys[-1].results[0], "value": (values or keys)[-1].results[0], "pages": table.result}
-        # All operations on the scores stand behind the keys.
-        rewriter.insert([*keys, *values, table], InsertPoint.before(gathered))
+        # All operations on the scores stand behind the keys, but not behind the values.
+        rewriter.insert([*keys, table], InsertPoint.before(gathered))
+        rewriter.insert(values, InsertPoint.before(op))
         for inner in (*_same_scores(op), op):
-            rewriter.replace(inner, [new := inner.in_pages(given, page)], [new.result])
+            rewriter.replace(inner, [new := inner.in_pages(given)], [new.result])

@@ -29,17 +29,20 @@ SETTINGS = (TILE, MAINLOOP, STAGES, SCHEDULER)
 """The settings of attention, in the order in which schedules are told."""
 
 
+def sharing_axes(op: AttentionKernelOp) -> int:
+    """Return a bit for each leading axis along which queries share keys and values."""
+    own = 3 if op.score.pages is not None else 2
+    shared = shared_axes(len(op.extents) - 2, op.score.key, op.attend.value, own=own)
+    # Each sequence has pages of its own.
+    return shared & ~1 if op.score.pages is not None else shared
+
+
 def problem_of(op: AttentionKernelOp, target: str, sizes: Mapping[str, int] | None = None) -> Problem:
     """Return what the schedule of a kernel depends on. `sizes` are typical values of open dims."""
     batch, (rows, columns) = op.extents[:-2], op.extents[-2:]
     known = [_known(extent, sizes or {}) for extent in (*batch, rows, columns)]
-    shared = shared_axes(len(batch), op.score.key, op.attend.value)
     leading = known[:-2]
-    group = [
-        extent
-        for axis, extent in enumerate(leading)
-        if shared >> axis & 1 and not (op.score.page and not axis)
-    ]
+    group = [extent for axis, extent in enumerate(leading) if sharing_axes(op) >> axis & 1]
     return Problem(
         compute="tf32" if op.is_f32 else dtype_of(op.attend.value),
         width=width_of(op.score.query),
@@ -52,7 +55,7 @@ def problem_of(op: AttentionKernelOp, target: str, sizes: Mapping[str, int] | No
         ranged=op.is_ranged,
         # Where labels are compared there is no room for a third warpgroup either.
         plain=has_plain_scores(op) and op.attend.labels is None,
-        page=0 if op.score.page is None else op.score.page.value.data,
+        page=op.score.page,
         may_decode=op.may_decode,
         is_many=not isinstance(rows, int) or rows > DECODE_ROWS,
         has_warpgroups=get_target(target).has_wgmma,

@@ -79,15 +79,24 @@ class ScoreWork(AcrossWork):
         """Keep all axes apart: rows and columns are those of tiles."""
         return [[[axis] for axis in range(len(self.space))]]
 
-    def operand(self, value: SSAValue) -> str:
-        """Return the initializer of a `mucc::attention::Operand`: strides, and how far leading axes reach."""
-        dims = Shaped.of(value.type).dims
-        memory, axes = self.places.view(value, (*self.space[:-2], *dims[-2:]))
+    def in_space(self, value: SSAValue, own: int) -> Dims:
+        """Return the extents of the leading axes of scores, and of the last axes of an operand."""
+        return (*self.space[:-2], *Shaped.of(value.type).dims[-own:])
+
+    def operand(self, value: SSAValue, *, in_pages: bool = False) -> str:
+        """Return the initializer of a `mucc::attention::Operand`: strides, and how far leading axes reach.
+
+        Rows of pages count from the first row of the first page to the last one of the last.
+        """
+        own = 3 if in_pages else 2
+        memory, axes = self.places.view(value, self.in_space(value, own))
         strides = self._strides(axes)
         extents = [self.places.extent(a.extent) for a in axes]
-        leading = ", ".join(f"{{{e}, {s}}}" for e, s in zip(extents[:-2], strides[:-2], strict=True))
+        lead = zip(extents[:-own], strides[:-own], strict=True)
+        leading = ", ".join(f"{{{e}, {s}}}" for e, s in lead)
         data = memory.data(VIEW_TYPES[memory.type.dtype])
-        return f"{{{data}, {strides[-2]}, {strides[-1]}, {extents[-2]}, {{{leading}}}}}"
+        apart = f"({extents[-3]} - 1) * ({strides[-3]}) / ({strides[-2]}) + " if in_pages else ""
+        return f"{{{data}, {strides[-2]}, {strides[-1]}, {apart}{extents[-2]}, {{{leading}}}}}"
 
     def label_constants(self) -> list[str]:
         """Emit the leading axes along which labels differ, a bit for each."""
@@ -164,9 +173,9 @@ def is_plain(product: ScoreOp, score: SSAValue) -> bool:
     return isinstance(score.owner, ScoreOp) and product.scale.value.data > 0
 
 
-def shared_axes(batch: int, *values: SSAValue) -> int:
-    """Return a bit for each leading axis along which all of the values are the same."""
-    dims = [Shaped.of(v.type).dims[:-2] for v in values]
+def shared_axes(batch: int, *values: SSAValue, own: int = 2) -> int:
+    """Return a bit for each leading axis along which all values, of `own` further axes, are the same."""
+    dims = [Shaped.of(v.type).dims[:-own] for v in values]
     return sum(1 << a for a in range(batch) if all(_reaches(d, batch - a) == 1 for d in dims))
 
 

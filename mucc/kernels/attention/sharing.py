@@ -1,22 +1,36 @@
-"""Bring operations on the same scores together: share equal masks, and move log-sum-exps behind attention."""
+"""Bring operations on the same scores together: equal operands and products, log-sum-exps and attention."""
 
 from __future__ import annotations
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from mucc.dialects.mu.ops.attention import AttentionLogSumExpOp, AttentionOp, GradientOp
+from mucc.dialects.mu.ops.contraction import MatmulOp
 
 
-def share_masks(block: Block) -> None:
-    """Replace masks that are written again by the first one that is computed alike."""
-    masks: list[SSAValue] = []
+def share_operands(block: Block) -> None:
+    """Replace operands of attention that are written again by the first ones that are computed alike."""
+    values: list[SSAValue] = []
     for op in block.ops:
-        if not isinstance(op, AttentionOp | AttentionLogSumExpOp | GradientOp) or (mask := op.mask) is None:
+        if not isinstance(op, AttentionOp | AttentionLogSumExpOp | GradientOp):
             continue
-        if (known := next((m for m in masks if _alike(m, mask)), None)) is None:
-            masks.append(mask)
+        for i, value in enumerate(op.operands):
+            if (known := next((v for v in values if _alike(v, value)), None)) is None:
+                values.append(value)
+            else:
+                op.operands[i] = known
+
+
+def share_products(block: Block) -> None:
+    """Replace products that are written again by the first one that is computed alike."""
+    products: list[MatmulOp] = []
+    for op in block.ops:
+        if not isinstance(op, MatmulOp):
+            continue
+        if (known := next((p for p in products if _alike(p.result, op.result)), None)) is None:
+            products.append(op)
         else:
-            op.operands = [known if v is mask else v for v in op.operands]
+            op.result.replace_all_uses_with(known.result)
 
 
 def _alike(one: SSAValue, other: SSAValue) -> bool:
@@ -39,7 +53,7 @@ def _alike(one: SSAValue, other: SSAValue) -> bool:
 
 
 def move_sums(block: Block) -> None:
-    """Move log-sum-exps behind attention of the same scores, where their readers allow."""
+    """Move log-sum-exps behind attention of the same scores, or attention before what reads them."""
     for op in list(block.ops):
         if not isinstance(op, AttentionLogSumExpOp):
             continue
@@ -49,6 +63,21 @@ def move_sums(block: Block) -> None:
                 op.detach()
                 block.insert_op_after(op, other)
                 break
+            if needed := _needed(other, op):
+                for moved in needed:
+                    moved.detach()
+                    block.insert_op_before(moved, op)
+                break
+
+
+def _needed(attention: Operation, sums: AttentionLogSumExpOp) -> list[Operation]:
+    """Return attention, behind what it depends on of the operations behind log-sum-exps; none if on these."""
+    needed, op = [attention], attention.prev_op
+    while op is not None and op is not sums:
+        if any(use.operation in needed for result in op.results for use in result.uses):
+            needed.insert(0, op)
+        op = op.prev_op
+    return [] if any(use.operation in needed for use in sums.result.uses) else needed
 
 
 def _follows(op: Operation, sums: AttentionLogSumExpOp) -> bool:

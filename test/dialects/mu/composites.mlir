@@ -62,15 +62,15 @@ mu.kernel @gradients(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>,
 
 // Keys and values may have the rows of all pages, of which a table names those of each sequence.
 // CHECK-LABEL: mu.kernel @pages(
-mu.kernel @pages(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, "16*P", 64], f16>, %v: !mu.tensor<[4, "16*P", 32], f16>, %t: !mu.tensor<[B, 1, N], si32>, %m: !mu.tensor<[M, "16*N"], f32>) -> (!mu.tensor<[B, 4, M, 32], f16>, !mu.tensor<[B, 4, M], f32>, !mu.tensor<[B, 4, M, 32], f16>)
+mu.kernel @pages(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, P, 16, 64], f16>, %v: !mu.tensor<[4, P, 16, 32], f16>, %t: !mu.tensor<[B, 1, N], si32>, %m: !mu.tensor<[M, "16*N"], f32>) -> (!mu.tensor<[B, 4, M, 32], f16>, !mu.tensor<[B, 4, M], f32>, !mu.tensor<[B, 4, M, 32], f16>)
     attributes {arg_names = ["q", "k", "v", "t", "m"], result_names = ["a", "b", "c"], dims = ["B", "M", "P", "N"]} {
-  // CHECK-NEXT: mu.attention %q, %k, %v mask %m : !mu.tensor<[M, "16*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 scale 1.250000e-01 : f64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16> -> !mu.tensor<[B, 4, M, 32], f16>
-  %0 = mu.attention %q, %k, %v mask %m : !mu.tensor<[M, "16*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 scale 1.250000e-01 : f64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16> -> !mu.tensor<[B, 4, M, 32], f16>
-  // CHECK-NEXT: mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 causal : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M], f32>
-  %1 = mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 causal : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M], f32>
-  // CHECK-NEXT: %[[S:.*]] = mu.scores %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M, "16*N"], f16>
-  %2 = mu.scores %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M, "16*N"], f16>
-  // CHECK-NEXT: mu.scored_attention %q, %k, %v scores %[[S]] pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16>, !mu.tensor<[B, 4, M, "16*N"], f16> -> !mu.tensor<[B, 4, M, 32], f16>
-  %3 = mu.scored_attention %q, %k, %v scores %2 pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 32], f16>, !mu.tensor<[B, 4, M, "16*N"], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  // CHECK-NEXT: mu.attention %q, %k, %v mask %m : !mu.tensor<[M, "16*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> scale 1.250000e-01 : f64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 32], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  %0 = mu.attention %q, %k, %v mask %m : !mu.tensor<[M, "16*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> scale 1.250000e-01 : f64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 32], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  // CHECK-NEXT: mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> causal : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16> -> !mu.tensor<[B, 4, M], f32>
+  %1 = mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> causal : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16> -> !mu.tensor<[B, 4, M], f32>
+  // CHECK-NEXT: %[[S:.*]] = mu.scores %q, %k pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16> -> !mu.tensor<[B, 4, M, "16*N"], f16>
+  %2 = mu.scores %q, %k pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16> -> !mu.tensor<[B, 4, M, "16*N"], f16>
+  // CHECK-NEXT: mu.scored_attention %q, %k, %v scores %[[S]] pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 32], f16>, !mu.tensor<[B, 4, M, "16*N"], f16> -> !mu.tensor<[B, 4, M, 32], f16>
+  %3 = mu.scored_attention %q, %k, %v scores %2 pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 32], f16>, !mu.tensor<[B, 4, M, "16*N"], f16> -> !mu.tensor<[B, 4, M, 32], f16>
   mu.return %0, %1, %3 : !mu.tensor<[B, 4, M, 32], f16>, !mu.tensor<[B, 4, M], f32>, !mu.tensor<[B, 4, M, 32], f16>
 }

@@ -608,40 +608,32 @@ mu.kernel @k(%x: !mu.tensor<[M], f32>) -> !mu.tensor<[M], si32>
 
 // -----
 
-// CHECK: table s32[B, N] does not say which pages of 16 rows of f16[4, 16*P, 64] each sequence has
-mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, "16*P", 64], f16>, %t: !mu.tensor<[B, N], si32>) -> !mu.tensor<[B, 4, M, 64], f16> attributes {arg_names = ["q", "k", "t"], result_names = ["out"], dims = ["B", "M", "P", "N"]} {
-  %0 = mu.attention %q, %k, %k pages %t : !mu.tensor<[B, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M, 64], f16>
+// CHECK: table s32[B, N] does not say which pages of f16[4, P, 16, 64] each sequence has
+mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, P, 16, 64], f16>, %t: !mu.tensor<[B, N], si32>) -> !mu.tensor<[B, 4, M, 64], f16> attributes {arg_names = ["q", "k", "t"], result_names = ["out"], dims = ["B", "M", "P", "N"]} {
+  %0 = mu.attention %q, %k, %k pages %t : !mu.tensor<[B, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 64], f16> -> !mu.tensor<[B, 4, M, 64], f16>
   mu.return %0 : !mu.tensor<[B, 4, M, 64], f16>
 }
 
 // -----
 
-// CHECK: table s32[B, 1, N] does not say which pages of 16 rows of f16[4, 40, 64] each sequence has
+// CHECK: table s32[B, 1, N] does not say which pages of f16[4, 40, 64] each sequence has
 mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, 40, 64], f16>, %t: !mu.tensor<[B, 1, N], si32>) -> !mu.tensor<[B, 4, M], f32> attributes {arg_names = ["q", "k", "t"], result_names = ["out"], dims = ["B", "M", "N"]} {
-  %0 = mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, 40, 64], f16> -> !mu.tensor<[B, 4, M], f32>
+  %0 = mu.attention_logsumexp %q, %k pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, 40, 64], f16> -> !mu.tensor<[B, 4, M], f32>
   mu.return %0 : !mu.tensor<[B, 4, M], f32>
 }
 
 // -----
 
 // CHECK: mask f32[M, 8*N] does not broadcast to the scores [B, 4, M, 16*N]
-mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, "16*P", 64], f16>, %t: !mu.tensor<[B, 1, N], si32>, %m: !mu.tensor<[M, "8*N"], f32>) -> !mu.tensor<[B, 4, M, 64], f16> attributes {arg_names = ["q", "k", "t", "m"], result_names = ["out"], dims = ["B", "M", "P", "N"]} {
-  %0 = mu.attention %q, %k, %k mask %m : !mu.tensor<[M, "8*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 64], f16> -> !mu.tensor<[B, 4, M, 64], f16>
+mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, P, 16, 64], f16>, %t: !mu.tensor<[B, 1, N], si32>, %m: !mu.tensor<[M, "8*N"], f32>) -> !mu.tensor<[B, 4, M, 64], f16> attributes {arg_names = ["q", "k", "t", "m"], result_names = ["out"], dims = ["B", "M", "P", "N"]} {
+  %0 = mu.attention %q, %k, %k mask %m : !mu.tensor<[M, "8*N"], f32> pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 64], f16> -> !mu.tensor<[B, 4, M, 64], f16>
   mu.return %0 : !mu.tensor<[B, 4, M, 64], f16>
 }
 
 // -----
 
 // CHECK: scores f16[B, 4, M, 8*N] are not those of queries and keys, f16[B, 4, M, 16*N]
-mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, "16*P", 64], f16>, %t: !mu.tensor<[B, 1, N], si32>, %s: !mu.tensor<[B, 4, M, "8*N"], f16>) -> !mu.tensor<[B, 4, M, 64], f16> attributes {arg_names = ["q", "k", "t", "s"], result_names = ["out"], dims = ["B", "M", "P", "N"]} {
-  %0 = mu.scored_attention %q, %k, %k scores %s pages %t : !mu.tensor<[B, 1, N], si32> of 16 : i64 : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[4, "16*P", 64], f16>, !mu.tensor<[B, 4, M, "8*N"], f16> -> !mu.tensor<[B, 4, M, 64], f16>
+mu.kernel @f(%q: !mu.tensor<[B, 4, M, 64], f16>, %k: !mu.tensor<[4, P, 16, 64], f16>, %t: !mu.tensor<[B, 1, N], si32>, %s: !mu.tensor<[B, 4, M, "8*N"], f16>) -> !mu.tensor<[B, 4, M, 64], f16> attributes {arg_names = ["q", "k", "t", "s"], result_names = ["out"], dims = ["B", "M", "P", "N"]} {
+  %0 = mu.scored_attention %q, %k, %k scores %s pages %t : !mu.tensor<[B, 1, N], si32> : !mu.tensor<[B, 4, M, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[4, P, 16, 64], f16>, !mu.tensor<[B, 4, M, "8*N"], f16> -> !mu.tensor<[B, 4, M, 64], f16>
   mu.return %0 : !mu.tensor<[B, 4, M, 64], f16>
-}
-
-// -----
-
-// CHECK: a table of pages goes with the number of rows of a page
-mu.kernel @f(%q: !mu.tensor<[M, 64], f16>, %k: !mu.tensor<[N, 64], f16>) -> !mu.tensor<[M, N], f16> attributes {arg_names = ["q", "k"], result_names = ["out"], dims = ["M", "N"]} {
-  %0 = "mu.scores"(%q, %k) <{page = 16 : i64}> : (!mu.tensor<[M, 64], f16>, !mu.tensor<[N, 64], f16>) -> !mu.tensor<[M, N], f16>
-  mu.return %0 : !mu.tensor<[M, N], f16>
 }

@@ -136,10 +136,10 @@ def _given(op: Operation, operand: SSAValue | None, values: Sequence[Any]) -> An
 def _rows(machine: Machine, op: ScoringOp, operand: SSAValue, values: Sequence[Any]) -> Any:
     """Return the keys or values of each sequence, which may lie in pages."""
     rows = machine.factor(op, operand, _given(op, operand, values))
-    if op.pages is None or op.page is None:
+    if op.pages is None:
         return rows
     rank = len(Shaped.of(op.pages.type).dims) + 1
-    return in_pages(machine, rows, _given(op, op.pages, values), op.page.value.data, rank)
+    return in_pages(machine, rows, _given(op, op.pages, values), rank)
 
 
 def _masked_scores(
@@ -223,18 +223,18 @@ def gradient_of(
     return machine.arrays.reduce("sum", given, (*range(leading), *repeated)).reshape(shape)
 
 
-def in_pages(machine: Machine, rows: Any, pages: Any, page: int, rank: int) -> Any:
-    """Return the rows `[B, .., N * page, D]`, `rank` axes, of each sequence's pages.
+def in_pages(machine: Machine, rows: Any, pages: Any, rank: int) -> Any:
+    """Return the rows `[B, .., N * R, D]`, `rank` axes, of each sequence's pages.
 
-    `rows` has those of all pages. Leading axes of extent 1 may be missing.
+    `rows` `[.., P, R, D]` has those of all pages. Leading axes of extent 1 may be missing.
     """
     xp = machine.arrays.xp
-    rows, pages = (x.reshape((*(1,) * (rank - 1 - len(x.shape)), *x.shape)) for x in (rows, pages))
-    table: list[list[float]] = pages.reshape((pages.shape[0], pages.shape[-1])).tolist()
-    numbers = [[int(n) * page + i for n in row for i in range(page)] for row in table]
-    if any(not 0 <= i < int(rows.shape[-2]) for row in numbers for i in row):
-        raise MuccValueError("MU6024", f"a table names a page that is none of {int(rows.shape[-2]) // page}")
-    return xp.stack([rows[..., row, :] for row in numbers])
+    rows = rows.reshape((*(1,) * (rank - len(rows.shape)), *rows.shape))
+    table: list[list[float]] = pages.reshape((-1, pages.shape[-1])).tolist()
+    if any(not 0 <= n < int(rows.shape[-3]) for row in table for n in row):
+        raise MuccValueError("MU6024", f"a table names a page that is none of {int(rows.shape[-3])}")
+    found = [rows[..., [int(n) for n in row], :, :] for row in table]
+    return xp.stack([x.reshape((*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1])) for x in found])
 
 
 def _scores(machine: Machine, op: ScoresOp, values: tuple[Any, ...]) -> Any:

@@ -7,7 +7,7 @@ from abc import ABC
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, UnitAttr, f32
+from xdsl.dialects.builtin import FloatAttr, UnitAttr, f32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -22,7 +22,7 @@ from xdsl.utils.str_enum import StrEnum
 
 from mucc.dialects.mu import tensor_rules
 from mucc.dialects.mu.bounded_values import LARGEST
-from mucc.dialects.mu.ops.base import AnchorOp, InferredOp, integer
+from mucc.dialects.mu.ops.base import AnchorOp, InferredOp
 from mucc.dialects.mu.ops.elementwise import CastOp, MulOp
 from mucc.dialects.mu.ops.pointwise import number
 from mucc.dialects.mu.ops.reduction import ReduceOp
@@ -39,16 +39,15 @@ NARROW_WEIGHT = 256.0
 class ScoringOp(InferredOp, ABC):
     """Base of operations on scores of queries and keys, their first operands.
 
-    Where there are `pages`, keys `[.., R, D]`, and values `[.., R, E]`, have the rows of all pages, `page`
-    each, and no axis of sequences. The table `[B, 1, .., N]` of s32 has N pages for each index of the first
-    axis of queries.
+    Where there are `pages`, keys `[.., P, R, D]`, and values `[.., P, R, E]`, are P pages of R rows each, and
+    have no axis of sequences. The table `[B, 1, .., N]` of s32 has N pages for each index of the first axis
+    of queries.
     """
 
-    page = opt_prop_def(IntegerAttr)
     pages = opt_operand_def(TensorType)
 
-    PAGES: ClassVar[str] = "(`pages` $pages^ `:` type($pages) `of` $page)?"
-    """The part of an operation's assembly format for keys and values in pages: `pages %table of 64`."""
+    PAGES: ClassVar[str] = "(`pages` $pages^ `:` type($pages))?"
+    """The part of an operation's assembly format for keys and values in pages: `pages %table`."""
 
     def rows(self, value: SSAValue) -> Attribute:
         """Return the type of the rows that are read of keys or values."""
@@ -57,31 +56,24 @@ class ScoringOp(InferredOp, ABC):
     @property
     def in_all_pages(self) -> dict[SSAValue, TensorType]:
         """The operands with the rows of all pages, with the types of the rows that are read of them."""
-        if self.pages is None or self.page is None:
+        if (pages := self.pages) is None:
             return {}
-        given = (self.pages.type, self.page.value.data)
         names = [n for n, _ in self.get_irdl_definition().operands if n in ("key", "value")]
-        return {v: tensor_rules.in_pages(v.type, *given) for v in (getattr(self, name) for name in names)}
+        return {v: tensor_rules.in_pages(v.type, pages.type) for v in (getattr(self, name) for name in names)}
 
     @property
     def columns(self) -> Dim:
         """The number of keys of a sequence."""
         return Shaped.of(self.rows(self.operands[1])).dims[-2]
 
-    def in_pages(self, operands: Mapping[str, SSAValue], page: int) -> Self:
+    def in_pages(self, operands: Mapping[str, SSAValue]) -> Self:
         """Return this operation with other operands, by name: its keys, values and `pages`."""
         names = [name for name, _ in self.get_irdl_definition().operands]
         return self.build(
             operands=[operands[name] if name in operands else getattr(self, name) for name in names],
             result_types=[self.result.type],
-            properties={n: p for n, p in self.properties.items() if n != "operandSegmentSizes"}
-            | {"page": integer(page)},
+            properties={n: p for n, p in self.properties.items() if n != "operandSegmentSizes"},
         )
-
-    def verify_(self) -> None:
-        if (self.pages is None) is not (self.page is None):
-            raise TypeRuleError("MU1103", "a table of pages goes with the number of rows of a page")
-        super().verify_()
 
 
 @irdl_op_definition
@@ -394,7 +386,7 @@ def _properties(
 
 
 def _scores_of(op: AttentionOp | AttentionLogSumExpOp) -> tuple[object, ...]:
-    return op.query, op.key, op.mask, op.scale, op.causal, op.pages, op.page
+    return op.query, op.key, op.mask, op.scale, op.causal, op.pages
 
 
 def _given(op: GradientOp) -> tuple[object, ...]:

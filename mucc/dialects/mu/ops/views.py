@@ -236,8 +236,11 @@ class IndexMapOp(InferredOp, ABC):
         type = self.operand.type
         assert isinstance(type, TensorType)
         stepped = {move.axis for move in self.moves if move.step != 1}
-        unit = type.unit_axis
-        return LayoutAttr.strided([1 if i == unit and i not in stepped else None for i in range(type.rank)])
+        # Where extents of 1 stay so, elements may be adjacent along several axes.
+        dims = Shaped.of(self.result.type).dims
+        stays = all(new == 1 for old, new in zip(type.dims, dims, strict=True) if old == 1)
+        units = {i for i in range(type.rank) if i == type.unit_axis or (stays and type.is_contiguous(i))}
+        return LayoutAttr.strided([1 if i in units - stepped else None for i in range(type.rank)])
 
 
 class GeneratedOp(InferredOp, ABC):

@@ -103,6 +103,57 @@ def test_nothing_is_copied() -> None:
     assert text.count("pages %") == text.count("cutlass.attention ") == 9
 
 
+ROWS = "permute(reshape(gather({pages}, {table}), (B, N*32, 2, 64)), (0, 2, 1, 3))"
+BY_HEADS = "reshape(permute(gather({{pages}}, {{table}}), (0, {}, 4)), (B, 2, N*32, 64))"
+CACHES = {
+    "pages_of_both": ("P, 2, 32, 2, 64", ("c[:, 0]", "c[:, 1]"), ROWS),
+    "keys_then_values": ("2, P, 32, 2, 64", ("c[0]", "c[1]"), ROWS),
+    "heads_before_rows": ("P, 2, 32, 64", ("c", "c"), BY_HEADS.format("2, 1, 3")),
+    "heads_of_both": ("P, 2, 2, 32, 64", ("c[:, 0]", "c[:, 1]"), BY_HEADS.format("2, 1, 3")),
+    "halves_of_rows": ("P, 32, 2, 128", ("c[..., :64]", "c[..., 64:]"), ROWS),
+    "permuted_first": ("P, 32, 2, 64", ("c", "c"), BY_HEADS.format("3, 1, 2")),
+    "flat_table": ("P, 32, 2, 64", ("c", "c"), ROWS.replace("{table}", "reshape(table, (B*N,))")),
+}
+
+
+def _cache(name: str, where: str, queries: str) -> str:
+    pool, parts, rows = CACHES[where]
+    keys, values = (rows.format(pages=part, table="table") for part in parts)
+    shape = f"f16[B, 2, {queries}, 64]"
+    return f"""
+kernel {name}[B, P, N{", S" * (queries == "S")}](q: {shape}, c: f16[{pool}], table: s32[B, N]) -> {shape} {{
+    return softmax(tanh(q @ ({keys}).T * 0.125) * 8) @ {values}
+}}
+"""
+
+
+PARTS = "".join(_cache(f"few_{w}", w, "3") + _cache(f"open_{w}", w, "S") for w in CACHES)
+
+
+@pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
+def caches(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    compilation = compile_text(Source("k.mcu", PARTS), Options(target=request.param))
+    return Program.of(compilation, tmp_path_factory.mktemp("caches"))
+
+
+@pytest.mark.parametrize("queries", ["few", "open"])
+@pytest.mark.parametrize("where", CACHES)
+def test_pages_that_are_parts_of_caches_agree_with_the_interpreter(
+    caches: Program, where: str, queries: str
+) -> None:
+    caches.library.on_host_sm_count(13)
+    info = next(k for k in caches.kernels if k.name == f"{queries}_{where}")
+    sizes = {"B": 2, "P": 5, "N": 3, "S": 70}
+    for align in (1, 16):
+        given = {d: sizes[d] for d in info.dims}
+        run(caches, info, given, seed=3, floats=(-2.0, 0.5, 1.0), within=2**-9, align=align)
+
+
+def test_pages_that_are_parts_of_caches_are_read_where_they_lie() -> None:
+    text = compile_text(Source("k.mcu", PARTS)).emit("cutlass")
+    assert "cutlass.map" not in text and text.count("pages %") == 2 * len(CACHES)
+
+
 ALONE = """
 kernel alone[P, N](q: f16[1, 1, 8, 64], c: f16[P, 64, 1, 64], table: s32[1, N]) -> f16[1, 1, 8, 64] {
     keys = permute(reshape(gather(c, table), (1, N*64, 1, 64)), (0, 2, 1, 3))
@@ -140,6 +191,15 @@ def test_one_head_and_one_sequence_agree_where_their_axes_are_dropped(tmp_path: 
         run(program, info, sizes, seed=3, floats=(-1.0, 0.5, 2.0), within=2**-8)
 
 
+TWO_TABLES = """
+kernel two_tables[B, P, N](
+    q: f16[B, 2, 4, 64], k: f16[P, 16, 2, 64], v: f16[P, 16, 2, 64], table: s32[B, N, 2]
+) -> f16[B, 2, 4, 64] {
+    keys = reshape(permute(gather(k, table), (0, 4, 1, 2, 3, 5)), (B, 2, N*32, 64))
+    values = reshape(permute(gather(v, table), (0, 4, 1, 2, 3, 5)), (B, 2, N*32, 64))
+    return attention(q, keys, values)
+}
+"""
 OUTER = """
 kernel outer[X, B, P, N](
     q: f16[X, B, 2, 4, 64], k: f16[P, 16, 2, 64], v: f16[P, 16, 2, 64], table: s32[B, N]
@@ -155,10 +215,27 @@ kernel outer[X, B, P, N](
     "text",
     [
         _kernel("odd", 24, 64, "B, 2, 1, 64", TURNED),
+        _cache("part", "halves_of_rows", "3").replace("128]", "136]").replace("64:", "68:132"),
+        _cache("rows", "pages_of_both", "3")
+        .replace("P, 2, 32", "P, 2, 64")
+        .replace("[:, 0]", "[:, 0, :32]")
+        .replace("[:, 1]", "[:, 1, 32:]"),
+        _cache("apart", "heads_before_rows", "3")
+        .replace("c: f16[P, 2, 32, 64]", "c: f16[P, 2, 32, 64], d: f16[P, 2, 2, 32, 64]")
+        .replace("@ reshape(permute(gather(c,", "@ reshape(permute(gather(d[:, 0],"),
         _kernel("odd_capped", 24, 64, "B, 2, 1, 64", TURNED, "", CAPPED),
+        TWO_TABLES,
         OUTER,
     ],
-    ids=["24 keys", "24 keys of scores", "an axis before that of sequences"],
+    ids=[
+        "24 keys",
+        "part of a row that begins anywhere",
+        "part of a page",
+        "keys and values with other strides",
+        "24 keys of scores",
+        "a table of pairs",
+        "an axis before that of sequences",
+    ],
 )
 def test_other_pages_are_copied(text: str) -> None:
     found = compile_text(Source("k.mcu", text)).emit("cutlass")
@@ -215,6 +292,14 @@ def test_only_the_pages_of_sequences_count_as_traffic() -> None:
     estimate = workload_of("sm_90a", op, sizes).estimate(schedule_of(op, "sm_90a"))
     # The model counts keys and values apart, and one reading of the queries and their results.
     assert estimate.bytes == 2 * rows + 2 * query
+
+
+def test_parts_of_one_cache_count_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (path := tmp_path / "k.mcu").write_text(_cache("f", "pages_of_both", "3"))
+    assert main([str(path), "--explain-fusion", "--dims", "B=64,P=4096,N=128"]) == 0
+    rows = 2 * 64 * 2 * (128 * 32) * 64 * 2
+    found = capsys.readouterr().out
+    assert f"1 launch, {rows / 1e6:.0f} MB" in found and "saved: 3 launches, -" not in found
 
 
 def test_explanations_name_the_pools(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from on_host import Program, run
 
-from mucc.compiler.driver import compile_text
+from mucc.compiler.driver import Options, compile_text
 from mucc.diagnostics.core import Source
 
 SHARED = """
@@ -119,3 +122,27 @@ def test_reshaped_parts_are_read_and_results_stored_in_place(
     (got,) = compilation.interpret_lowered("f", [x])
     (want,) = compilation.interpret("f", [x])
     np.testing.assert_allclose(got, want, atol=0.02)
+
+
+SINGLE = """
+kernel queries[T](q: f16[2, 1, 32], k: f16[T, 32], v: f16[T, 48]) -> f16[1, 48] {
+    return attention(q[1], k, v)
+}
+kernel keys(q: f16[17, 32], k: f16[2, 1, 32], v: f16[3, 1, 48]) -> f16[17, 48] {
+    return attention(q, k[1], v[2], causal=on)
+}
+kernel pages(
+    q: f16[1, 1, 4, 32], k: f16[1, 64, 1, 32], v: f16[1, 64, 1, 32], table: s32[1, 1]
+) -> f16[1, 1, 4, 32] {
+    keys = permute(reshape(gather(k, table), (1, 64, 1, 32)), (0, 2, 1, 3))
+    return attention(q, keys, permute(reshape(gather(v, table), (1, 64, 1, 32)), (0, 2, 1, 3)))
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+def test_single_rows_that_are_parts_agree_with_the_interpreter(target: str, tmp_path: Path) -> None:
+    program = Program.of(compile_text(Source("k.mcu", SINGLE), Options(target=target)), tmp_path)
+    program.library.on_host_sm_count(2)
+    for info in program.kernels:
+        run(program, info, dict.fromkeys(info.dims, 40), seed=3, floats=(-1.0, 0.5, 2.0), within=2**-9)

@@ -23,6 +23,12 @@ RESULT = "bf16[B, 2, M, 64]"
     [
         (RESULT, "cast(softmax(20 * tanh(scores / 20), axis=3), bf16) @ v", 2, 0),
         (RESULT, "cast(sigmoid(scores), bf16) @ v", 2, 0),
+        (
+            RESULT,
+            "cast(softmax(relu(cast(q @ permute(k, (0, 1, 3, 2)), f32)) * scores, axis=3), bf16) @ v",
+            2,
+            0,
+        ),
         (RESULT, "-(cast(softmax(softplus(scores), axis=3), bf16) @ v)", 1, 0),
         ("f32[B, 2, M, M]", "tanh(scores)", 0, 2),
         ("f32[B, 2, M]", "max(scores, axis=3)", 0, 2),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from on_host import Program, run
 
@@ -65,3 +67,66 @@ def test_sums_of_other_scores_have_kernels_of_their_own() -> None:
     text = compile_text(Source("k.mcu", ALONE)).emit("stages")
     assert "mu.attention_logsumexp" not in text
     assert text.count(" attention ") == 1
+
+
+MERGED = """
+kernel merged[S, T](
+    q: f16[S, 32], k: f16[T, 32], v: f16[T, 32], x: f16[T, 32], y: f16[T, 32]
+) -> f32[S, 32] {
+    a = attention_logsumexp(q, k)
+    b = attention_logsumexp(q, 2 * x)
+    m = max(a, b)
+    first = exp(a - m)[:, None]
+    second = exp(b - m)[:, None]
+    return (first * attention(q, k, v) + second * attention(q, 2 * x, y)) / (first + second)
+}
+kernel after[S, T](q: f16[S, 32], k: f16[T, 32]) -> f16[S, 32] {
+    l = attention_logsumexp(q, k)
+    return attention(q, k, k * cast(l[:1], f16))
+}
+"""
+
+
+def test_attention_moves_before_what_reads_its_log_sum_exps(tmp_path: Path) -> None:
+    compilation = compile_text(Source("k.mcu", MERGED))
+    text, other = compilation.emit("cutlass").split("@after")
+    assert text.count("cutlass.attention ") == text.count("cutlass.score_sum") == 2
+    assert "cutlass.gemm" not in text and "cutlass.score_sum" not in other
+    program = Program.of(compilation, tmp_path)
+    program.library.on_host_sm_count(2)
+    run(program, _info(program, "merged"), {"S": 5, "T": 70}, seed=3, floats=(-1.0, 0.5, 1.0), within=2**-8)
+
+
+INFINITE = "".join(
+    f"""
+kernel {name}[B, G, S, T](
+    q: {t}[B, G, S, {n}], k: {t}[B, 1, T, {n}], v: {t}[B, 1, T, {n}], w: f32[B, G, S], b: f32[G, S, T]
+) -> (y: f32[B, G, S, {n}], l: f32[B, G, S]) {{
+    m = where(w[:, :, :, None] > 2 and b > 2, inf, b) + where(w[:, :, :, None] < -1, -inf, 0)
+    return cast(attention(q, k, v, mask=m), f32), attention_logsumexp(q, k, mask=m)
+}}
+"""
+    for name, t, n in (
+        ("halves", "f16", 64),
+        ("eights", "e4m3", 64),
+        ("wide", "bf16", 96),
+        ("singles", "f32", 32),
+    )
+)
+
+
+@pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
+def infinite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    compilation = compile_text(Source("k.mcu", INFINITE), Options(target=request.param))
+    return Program.of(compilation, tmp_path_factory.mktemp("infinite"))
+
+
+@pytest.mark.parametrize("lengths", [(1, 9), (70, 70), (66, 300), (3, 1000)], ids=str)
+@pytest.mark.parametrize("name", ["halves", "eights", "wide", "singles"])
+def test_a_score_of_infinity_makes_its_row_infinite(
+    infinite: Program, name: str, lengths: tuple[int, int]
+) -> None:
+    infinite.library.on_host_sm_count(13 if lengths[1] > 500 else 2)
+    dims = {"B": 2, "G": 3, "S": lengths[0], "T": lengths[1]}
+    floats = (-2.0, 0.0, 0.5, 1.0, 3.0)
+    run(infinite, _info(infinite, name), dims, seed=3, floats=floats, within=2**-4, align=16)

@@ -107,9 +107,15 @@ constexpr float kLog2E = 1.44269504088896340736f;
 template <class Work>
 inline constexpr float kFactor = Work::kPlain ? Work::kScale * kLog2E : kLog2E;
 
+// Powers are relative to a score between this number and its negative: those of -infinity and +infinity are 0 and +infinity
+// then, where differences of infinities would be NaN.
+template <class Work>
+inline constexpr float kLargest = Work::kPlain && kFactor<Work> > 1.0f ? 3.0e38f / kFactor<Work> : 3.4028234663852886e38f;
+
 // Of the two rows that a lane has a part of, eight rows apart: the largest score, and the sum of this lane's powers.
+template <class Work>
 struct Rows {
-  float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+  float most[2] = {-kLargest<Work>, -kLargest<Work>}, sum[2] = {0.0f, 0.0f};
 };
 
 MUCC_DEVICE float most_of_four_lanes(float x) {
@@ -255,7 +261,7 @@ MUCC_DEVICE void make_scores(Work const& work, P const& position, Corner corner,
 // Replaces scores by their powers relative to the largest of the row so far, and says by how much what was added up before
 // is to be scaled. Without softmax scores are weights.
 template <class Work, int kCount>
-MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2]) {
+MUCC_DEVICE void make_weights(Rows<Work>& rows, float (&c)[kCount], float (&rescale)[2]) {
   constexpr float kBy = kFactor<Work>;
   if constexpr (!Work::kSoftmax) {
     rescale[0] = rescale[1] = 1.0f;
@@ -266,12 +272,11 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
     float most = rows.most[h];
 #pragma unroll
     for (int j = 0; j < kCount / 4; ++j) most = fmaxf(most, fmaxf(c[4 * j + 2 * h], c[4 * j + 2 * h + 1]));
-    most = most_of_four_lanes(most);
-    float const base = most == -INFINITY ? 0.0f : most;
-    rescale[h] = power_of_two((rows.most[h] - base) * kBy);
+    most = fminf(most_of_four_lanes(most), kLargest<Work>);
+    rescale[h] = power_of_two((rows.most[h] - most) * kBy);
     rows.most[h] = most;
     rows.sum[h] *= rescale[h];
-    float const shift = base * kBy;
+    float const shift = most * kBy;
 #pragma unroll
     for (int j = 0; j < kCount / 4; ++j)
 #pragma unroll
@@ -279,22 +284,25 @@ MUCC_DEVICE void make_weights(Rows& rows, float (&c)[kCount], float (&rescale)[2
         // Scores that were computed may be as large as floats are: their difference first.
         float& x = c[4 * j + i];
         constexpr float kUp = kRaise<Work>;
-        x = power_of_two(Work::kPlain ? fmaf(x, kBy, kUp - shift) : kUp != 0 ? fmaf(x - base, kBy, kUp) : (x - base) * kBy);
+        x = power_of_two(Work::kPlain ? fmaf(x, kBy, kUp - shift) : kUp != 0 ? fmaf(x - most, kBy, kUp) : (x - most) * kBy);
         rows.sum[h] += x;
       }
   }
 }
 
 // What sums of a row are multiplied with, of its largest score and of the sum of its powers relative to that: nothing was
-// added up where a row sees no column. A sink adds to the sum.
+// added up where a row sees no column. A sink adds to the sum. Softmax of +infinity is NaN.
 template <class Work, class P>
 MUCC_DEVICE float share_of(Work const& work, P const& position, float most, float total) {
   if constexpr (!Work::kSoftmax) return 1.0f;
+  float share;
   if constexpr (Work::kHasSink) {
     if (total == 0.0f) return 0.0f;
-    return reciprocal(total + power_of_two(work.sink(position) * kLog2E - most * kFactor<Work> + kRaise<Work>));
+    share = reciprocal(total + power_of_two(work.sink(position) * kLog2E - most * kFactor<Work> + kRaise<Work>));
+  } else {
+    share = total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
   }
-  return total == 0.0f ? Work::kNanRows ? NAN : 0.0f : reciprocal(total);
+  return fmaf(total, 0.0f, share);  // zero times infinity is NaN, and no branch
 }
 
 // The binary logarithm, of sums whose largest part is 1.
@@ -311,9 +319,9 @@ MUCC_DEVICE float log_of_two(float x) {
 // Stores a row's log-sum-exp, of its largest score and of the sum of its powers relative to that.
 template <class Work, class P>
 MUCC_DEVICE void store_sum_of(Work const& work, P position, float most, float total) {
-  constexpr float kLogOfTwo = 0.69314718055994530942f;
+  constexpr float kLogOfTwo = 0.69314718055994530942f, kScale = Work::kPlain ? Work::kScale : 1.0f;
   position.at[Work::kRank - 1] = 0;
-  work.store_sum(position, total == 0.0f ? -INFINITY : (most * kFactor<Work> + log_of_two(total) - kRaise<Work>) * kLogOfTwo);
+  work.store_sum(position, total == 0.0f ? -INFINITY : most * kScale + (log_of_two(total) - kRaise<Work>) * kLogOfTwo);
 }
 
 // The leading indices of a block's queries. The others are 0.
@@ -350,7 +358,7 @@ MUCC_DEVICE int64_t row_of_column(Work const& work, P const& p, int64_t column) 
     int64_t const index = column / Work::kPage, last = table.count - 1;
     int64_t page = matrix_of(table, p)[(index < last ? index : last) * table.row];
     page = page < 0 ? 0 : page < work.pages.count ? page : work.pages.count - 1;
-    return page * Work::kPage + column % Work::kPage;
+    return page * work.pages.apart + column % Work::kPage;
   }
 }
 

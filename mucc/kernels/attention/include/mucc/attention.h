@@ -27,11 +27,11 @@ struct Operand<T, 0> {
 };
 
 // Where keys and values lie in pages: row j of a sequence is row j % Op::kPage of the page that its table has for
-// j / Op::kPage. There are `count` pages, whose rows follow each other.
+// j / Op::kPage. There are `count` pages, `apart` rows from one to the next.
 template <int kBatch>
 struct Pages {
   Operand<int32_t const, kBatch> table;
-  int64_t count;
+  int64_t count, apart;
 };
 
 // The kernels of a stage: operands are read element by element, in pieces of 16 bytes, or as tiles by TMA.

@@ -174,7 +174,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
     if constexpr (Work::kHasLabels) labels[h] = work.row_label(positions[h]);
   }
 
-  Rows state;
+  Rows<Work> state;
   float sum[4 * kResults] = {};
   int turn = 0;  // the warp that loads the next step by TMA
   for (int place = 0, parity = 0; column - (kTiled ? warp * kKeys : 0) < end; column += kStride) {
@@ -390,7 +390,7 @@ MUCC_DEVICE void decode(Work const& work, Extents<Work::kRank> const& extents, S
   }
   __syncthreads();
   for (int row = thread / 8; row < kRows; row += kThreads / 8) {
-    float largest = -INFINITY, sums = 0.0f;
+    float largest = -kLargest<Work>, sums = 0.0f;
     for (int k = thread % 8; k < parts; k += 8) largest = fmaxf(largest, known[k * 2 * kRows + row]);
 #pragma unroll
     for (int bits = 1; bits < 8; bits *= 2) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, bits));

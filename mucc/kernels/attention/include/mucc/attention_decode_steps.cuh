@@ -54,7 +54,7 @@ MUCC_DEVICE void set_row(Position<Work::kRank, int>& p, Extents<Work::kRank> con
 template <class Work>
 MUCC_DEVICE float relative(float own, float most) {
   if constexpr (!Work::kSoftmax) return 1.0f;
-  return power_of_two((own - (most == -INFINITY ? 0.0f : most)) * kFactor<Work>);
+  return power_of_two((own - most) * kFactor<Work>);
 }
 
 // Two numbers of e4m3 as the halves of a word of f16.

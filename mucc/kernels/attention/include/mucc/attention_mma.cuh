@@ -89,7 +89,7 @@ MUCC_DEVICE void run(Work const& work, Extents<Work::kRank> const& extents) {
   copy_keys(start, 0);
   copy_values(start, 0);
 
-  Rows state;
+  Rows<Work> state;
   float sum[4 * kResults] = {};
   T const* const own = query + (warp * 16 + lane % 16) * kPitch + lane / 16 * kPart;
   int place = 0;

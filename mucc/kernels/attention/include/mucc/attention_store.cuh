@@ -117,7 +117,7 @@ MUCC_DEVICE Pack<uint32_t, kBlocks> gather_words(uint32_t const (&x)[kBlocks]) {
 
 // Writes results: those of a lane as scores lie.
 template <int kBlocks, class Work, class P>
-MUCC_DEVICE void store_rows(Work const& work, P position, int row, int rows, Rows const& state,
+MUCC_DEVICE void store_rows(Work const& work, P position, int row, int rows, Rows<Work> const& state,
                             float const (&sum)[4 * kBlocks]) {
   constexpr int kVector = Work::kVector, kTogether = kVector / 2, kColumn = Work::kRank - 1, kPacks = kBlocks / kTogether;
   int const lane = threadIdx.x % 32, own_column = 8 * (lane % kTogether) + lane % 4 / kTogether * 4;

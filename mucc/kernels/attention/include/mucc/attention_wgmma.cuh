@@ -306,7 +306,7 @@ MUCC_DEVICE void multiply_tiles(Work const& work, Extents<Work::kRank> const& ex
       if (mine.first > mine.last) mine.first = mine.last;
     }
     int column = steps.last;
-    Rows state;
+    Rows<Work> state;
     float rescale[2], before[2] = {0.0f, 0.0f};
     // `before` scales the sum to the largest score that the weights of the last step are relative to.
     auto add_part = [&] {
