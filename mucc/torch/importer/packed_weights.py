@@ -11,13 +11,13 @@ from such are subtracted as floats, which is exact.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mucc.dialects.walk import postorder
 from mucc.library.packing import pack_s4, pack_u4
 from mucc.runtime.prepared import unpacked
-from mucc.torch.importer.capture import Captured, Source, quiet, torch
+from mucc.torch.importer.capture import Captured, Source, torch
 from mucc.torch.importer.fold_norms import PREPARED, is_state
 from mucc.torch.importer.nodes import called, keeps_place, tensor_inputs
 
@@ -163,14 +163,13 @@ def _pack(
         matrix = called(graph, like, _aten.permute.default, matrix, [1, 0]) if weights.turned else matrix
         pack = PACKINGS[dtype][1]
         packed = graph.create_node("call_function", pack, (matrix,), name=f"{node.name}_packed")
-        packed.meta |= {"val": matrix.meta["val"], PACKED: dtype}
+        packed.meta |= {"val": _empty(like, weights.shape, torch.uint8), PACKED: dtype}
     for reader, floats in zip(readers, wanted, strict=True):
         with graph.inserting_before(reader):
             values = graph.create_node(
                 "call_function", unpacked, (packed, pack is pack_s4, floats), name=f"{node.name}_unpacked"
             )
-            with quiet(), like.fake_mode:
-                values.meta["val"] = torch.empty(weights.shape, dtype=floats, device=like.device)
+            values.meta["val"] = _empty(like, weights.shape, floats)
             values = called(graph, like, _aten.permute.default, values, [1, 0]) if weights.turned else values
             values = called(graph, like, _aten.reshape.default, values, list(like.shape))
             others = [n for n in tensor_inputs(reader) if n in ranges and n is not node]
@@ -181,11 +180,16 @@ def _pack(
             continue
         for old, new in {node: values, **converted}.items():
             reader.replace_input_with(old, new)
-        with like.fake_mode:
-            reader.meta["val"] = torch.empty(reader.meta["val"].shape, dtype=floats, device=like.device)
+        reader.meta["val"] = _empty(like, reader.meta["val"].shape, floats)
         for each in converted.values():
             _prepare(each)
     _prepare(packed)
+
+
+def _empty(like: Any, shape: Sequence[int], dtype: Any) -> Any:
+    """Return a fake tensor in the mode and on the device of another one."""
+    with like.fake_mode:
+        return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def _floats(reader: Node, node: Node, ranges: Mapping[Node, Range]) -> Any:

@@ -53,7 +53,7 @@ class _Shared(NamedTuple):
     """What groups of columns share, of each row, and the number of groups in a row."""
 
     value: SSAValue
-    count: int
+    groups: int
 
 
 @dataclass
@@ -94,18 +94,18 @@ class _Weights:
 
     def _fits(self) -> bool:
         """Whether weights, scales and zeros agree, once they are matrices."""
-        (rows, columns), count = self.dims, self.scales.count
+        (rows, columns), count = self.dims, self.scales.groups
         if multiply(dims_of(self.matrix)) != multiply([rows, columns]) or not isinstance(columns, int):
             return False
         if self.turned and dims_of(self.matrix) != tuple(self.dims):
             return False
-        return columns % count == 0 and (self.zeros is None or self.zeros.count == count)
+        return columns % count == 0 and (self.zeros is None or self.zeros.groups == count)
 
     def dequantised(self) -> SSAValue:
         """Make the weights; all operations are in `new`."""
         operands = [self._as(self.matrix, self.dims)]
         for shared in (self.scales, *([] if self.zeros is None else [self.zeros])):
-            dims = self.dims[0], shared.count
+            dims = self.dims[0], shared.groups
             value = self._as(shared.value, dims[:: -1 if self.turned else 1])
             operands.append(self._turned(value))
         self.new.append(made := DequantizeOp(*operands))
@@ -169,10 +169,13 @@ def _groups(value: SSAValue, dims: Sequence[Dim], whole: Sequence[Dim]) -> _Shar
     if tuple(whole) == tuple(dims) and shape == (rows, 1):
         return _shared(value, 1)
     if tuple(whole) != tuple(dims):
-        is_fixed = len(whole) == 2 and isinstance(columns, int) and isinstance(whole[1], int) and whole[1]
-        is_group = is_fixed and shape == (whole[0], 1) and columns % whole[1] == 0
-        count = columns // whole[1] if is_group else 0
-        return _shared(value, count) if count and multiply([rows, count]) == whole[0] else None
+        group = whole[-1]
+        if not isinstance(columns, int) or not isinstance(group, int) or len(whole) != 2:
+            return None
+        if shape != (whole[0], 1) or not group or columns % group:
+            return None
+        count = columns // group
+        return _shared(value, count) if multiply([rows, count]) == whole[0] else None
     repeated = _reshaped(value).owner
     if shape == tuple(dims) and isinstance(repeated, BroadcastOp):
         inner = dims_of(repeated.operand)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,7 +30,9 @@ class Sum(nn.Module):
         return x
 
 
-def cut_by(module: Any, *inputs: Any, accepts: Any = lambda text: True) -> tuple[list[str], list[list[str]]]:
+def cut_by(
+    module: Any, *inputs: Any, accepts: Callable[[str], bool] = lambda text: True
+) -> tuple[list[str], list[list[str]]]:
     """The texts that are judged of a module, and the operations of its pieces, with a judge of texts."""
     texts: list[str] = []
 
@@ -43,8 +46,13 @@ def cut_by(module: Any, *inputs: Any, accepts: Any = lambda text: True) -> tuple
 
 def test_equal_operations_are_emitted_once(monkeypatch: pytest.MonkeyPatch):
     emitted: list[object] = []
-    emit = judged.emit_piece
-    monkeypatch.setattr(judged, "emit_piece", lambda *a, **o: emitted.append(a) or emit(*a, **o))
+    emit: Any = judged.emit_piece
+
+    def noted(*given: Any, **options: Any) -> Any:
+        emitted.append(given)
+        return emit(*given, **options)
+
+    monkeypatch.setattr(judged, "emit_piece", noted)
     texts, pieces = cut_by(Sum(40), torch.rand(4), torch.rand(4))
     assert [len(p) for p in pieces] == [40] and len(texts) == len(emitted) == 2
 

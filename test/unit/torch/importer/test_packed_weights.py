@@ -39,14 +39,13 @@ class Model(nn.Module):
 
 
 class Words(Model):
-    """Eight to a word along K, with zeros that are floats."""
+    """Eight to a word along K, with zeros that are floats, and shifts of int64."""
 
     def state(self) -> None:
         self.give(w=words(N, K // 8), s=torch.rand(N, K // GROUP), z=15 * torch.rand(N, K // GROUP))
 
     def weights(self) -> Any:
-        shifts = torch.arange(0, 32, 4, dtype=torch.int32)
-        w = ((self.w[:, :, None] >> shifts) & 15).reshape(N, K // GROUP, GROUP).half()
+        w = ((self.w[:, :, None] >> torch.arange(0, 32, 4)) & 15).reshape(N, K // GROUP, GROUP).half()
         return ((w - self.z[:, :, None]) * self.s[:, :, None]).reshape(N, K)
 
 
@@ -125,7 +124,12 @@ def test_weights_are_packed_once_for_each_version_of_the_state(monkeypatch: pyte
 
     packed: list[object] = []
     pack = packing.pack_u4
-    monkeypatch.setattr(packing, "pack_u4", lambda w: packed.append(w) or pack(w))
+
+    def noted(w: Any) -> Any:
+        packed.append(w)
+        return pack(w)
+
+    monkeypatch.setattr(packing, "pack_u4", noted)
     model, x = Columns().eval(), torch.rand(4, K).half()
     driver = from_torch(model, (x,)).interpreted()
     for _ in range(2):
