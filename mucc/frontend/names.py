@@ -15,14 +15,17 @@ class Names:
 
     def __init__(self, *taken: str) -> None:
         self.taken: set[str] = {*KEYWORDS, *DTYPES, *FUNCTIONS, INFINITY, *taken}
+        self.counts: dict[str, int] = {}
+        """The next number to try behind a name: those below are taken."""
 
     def new(self, wanted: str) -> str:
         """Return `wanted` as a legal name, with a number at its end if the name is taken."""
         base = re.sub(r"[^A-Za-z0-9_]", "_", wanted).lstrip("_") or "v"
         if base[0].isdigit():
             base = f"v{base}"
-        name, count = base, 1
+        name, count = base, self.counts.get(base, 1)
         while name in self.taken:
             name, count = f"{base}{'_' if base[-1].isdigit() else ''}{count}", count + 1
         self.taken.add(name)
+        self.counts[base] = count
         return name

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mucc.library.packing import unpack_s4, unpack_u4
+
 torch: Any = importlib.import_module("torch")
 
 
@@ -36,6 +38,11 @@ def folded_norm(
     within = [-1, 1] if axis == 0 else [1, -1]
     weights = divided * scale.reshape(groups, *within, *[1] * (weight.dim() - 2))
     return weights.reshape(weight.shape).to(weight.dtype), shift.to(weight.dtype)
+
+
+def unpacked(packed: Any, signed: bool, dtype: Any) -> Any:
+    """Return the integers of 4 bits of bytes `[N, K/2]` as floats `[N, K]` of a dtype."""
+    return (unpack_s4 if signed else unpack_u4)(packed).to(dtype)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mucc.dialects.mu.ops import elementwise as e
 from mucc.dialects.mu.types import Shaped
+from mucc.runtime.prepared import unpacked
 from mucc.torch.importer.lowering import (
     FLOATS,
     LOWERINGS,
@@ -394,6 +395,11 @@ def convert(b: Builder, x: Any, *args: Any, **options: Any) -> Built:
             raise Unsupported(f"a conversion to {dtype}, which torch rounds towards zero")
         value = b.call(e.TruncOp, value)
     return b.cast(value, MU_DTYPES[dtype])
+
+
+@lowers(unpacked)
+def convert_packed(b: Builder, x: Any, signed: bool, dtype: Any) -> Built:
+    return convert(b, x)
 
 
 @lowers(aten.copy.default)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from mucc.runtime.prepared import folded_norm
+from mucc.library.packing import pack_s4, pack_u4
+from mucc.runtime.prepared import folded_norm, unpacked
 from mucc.torch.importer.capture import FakeTensor, Input, Ref, Source, failure, torch
 from mucc.torch.importer.emit import Kernel
 from mucc.torch.importer.lowering import INTEGERS, Meta
@@ -26,7 +27,7 @@ Made by `{command}`: kernels from {kernels}, {parts}
 {imports}import torch
 
 from mucc.runtime.imported import Imported
-{folded}
+{own}
 
 class ModelNew(Imported):
     PROBLEM = {problem}
@@ -52,7 +53,13 @@ def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, 
     return _Driver(graph, steps, origin).text(title)
 
 
-RESERVED = ("self", "kernels", "module", "torch", "operator", "float", "getattr", "folded_norm")
+OWN = (pack_s4, pack_u4, folded_norm, unpacked)
+"""Functions of mucc that drivers call."""
+
+RESERVED = (
+    *("self", "kernels", "module", "torch", "operator", "float", "getattr"),
+    *(function.__name__ for function in OWN),
+)
 """Names used by drivers, which arguments must not have."""
 
 WRITTEN_OUT = 64
@@ -68,8 +75,9 @@ class _Driver:
         self.inputs = sorted(
             (i for i in self.captured.inputs.items() if i[1].is_argument), key=lambda i: i[1].position
         )
+        self.nodes = {node.name: node for node in graph.captured.graph.nodes}
         self.lines: list[str] = []
-        self.called = _called([name for name, _ in self.inputs], {n.name for n in graph.captured.graph.nodes})
+        self.called = _called([name for name, _ in self.inputs], self.nodes.keys())
         """What arguments are called that share a name with what the driver needs."""
 
     def text(self, title: str) -> str:
@@ -103,7 +111,11 @@ class _Driver:
             inputs=self._expected(),
             paths=f"    PATHS = {self._paths()}\n" if self.captured.paths else "",
             prepare=prepare,
-            folded="from mucc.runtime.prepared import folded_norm\n" if "folded_norm(" in prepare else "",
+            own="".join(
+                f"from {function.__module__} import {function.__name__}\n"
+                for function in OWN
+                if any(f"= {function.__name__}(" in line for line in (prepare, *self.lines))
+            ),
             arguments="".join(f", {self.called.get(name, name)}" for name, _ in self.inputs),
         )
         return head + "".join(f"        {line}\n" for line in self.lines)
@@ -112,7 +124,7 @@ class _Driver:
         """Return what the driver requires of the leaves of its arguments, by position."""
         rows: dict[int, str] = {}
         for name, given in self.inputs:
-            meta = self.graph.meta(self._node(name))
+            meta = self.graph.meta(self.nodes[name])
             if given.source is Source.NUMBER:
                 rows[given.position] = f"({quoted(name)}, float)"
             else:
@@ -140,9 +152,6 @@ class _Driver:
                 lines.append(f"self.apart({quoted(target.path)}, {self._place(target)}, {{{listed}}})")
         return lines
 
-    def _node(self, name: str) -> Node:
-        return next(n for n in self.captured.graph.nodes if n.name == name)
-
     def _guard(self, text: str) -> str:
         """Return a guard in terms of the driver's names of arguments."""
         for name, called in self.called.items():
@@ -158,6 +167,7 @@ class _Driver:
             return ""
         read = [*(i for n in prepared for i in n.all_input_nodes), *(node for node, _ in turned)]
         state = [n for n in dict.fromkeys(read) if n not in prepared]
+        state = [n for n in state if not self._is_constant(n)] or state
         given = {n for step in self.steps for n in self._taken(step)}
         used = [n.name for n in prepared if n in given]
         results = ", ".join([*used, *turned.values()])
@@ -167,6 +177,10 @@ class _Driver:
             body.append(f"{name} = {self._value(node)}.permute({', '.join(map(str, order))}).contiguous()")
         body.append(f"return {results}")
         return "    def prepare(self, module):\n" + "".join(f"        {line}\n" for line in body) + "\n"
+
+    def _is_constant(self, node: Node) -> bool:
+        given = self.captured.inputs.get(node.name)
+        return given is not None and given.source in (Source.CONSTANT, Source.ATTRIBUTE)
 
     def _taken(self, step: Kernel | Opaque) -> list[Node]:
         """Return the values that a step takes as they are."""
@@ -178,7 +192,7 @@ class _Driver:
     def _turned(self) -> dict[tuple[Node, tuple[int, ...]], str]:
         """Return the names of parameters that kernels take with their axes in another order."""
         found: dict[tuple[Node, tuple[int, ...]], str] = {}
-        taken = {n.name for n in self.captured.graph.nodes}
+        taken = {*self.nodes}
         for step in self.steps:
             if isinstance(step, Kernel):
                 for node in filter(step.orders.__contains__, step.parameters):
@@ -224,7 +238,7 @@ class _Driver:
     # Expressions
 
     def _value(self, name: str | Node) -> str:
-        node = self.graph.resolved(self._node(name) if isinstance(name, str) else name)
+        node = self.graph.resolved(self.nodes[name] if isinstance(name, str) else name)
         given = self.captured.inputs.get(node.name)
         return node.name if given is None else self._input(given)
 
@@ -374,8 +388,8 @@ def _target(target: Any) -> str:
         return f"torch.ops.{namespace}.{name}.{target._overloadname}"
     if getattr(target, "__module__", "") in ("_operator", "operator"):
         return f"operator.{target.__name__}"
-    if target is folded_norm:
-        return "folded_norm"
+    if target in OWN:
+        return target.__name__
     if getattr(target, "__module__", "") == "torch":
         return f"torch.{target.__name__}"
     raise failure("MU7021", f"a call of {target} has no text")

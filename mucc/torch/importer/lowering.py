@@ -26,8 +26,11 @@ FLOATS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 HALVES = ("float16", "bfloat16")
 NARROW = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 INTEGERS = {"int64": "s32", "int32": "s32", "int8": "s8", "uint8": "u8"}
-MU_DTYPES = {**FLOATS, **NARROW, **INTEGERS, "bool": "bool"}
-"""The dtype in `mu` of each dtype of torch that has one. An int64 is an s32 there: see docs/pytorch.md."""
+MU_DTYPES = {**FLOATS, **NARROW, **INTEGERS, "bool": "bool", "uint4x2": "u4", "int4x2": "s4"}
+"""The dtype in `mu` of each dtype of torch that has one. An int64 is an s32 there: see docs/pytorch.md.
+
+Of integers that share a byte, torch has the bytes: see `packed_weights`.
+"""
 
 EXACT = 1 << 24
 """Integers below are exact in f32, in which `mu` compares them."""

@@ -11,6 +11,7 @@ from mucc.kernels.registry import claimant
 from mucc.torch.importer.capture import Captured
 from mucc.torch.importer.emit import Kernel, Order
 from mucc.torch.importer.fold_norms import is_state
+from mucc.torch.importer.packed_weights import PACKED
 
 Node = Any
 
@@ -30,6 +31,6 @@ def weight_orders(captured: Captured, kernel: Kernel, target: str) -> dict[Node,
             continue
         for value, order in kind.operand_orders(op, target).items():
             node = nodes.get(value)
-            if node is not None and is_state(captured, node):
+            if node is not None and is_state(captured, node) and PACKED not in node.meta:
                 found.setdefault(node, order)
     return found

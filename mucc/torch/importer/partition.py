@@ -22,11 +22,15 @@ from mucc.torch.importer.forms import Form, form_of
 from mucc.torch.importer.free_views import VIEW, expand_in_kernels, free_ends, is_free
 from mucc.torch.importer.lowering import Builder, Meta, Open, Unsupported, build
 from mucc.torch.importer.nodes import is_extent, is_host, is_part, keeps_place, tensor_inputs
+from mucc.torch.importer.packed_weights import PACKED
 from mucc.torch.importer.work import VIEWS
 
 Node = Any
 Judge = Callable[["Piece"], str | None]
 """A function that returns the reason why a piece cannot be a kernel, or None."""
+
+Divide = Callable[["Piece"], "list[Piece]"]
+"""A function that returns the pieces, in order, that a piece is divided into."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,15 @@ class Graph:
     def metas(self, node: Node) -> list[Meta | None]:
         """Return the metadata of a node's values; None for a value that is no tensor."""
         value = node.meta.get("val")
-        return [
+        found = [
             self._meta(v) for v in (cast("list[Any]", value) if isinstance(value, tuple | list) else [value])
         ]
+        packed = node.meta.get(PACKED)
+        return found if packed is None else [replace(m, dtype=packed) for m in found if m is not None]
 
     def meta(self, node: Node) -> Meta:
         """Return the one value of a node. Raises Unsupported if it is not a tensor."""
-        found = self._meta(node.meta.get("val"))
+        found = None if isinstance(node.meta.get("val"), tuple | list) else self.metas(node)[0]
         if found is None:
             raise Unsupported("a value that is no tensor")
         return found
@@ -143,6 +149,13 @@ class Graph:
         """Return the nodes that must run before a node: kernels take tensors, and PyTorch extents too."""
         found = [self.resolved(n) for n in (node.all_input_nodes if opaque else tensor_inputs(node))]
         return [*found, self.before[node]] if opaque and node in self.before else found
+
+    def described(self, node: Node) -> object:
+        """Return what operations depend on of a value: dtypes and extents, and whether it is a number."""
+        value = node.meta.get("val")
+        values = cast("list[Any]", value) if isinstance(value, tuple | list) else [value]
+        tensors = [(v.dtype, list(v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
+        return isinstance(value, tuple | list), tensors, self.is_number(node), node.meta.get(PACKED)
 
     def is_number(self, node: Node) -> bool:
         """Whether a node is a number among the arguments."""
@@ -217,24 +230,19 @@ class _Attempts:
         """Return what `attempt` does."""
         if (reason := self.graph.excluded(node)) is not None:
             return reason
-        form = form_of([node], self.graph.resolved, _extent, self._described, self._noted)
+        form = form_of([node], self.graph.resolved, extent_text, self.graph.described, self._noted)
         if form.text not in self.known:
             self.known[form.text] = form, attempt(self.graph, node)
         before, found = self.known[form.text]
         return before.moved(form)[found] if isinstance(found, torch.fx.Node) else found
-
-    def _described(self, node: Node) -> object:
-        value = node.meta.get("val")
-        values = cast("list[Any]", value) if isinstance(value, tuple | list) else [value]
-        tensors = [(v.dtype, list(v.shape)) if isinstance(v, torch.Tensor) else None for v in values]
-        return isinstance(value, tuple | list), tensors, self.graph.is_number(node)
 
     def _noted(self, node: Node) -> object:
         """Return which of the values of a node are read."""
         return sorted({u.args[1] for u in node.users if is_part(u)})
 
 
-def _extent(node: Node) -> str | None:
+def extent_text(node: Node) -> str | None:
+    """Return an extent as text; None of any other value."""
     return str(node.meta["val"]) if is_extent(node) else None
 
 
@@ -264,22 +272,18 @@ def _is_ref(value: object) -> bool:
     return isinstance(value, Ref)
 
 
-def partition(graph: Graph, judge: Judge | None = None) -> list[Step]:
+def partition(graph: Graph, judge: Judge | None = None, divide: Divide = lambda piece: [piece]) -> list[Step]:
     """Partition a graph into steps in order, with as few and as large pieces as possible.
 
     Without a `judge` everything that `mu` says is in a piece. With one, only what it lets pass: views of
-    what no kernel makes are left to torch then, where they cost nothing.
+    what no kernel makes are left to torch then, where they cost nothing. Pieces are divided by `divide`.
     """
     reasons = classify(graph, judge)
     in_order = [n for n in graph.nodes if n in reasons and keeps_place(n)]
     graph.before = dict(zip(in_order[1:], in_order, strict=False))
     steps: list[Step] = []
     for group in _groups(graph, reasons):
-        if isinstance(group, Opaque):
-            steps.append(group)
-            continue
-        problem = judge(group) if judge and len(group.nodes) > 1 else None
-        steps += [group] if problem is None else [Opaque(n, problem) for n in group.nodes]
+        steps += [group] if isinstance(group, Opaque) else divide(group)
     return _ordered(graph, steps)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mucc.frontend.source import SourceError, kernel_text, module_text
+from mucc.frontend.source import module_text
 from mucc.torch.importer import operations
 from mucc.torch.importer.capture import Captured, torch
 from mucc.torch.importer.counting import Count, bytes_of, count_of, read_bytes
+from mucc.torch.importer.divide import divider
 from mucc.torch.importer.driver import Origin, driver_text
 from mucc.torch.importer.emit import Kernel, emit_piece, module_of
 from mucc.torch.importer.extents import derived_extents
@@ -19,9 +20,9 @@ from mucc.torch.importer.fold_norms import fold_norms, is_prepared
 from mucc.torch.importer.integers import wide_integers
 from mucc.torch.importer.known_indices import slice_known_indices
 from mucc.torch.importer.known_values import KnownValues
-from mucc.torch.importer.lowering import Unsupported
 from mucc.torch.importer.nodes import is_host, is_part, tensor_inputs
 from mucc.torch.importer.ordered_weights import weight_orders
+from mucc.torch.importer.packed_weights import pack_weights
 from mucc.torch.importer.partition import (
     Formats,
     Graph,
@@ -33,13 +34,11 @@ from mucc.torch.importer.partition import (
     partition,
     returned,
 )
+from mucc.torch.importer.piece_judge import PieceJudge, TextJudge
 from mucc.torch.importer.strided_reads import take_strided
 from mucc.torch.importer.work import ALIASES, Work, work_of
 
 operations.load()
-
-TextJudge = Callable[[str], str | None]
-"""Says of a kernel's text why it cannot be compiled, or None."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +179,7 @@ def import_graph(
     With a `target`, kernels take weights of a module in inference in the order in which they read them.
     """
     fold_norms(captured)
+    pack_weights(captured)
     take_strided(captured)
     slice_known_indices(
         captured.graph, KnownValues(captured.graph, lambda node: captured.constant(node.name))
@@ -204,15 +204,8 @@ def cut(graph: Graph, judge: TextJudge | None = None) -> list[Step]:
     """Return the steps of a graph in order. With a `judge`, only kernels that it accepts are made."""
     if judge is None:
         return partition(graph)
-    leaving = returned(graph.captured)
-    return partition(graph, lambda piece: _judged(graph, piece, judge, leaving))
-
-
-def _judged(graph: Graph, piece: Piece, judge: TextJudge, leaving: Sequence[str]) -> str | None:
-    try:
-        return judge(kernel_text(emit_piece(graph, piece, "trial", leaving, plain=True).op))
-    except (SourceError, Unsupported) as error:
-        return str(error)
+    judged = PieceJudge(graph, judge, returned(graph.captured))
+    return partition(graph, judged, divider(graph, judged))
 
 
 def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
@@ -221,7 +214,7 @@ def has_kernel(graph: Graph, node: Node, judge: TextJudge | None) -> bool:
         return not isinstance(found, str)
     parts: list[Node] = [user for user in node.users if is_part(user)]
     leaving = [n.name for n in parts or [node]]
-    return judge is None or _judged(graph, Piece([node, *parts]), judge, leaving) is None
+    return judge is None or PieceJudge(graph, judge, leaving)(Piece([node, *parts])) is None
 
 
 def formats(compute: str | None, round: str = "fused") -> Formats:
