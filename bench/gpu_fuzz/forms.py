@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bench.gpu_fuzz import contractions, convolutions, maps, measures, operands, orders, pages, parts
+from bench.gpu_fuzz import (
+    contractions,
+    convolutions,
+    maps,
+    measures,
+    mixtures,
+    operands,
+    orders,
+    pages,
+    parts,
+)
 from bench.gpu_fuzz.drafts import Draft
 
 
@@ -59,6 +69,7 @@ FORMS = {
     "operands": Form(operands.operands, 6, has_schedule=False),
     "pages": Form(pages.paged, 2),
     "orders": Form(orders.orders, 6, has_schedule=False),
+    "mixtures": Form(mixtures.mixtures, 12, has_schedule=False),
 }
 
 ON_HOST = tuple(

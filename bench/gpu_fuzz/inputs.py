@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bench.gpu_fuzz.drafts import EXTENTS, FEW, Env, Param, Program
@@ -32,6 +32,9 @@ SHIFTED = ("norms", "pools", "reductions", "rows", "measures", "grouped norms", 
 
 SCALED = ("convolutions",)
 """Forms whose inputs have other scales."""
+
+SHARED, FAR_APART, OVERLAPPING = 0.1, 0.05, 0.1
+"""How often an argument is the same tensor as one before, has rows far apart, or rows that share elements."""
 
 NOT_A_NUMBER, INFINITE = (math.nan,), (math.nan, math.inf, -math.inf)
 """Values that are put into some inputs of `SHIFTED` forms."""
@@ -101,10 +104,31 @@ def draw(
             manner = Manner(rng.choice(FACTORS), offset, rng.choice(specials))
         elif program.form in SCALED and param.kind == "normal":
             manner = Manner(rng.choice(FACTORS))
+        same = _same(info.inputs[: len(arguments)], by_name, arg, dims)
+        if same is not None and rng.random() < SHARED:
+            arguments.append(arguments[same])
+            values[arg.name] = values[info.inputs[same].name]
+            continue
         argument, held = _tensor(arg, param, env, dims, rng, generator, device, manner)
         arguments.append(argument)
         values[arg.name] = exact(held)
     return arguments, values
+
+
+def _same(
+    before: Sequence[Arg], by_name: Mapping[str, Param], arg: Arg, dims: Mapping[str, int]
+) -> int | None:
+    """Return the place of an argument with the same extents and layout, whose values are drawn alike."""
+    for place, other in enumerate(before):
+        alike = (
+            (other.role, other.dtype, other.layout, other.align)
+            == (arg.role, arg.dtype, arg.layout, arg.align)
+            and by_name[other.name].kind == by_name[arg.name].kind == "normal"
+            and by_name[other.name].scale is by_name[arg.name].scale
+        )
+        if alike and other.extents(dims) == arg.extents(dims):
+            return place
+    return None
 
 
 def _tensor(
@@ -138,7 +162,8 @@ def _tensor(
     if arg.layout == "sparse":
         packed = sparsify(stored, prune=True)
         return packed, densify(packed).to(torch.float64)
-    return place(stored, arg, rng), stored.to(torch.float64)
+    held = place(stored, arg, rng)
+    return held, held.to(torch.float64)
 
 
 def strides_of(arg: Arg, shape: tuple[int, ...], rng: random.Random) -> list[int]:
@@ -159,24 +184,48 @@ def strides_of(arg: Arg, shape: tuple[int, ...], rng: random.Random) -> list[int
     for axis in reversed(range(len(shape))):
         if fixed[axis] is None:
             gap = rng.choice((0, 0, 1, 3)) * unit
+            if rng.random() < FAR_APART and shape[axis] <= 64 and span <= 1 << 12:
+                gap = rng.choice((1 << 10, 4099)) * unit
             strides[axis] = -(-span // unit) * unit + gap
             span = strides[axis] * shape[axis]
     return strides
 
 
 def place(values: Any, arg: Arg, rng: random.Random) -> Any:
-    """A tensor with these values where the signature lets it lie, perhaps not at the start of its memory."""
+    """A tensor with these values where the signature lets it lie, perhaps not at the start of its memory.
+
+    Its rows may also share elements, of which the values are some.
+    """
     shape = tuple(values.shape)
     strides = strides_of(arg, shape, rng)
     # An axis of one element is never walked along, so that its stride means nothing.
     strides = [rng.choice((s, s, 1, s + 8)) if e == 1 else s for s, e in zip(strides, shape, strict=True)]
     unit = max(arg.align // ITEM_BYTES[arg.dtype], 1)
+    shared = _shared(arg, shape, strides, unit) if rng.random() < OVERLAPPING else []
+    if shared:
+        strides[rng.choice(shared)] = unit
     offset = rng.choice((0, 0, 0, 1, 2)) * unit
     size = offset + 1 + sum((e - 1) * s for e, s in zip(shape, strides, strict=True) if e)
     memory = torch.full((max(size, 1),), _garbage(values.dtype), dtype=torch.float32, device=values.device)
+    if shared:
+        given = values.reshape(-1)
+        memory = given[torch.arange(memory.numel(), device=given.device) % given.numel()]
+        return memory.as_strided(shape, strides, offset)
     held = memory.to(values.dtype).as_strided(shape, strides, offset)
     held.copy_(values)
     return held
+
+
+def _shared(arg: Arg, shape: Sequence[int], strides: Sequence[int], unit: int) -> list[int]:
+    """Return the axes with a free stride along which elements are shared where the stride is `unit`."""
+    if isinstance(arg.layout, str) or arg.indices or arg.dtype in PACKED or 0 in shape:
+        return []  # indices and packed numbers are what they are before they are placed
+    axes: list[int] = []
+    for axis, fixed in enumerate(arg.layout):
+        inner = [(e - 1) * s for e, s in zip(shape, strides, strict=True) if s < strides[axis]]
+        if fixed is None and shape[axis] > 1 and sum(inner) >= unit:
+            axes.append(axis)
+    return axes
 
 
 def _garbage(dtype: Any) -> float:

@@ -193,13 +193,13 @@ def integers(d: Draft) -> None:
         match d.c.pick(("binary", "number", "unary", "mask")):
             case "binary":
                 other = d.tensor(d.c.pick((dims, dims[-1:])), "s32", stem="i", kind=kind)
-                y = _wrapped(d.c.pick(INTEGER_BINARY), y, other)
+                y = wrapped(d.c.pick(INTEGER_BINARY), y, other)
             case "number":
                 value = d.c.pick((2, 3, 1000003))
                 other = Expr(str(value), "s32", (), lambda env, v=value: ref.exact(torch.tensor(float(v))))
-                y = _wrapped(d.c.pick(INTEGER_BINARY), y, other)
+                y = wrapped(d.c.pick(INTEGER_BINARY), y, other)
             case "unary":
-                y = _wrapped(d.c.pick(INTEGER_UNARY), y)
+                y = wrapped(d.c.pick(INTEGER_UNARY), y)
             case _:
                 keep = d.tensor(dims[-1:], "f32", stem="k")
                 y = _kept(keep, y)
@@ -240,7 +240,7 @@ INTEGER_UNARY = (
 )
 
 
-def _wrapped(function: Function, *operands: Expr) -> Expr:
+def wrapped(function: Function, *operands: Expr) -> Expr:
     """A function of integers, computed by PyTorch's own of 32 bits."""
 
     def compute(env: Env) -> Bounded:

@@ -38,14 +38,14 @@ def measures(d: Draft) -> None:
     for _ in range(1 + d.c.number(2)):
         match d.c.pick(("var", "mean", "prod", "logsumexp", "normalised", "index", "conditions", "over")):
             case "var":
-                d.result(_spread(d, x, axes), "f32")
+                d.result(spread(d, x, axes), "f32")
             case "mean":
                 d.result(_total(d, x, axes, "mean"), "f32")
             case "prod":
                 factors = unary(x, Function("clamp({}, 0.9, 1.1)", "x.clamp(0.9, 1.1)"))
-                d.result(_product(factors, axes[-1]), "f32")
+                d.result(product_over(factors, axes[-1]), "f32")
             case "logsumexp":
-                d.result(_log_sum(d, x, axes), "f32")
+                d.result(log_sum(d, x, axes), "f32")
             case "normalised":
                 results(d, chain(d, _normalised(d, x, axes), 1))
             case "index":
@@ -195,8 +195,9 @@ def _root_of_one_more(x: Any) -> Any:
     return (x + 1).sqrt()
 
 
-def _spread(d: Draft, y: Expr, axes: Sequence[int]) -> Expr:
-    correction = d.c.pick((1, 0))
+def spread(d: Draft, y: Expr, axes: Sequence[int], correction: int | None = None) -> Expr:
+    """Return a variance, by default with a drawn correction."""
+    correction = d.c.pick((1, 0)) if correction is None else correction
 
     def compute(env: Env) -> Bounded:
         x = env.passed(y.value(env), y.dtype)
@@ -212,7 +213,7 @@ def _spread(d: Draft, y: Expr, axes: Sequence[int]) -> Expr:
     return _reduction(y, axes, f"var({y.text}, correction={correction}", compute)
 
 
-def _product(y: Expr, axis: int) -> Expr:
+def product_over(y: Expr, axis: int) -> Expr:
     def compute(env: Env) -> Bounded:
         x = env.passed(y.value(env), y.dtype)
         found = ref.scan(x, axis, product=True, reverse=False, exclusive=False)
@@ -222,7 +223,7 @@ def _product(y: Expr, axis: int) -> Expr:
     return _reduction(y, (axis,), f"prod({y.text}", compute)
 
 
-def _log_sum(d: Draft, y: Expr, axes: Sequence[int]) -> Expr:
+def log_sum(d: Draft, y: Expr, axes: Sequence[int]) -> Expr:
     def compute(env: Env) -> Bounded:
         x = env.passed(y.value(env), y.dtype)
         value = torch.logsumexp(x.value, tuple(axes))

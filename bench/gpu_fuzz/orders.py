@@ -19,7 +19,7 @@ def orders(d: Draft) -> None:
     rank = 2 + d.c.number(4)
     long = {d.c.number(rank), d.c.number(rank)}
     dims: Dims = tuple(d.dim(f"D{i}", LONG) if i in long else d.dim(f"D{i}", FEW) for i in range(rank))
-    order = _order(d, rank)
+    order = draw_order(d, rank)
     y = _permuted(d, dims, order, d.c.pick(FLOATS))
     for _ in range(1 + d.c.number(4)):
         match d.c.pick(("operand", "operand", "chain", "softmax", "norm", "kept", "scan")):
@@ -42,10 +42,10 @@ def orders(d: Draft) -> None:
         d.result(reduced(d, y), "f32")
         return
     back = tuple(order.index(axis) for axis in range(rank))
-    results(d, permute(y, d.c.pick((back, back, _order(d, rank), tuple(range(rank))))))
+    results(d, permute(y, d.c.pick((back, back, draw_order(d, rank), tuple(range(rank))))))
 
 
-def _order(d: Draft, rank: int) -> tuple[int, ...]:
+def draw_order(d: Draft, rank: int) -> tuple[int, ...]:
     """Draw an order of axes."""
     left = list(range(rank))
     return tuple(left.pop(d.c.number(len(left))) for _ in range(rank))
@@ -74,7 +74,7 @@ def _operand(d: Draft, dims: Dims, order: tuple[int, ...]) -> Expr:
         case "own":
             return _permuted(d, dims, tuple(range(rank)), d.c.pick(DTYPES))
         case "other":
-            return _permuted(d, dims, _order(d, rank), d.c.pick(DTYPES))
+            return _permuted(d, dims, draw_order(d, rank), d.c.pick(DTYPES))
         case "ones":
             ones = tuple(d.c.pick((e, e, 1)) for e in dims)
             return _permuted(d, ones, order, d.c.pick(DTYPES))

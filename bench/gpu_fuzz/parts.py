@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.gpu_fuzz import reference as ref
@@ -71,15 +71,15 @@ def moved(d: Draft, y: Expr) -> Expr:
             written[axis] = f"{start}:{stop}" + f":{step}" * (step > 1)
             index = (*[slice(None)] * axis, slice(start, stop, step))
             count = len(range(start, stop, step))
-            text = f"{_primary(y)}[{', '.join(written)}]"
-            return _like(y, text, _with(y.dims, axis, count), lambda t: t[index])
+            text = f"{primary(y)}[{', '.join(written)}]"
+            return like(y, text, with_extent(y.dims, axis, count), lambda t: t[index])
         case "flip":
             axes = tuple(sorted({d.c.number(len(y.dims)), axis}))
-            return _like(y, f"flip({y.text}, axis={_listed(axes)})", y.dims, lambda t: t.flip(axes))
+            return like(y, f"flip({y.text}, axis={listed(axes)})", y.dims, lambda t: t.flip(axes))
         case "roll":
             shift = d.c.number(2 * extent + 1) - extent
             text = f"roll({y.text}, {shift}, axis={axis})"
-            return _like(y, text, y.dims, lambda t: t.roll(shift, axis))
+            return like(y, text, y.dims, lambda t: t.roll(shift, axis))
         case "pad":
             return _padded(d, y, axis, extent)
         case "concat":
@@ -88,9 +88,9 @@ def moved(d: Draft, y: Expr) -> Expr:
             diagonal, lower = d.c.number(7) - 3, d.c.chance(1, 2)
             function = torch.tril if lower else torch.triu
             text = f"{'tril' if lower else 'triu'}({y.text}, {diagonal})"
-            return _like(y, text, y.dims, lambda t: function(t, diagonal))
+            return like(y, text, y.dims, lambda t: function(t, diagonal))
         case _:
-            return _like(y, f"{_primary(y)}[::-1]", y.dims, lambda t: t.flip(0))
+            return like(y, f"{primary(y)}[::-1]", y.dims, lambda t: t.flip(0))
 
 
 def _is_open(d: Draft, dim: Dim) -> bool:
@@ -103,28 +103,35 @@ def _moved_by_name(d: Draft, y: Expr, axis: int) -> Expr:
     dim, before, behind = y.dims[axis], (slice(None),) * axis, [":"] * (len(y.dims) - 1 - axis)
 
     def part(bounds: str) -> str:
-        return f"{_primary(y)}[{', '.join([*[':'] * axis, bounds, *behind])}]"
+        return f"{primary(y)}[{', '.join([*[':'] * axis, bounds, *behind])}]"
 
     match d.c.pick(("tail", "head", "inner", "turned", "twice", "flip")):
         case "tail":
-            return _like(
-                y, part("1:"), _with(y.dims, axis, subtract(dim, 1)), lambda t: t[(*before, slice(1, None))]
+            return like(
+                y,
+                part("1:"),
+                with_extent(y.dims, axis, subtract(dim, 1)),
+                lambda t: t[(*before, slice(1, None))],
             )
         case "head":
             text = part(f": {dim} - 1")
-            return _like(y, text, _with(y.dims, axis, subtract(dim, 1)), lambda t: t[(*before, slice(-1))])
+            return like(
+                y, text, with_extent(y.dims, axis, subtract(dim, 1)), lambda t: t[(*before, slice(-1))]
+            )
         case "inner":
             text = part(f"2 : {dim} - 1")
-            return _like(y, text, _with(y.dims, axis, subtract(dim, 3)), lambda t: t[(*before, slice(2, -1))])
+            return like(
+                y, text, with_extent(y.dims, axis, subtract(dim, 3)), lambda t: t[(*before, slice(2, -1))]
+            )
         case "turned":
             text = f"concat({part('1:')}, {part(':1')}, axis={axis})"
-            return _like(y, text, y.dims, lambda t: t.roll(-1, axis))
+            return like(y, text, y.dims, lambda t: t.roll(-1, axis))
         case "twice":
             text = f"concat({y.text}, {y.text}, axis={axis})"
-            dims = _with(y.dims, axis, multiply((2, dim)))
-            return _like(y, text, dims, lambda t: torch.cat((t, t), axis))
+            dims = with_extent(y.dims, axis, multiply((2, dim)))
+            return like(y, text, dims, lambda t: torch.cat((t, t), axis))
         case _:
-            return _like(y, part("::-1"), y.dims, lambda t: t.flip(axis))
+            return like(y, part("::-1"), y.dims, lambda t: t.flip(axis))
 
 
 def _padded(d: Draft, y: Expr, axis: int, extent: int) -> Expr:
@@ -133,7 +140,7 @@ def _padded(d: Draft, y: Expr, axis: int, extent: int) -> Expr:
     low, high = d.c.number(min(most, 4) + 1), d.c.number(min(most, 4) + 1)
     behind = (0,) * (len(y.dims) - 1 - axis)
     given = f"mode={mode}" if mode != "constant" else "value=2"
-    text = f"pad({y.text}, {_listed((low, *behind))}, {_listed((high, *behind))}, {given})"
+    text = f"pad({y.text}, {listed((low, *behind))}, {listed((high, *behind))}, {given})"
     source = [_source(mode, i, extent) for i in range(-low, extent + high)]
 
     def compute(t: Any, value: float) -> Any:
@@ -147,7 +154,7 @@ def _padded(d: Draft, y: Expr, axis: int, extent: int) -> Expr:
         value, error = y.value(env)
         return Bounded(compute(value, 2.0), compute(error, 0.0))
 
-    return Expr(text, y.dtype, _with(y.dims, axis, low + extent + high), both)
+    return Expr(text, y.dtype, with_extent(y.dims, axis, low + extent + high), both)
 
 
 def _source(mode: str, index: int, extent: int) -> int | None:
@@ -167,7 +174,7 @@ def _source(mode: str, index: int, extent: int) -> int | None:
 
 def _concatenated(d: Draft, y: Expr, axis: int, extent: int) -> Expr:
     others = [
-        y if d.c.chance(1, 3) else d.tensor(_with(y.dims, axis, d.c.pick(SIZES)), y.dtype, stem="c")
+        y if d.c.chance(1, 3) else d.tensor(with_extent(y.dims, axis, d.c.pick(SIZES)), y.dtype, stem="c")
         for _ in range(1 + d.c.number(2))
     ]
     items = [y, *others]
@@ -181,20 +188,24 @@ def _concatenated(d: Draft, y: Expr, axis: int, extent: int) -> Expr:
         found = [i.value(env) for i in items]
         return Bounded(*(torch.cat([f[k] for f in found], axis) for k in (0, 1)))
 
-    return Expr(text, y.dtype, _with(y.dims, axis, whole), compute)
+    return Expr(text, y.dtype, with_extent(y.dims, axis, whole), compute)
 
 
-def _like(y: Expr, text: str, dims: Dims, move: Callable[[Any], Any]) -> Expr:
+def like(y: Expr, text: str, dims: Dims, move: Callable[[Any], Any]) -> Expr:
+    """Return a value whose elements, and their errors, are moved ones of another."""
     return Expr(text, y.dtype, dims, lambda env: Bounded(*(move(t) for t in y.value(env))))
 
 
-def _with(dims: Dims, axis: int, extent: Dim) -> Dims:
+def with_extent(dims: Dims, axis: int, extent: Dim) -> Dims:
+    """Replace the extent of an axis."""
     return (*dims[:axis], extent, *dims[axis + 1 :])
 
 
-def _listed(values: tuple[int, ...]) -> str:
+def listed(values: Sequence[int]) -> str:
+    """Write one number, or several in brackets."""
     return str(values[0]) if len(values) == 1 else f"({', '.join(map(str, values))})"
 
 
-def _primary(y: Expr) -> str:
+def primary(y: Expr) -> str:
+    """Write a value so that an index can follow."""
     return y.text if re.fullmatch(r"\w+", y.text) else f"({y.text})"

@@ -16,6 +16,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 torch: Any = importlib.import_module("torch")
 Tensor = Any
 
@@ -267,3 +269,23 @@ def scan(x: Bounded, axis: int, *, product: bool, reverse: bool, exclusive: bool
         found = torch.cat((none + 1 if product else none, found.narrow(axis, 0, count - 1)), axis)
         bound = torch.cat((none, bound.narrow(axis, 0, count - 1)), axis)
     return Bounded(*(t.flip(axis) if reverse else t for t in (found, bound)))
+
+
+def uniform(shape: Sequence[int], seed: int, stream: int) -> Tensor:
+    """Uniform numbers by Philox4x32-10, as docs/language.md says of `random`."""
+    count = math.prod(shape)
+    blocks = np.arange(-(-count // 4), dtype=np.uint64)
+    low = np.uint64(0xFFFFFFFF)
+    words = [blocks & low, blocks >> np.uint64(32), blocks * 0 + np.uint64(stream), blocks * 0]
+    keys = [seed & 0xFFFFFFFF, 0]
+    for _ in range(10):
+        first, second = np.uint64(0xD2511F53) * words[0], np.uint64(0xCD9E8D57) * words[2]
+        words = [
+            second >> np.uint64(32) ^ words[1] ^ np.uint64(keys[0]),
+            second & low,
+            first >> np.uint64(32) ^ words[3] ^ np.uint64(keys[1]),
+            first & low,
+        ]
+        keys = [(key + step) & 0xFFFFFFFF for key, step in zip(keys, (0x9E3779B9, 0xBB67AE85), strict=True)]
+    numbers = np.stack(words, -1).reshape(-1)[:count] >> np.uint64(8)
+    return torch.from_numpy(numbers.astype(np.float64) * 2.0**-24).reshape(tuple(shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from mucc.cli import options
@@ -12,6 +13,7 @@ from mucc.compiler import files
 from mucc.compiler.source import STDIN, decode
 from mucc.diagnostics.core import DiagnosticError, ExitStatus, Source
 from mucc.diagnostics.usage import usage_error
+from mucc.files.json_text import json_text
 
 DESCRIPTION = """\
 Rewrite .mcu files in the one canonical layout, in place. With - for the file, stdin goes to stdout.
@@ -25,26 +27,35 @@ class Arguments:
     files: list[str] = options.programs("a .mcu file, or - for stdin to stdout")
     check: bool = flag(help="name the files that would change; write nothing")
     diff: bool = flag(help="show what would change; write nothing")
+    json: bool = options.json("print which files are in that layout as JSON, with --check")
     diagnostics: str = options.diagnostics()
     verbose: bool = options.verbose()
 
 
-@command(Arguments, DESCRIPTION, usage="FILE... [--check] [--diff]")
+@command(Arguments, DESCRIPTION, usage="FILE... [--check [--json]] [--diff]")
 def main(args: Arguments, reporter: Reporter) -> int:
     """Format every file; files with syntax errors stay unchanged."""
     if not args.files:
         raise usage_error("no input file", "give the names of .mcu files, or - for stdin")
+    if args.json and (not args.check or args.diff):
+        raise usage_error("--json goes with --check alone", "`mucc fmt --check --json FILE...`")
     changed = False
+    rows: list[dict[str, object]] = []
     for path in args.files:
+        is_changed = None
         try:
-            changed |= _one(path, args, reporter)
+            is_changed = _one(path, args, reporter)
         except DiagnosticError as error:
             reporter.add(error.diagnostics)
+        changed |= is_changed or False
+        rows.append({"file": path, "formatted": None if is_changed is None else not is_changed})
+    if args.json:
+        sys.stdout.write(json_text(rows))
     return ExitStatus.PROGRAM if changed and (args.check or args.diff) else ExitStatus.GOOD
 
 
-def _one(path: str, args: Arguments, reporter: Reporter) -> bool:
-    """Format one file; returns whether the text changed."""
+def _one(path: str, args: Arguments, reporter: Reporter) -> bool | None:
+    """Format one file; returns whether the text changed, None where it has syntax errors."""
     from mucc.frontend import format
 
     data = files.read_bytes(path)
@@ -54,7 +65,7 @@ def _one(path: str, args: Arguments, reporter: Reporter) -> bool:
         text = format(source) if data.strip() else ""
     except DiagnosticError as error:
         reporter.add(error.diagnostics, source)
-        return False
+        return None
     new = text.encode()
     changed = new != data
     if args.diff and changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -52,9 +53,7 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        starts.extend(i + 1 for i, c in enumerate(self.text) if c == "\n")
-        return starts
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
 
     def line_col(self, offset: int) -> tuple[int, int]:
         """Convert a character offset to a line and a column, from 1."""
@@ -163,17 +162,23 @@ class DiagnosticSink:
 
     source: Source | None = None
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    _emitted: set[Diagnostic] = field(default_factory=set[Diagnostic], repr=False, compare=False)
+    """All that were ever added, some of which were taken back."""
+    _failed: bool = field(default=False, repr=False, compare=False)
+    """Whether an error was ever added."""
 
     def emit(self, diagnostic: Diagnostic) -> None:
         """Add one diagnostic; an equal one is not added twice.
 
         Raises `DiagnosticError` with all of them, and MU0015, once there are too many.
         """
-        if diagnostic in self.diagnostics:
+        if diagnostic in self._emitted and diagnostic in self.diagnostics:
             return
-        if len(self.diagnostics) >= MOST and self.has_errors:
+        self._failed |= diagnostic.severity is Severity.ERROR
+        if len(self.diagnostics) >= MOST and self._failed and self.has_errors:
             message = f"more than {MOST} problems: the rest is left out"
             raise DiagnosticError((*self.diagnostics, Diagnostic("MU0015", message, severity=Severity.NOTE)))
+        self._emitted.add(diagnostic)
         self.diagnostics.append(diagnostic)
 
     @property

@@ -5,6 +5,10 @@ from __future__ import annotations
 from mucc.diagnostics.codes import CODES
 from mucc.diagnostics.core import ExitStatus, did_you_mean
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mucc.diagnostics.json_form import CodeJson
+
 AREAS = {
     "MU0": "Syntax",
     "MU1": "Names, types and shapes",
@@ -38,6 +42,14 @@ def explain(code: str) -> str | None:
     if (info := CODES.get(code)) is None:
         return None
     return f"{code}: {info.title}\n\n{info.explanation}"
+
+
+def as_json(code: str) -> CodeJson | None:
+    """Explain a code as JSON values; None for an unknown code."""
+    code = normalise(code)
+    if (info := CODES.get(code)) is None:
+        return None
+    return {"code": code, "title": info.title, "explanation": info.explanation, "status": int(info.status)}
 
 
 def closest(code: str) -> str | None:

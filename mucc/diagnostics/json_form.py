@@ -46,3 +46,19 @@ class DiagnosticJson(TypedDict):
     notes: NotRequired[list[str]]
     helps: NotRequired[list[str]]
     fixes: NotRequired[list[FixJson]]
+
+
+class CheckJson(TypedDict):
+    """A file that `mucc check --json` has checked, with all its errors and warnings."""
+
+    file: str
+    diagnostics: list[DiagnosticJson]
+
+
+class CodeJson(TypedDict):
+    """A code as `mucc explain --json` explains it: `status` is the exit status of an error of the code."""
+
+    code: str
+    title: str
+    explanation: str
+    status: int

@@ -7,7 +7,10 @@ of code, or, from inside a statement, moved before it.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
 
 from mucc.diagnostics.core import DiagnosticError, DiagnosticSink, Source, Span
 from mucc.frontend import ast
@@ -16,6 +19,8 @@ from mucc.frontend.lexer import Comment
 from mucc.frontend.parser import Parser
 
 INDENT = "    "
+_BESIDE = re.compile(r"[ \t\r,]*")
+"""What may stand between an element and a comment at the end of its line."""
 
 
 def format_source(source: Source) -> str:
@@ -187,9 +192,10 @@ class Formatter:
         self.gap = None
 
     def _comment_behind(self, end: int) -> None:
-        comment = next((c for c in self.comments if c.start >= end), None)
-        if comment and not self.text[end : comment.start].strip(" \t\r,"):
-            self.comments.remove(comment)
+        place = self._place(end)
+        comment = self.comments[place] if place < len(self.comments) else None
+        if comment and _BESIDE.fullmatch(self.text, end, comment.start):
+            del self.comments[place]
             self.lines[-1] += f"  {comment.text}"
             self.last_end = comment.end
 
@@ -202,14 +208,18 @@ class Formatter:
         self.lines += [indent + c.text for c in self._take(span.start, span.end)]
 
     def _has_comments(self, span: Span) -> bool:
-        return any(span.start <= c.start < span.end for c in self.comments)
+        return self._place(span.start) < self._place(span.end)
 
     def _take(self, start: int, end: int) -> list[Comment]:
         """Remove and return the comments that begin from `start` up to `end`."""
-        taken = [c for c in self.comments if start <= c.start < end]
-        if taken:
-            self.comments = [c for c in self.comments if not start <= c.start < end]
+        own = slice(self._place(start), self._place(end))
+        taken = self.comments[own]
+        del self.comments[own]
         return taken
+
+    def _place(self, start: int) -> int:
+        """Return the place in `comments` of the first one that begins at an offset or behind it."""
+        return bisect_left(self.comments, start, key=attrgetter("start"))
 
 
 def _statement_lines(statement: ast.Statement) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import Float32Type, ModuleOp, i1
@@ -118,9 +118,10 @@ def _lower(program: ast.Program, context: Context, known: Sequence[Checked | Non
     return Lowered(ops, lower_schedules(context, program), checked, inliner.inlined)
 
 
-def _workspace_clash(name: str, others: Iterable[str]) -> bool:
+def _workspace_clash(name: str, others: Container[str]) -> bool:
     """Whether the name of one kernel equals that of another kernel's workspace function."""
-    return any(f"{a}_workspace" == b for other in others for a, b in ((name, other), (other, name)))
+    kernel = name.removesuffix("_workspace")
+    return f"{name}_workspace" in others or (kernel != name and kernel in others)
 
 
 def _symbol_clash(context: Context, kernel: ast.Kernel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from mucc.diagnostics.core import Applicability, Diagnostic, DiagnosticSink, Fix, Source, Span
@@ -19,18 +20,18 @@ MAX_ERRORS = 100
 """The most syntax errors reported in a run; a file with more is probably not a program."""
 
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n\f\v\ufeff]+)"
-    r"|(?P<comment>//[^\n]*)"
-    r"|(?P<block>/\*.*?\*/)"
+    r"(?P<space>(?:[ \t\r\n\f\v\ufeff]++|//[^\n]*+)++)"
+    r"|(?P<block>/\*.*?(?:\*/|\Z))"
     r"|(?P<hash>#[^\n]*)"
     r"|(?P<doc>\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z))"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
-    r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
+    r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*+)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<punct>" + "|".join(re.escape(p) for p in PUNCTUATION) + r")"
     r"|(?P<bad>;+|&+|\|+|.[^\s\x00-\x7f]*)",
     re.DOTALL,
 )
+_COMMENT = re.compile(r"//[^\n]*")
 _NUMBER = re.compile(
     r"(?P<int>[0-9]+)|(?P<shape>[0-9]+(?:x[0-9]+)+)|(?P<float>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 )
@@ -118,8 +119,8 @@ class Comment(NamedTuple):
     end: int
 
 
-def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment]]:
-    """Split `source` into tokens, the last of kind "eof", and comments.
+def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Span]]:
+    """Split `source` into tokens, the last of kind "eof", and places between them that have comments.
 
         name    = ( letter | "_" ) { letter | digit | "_" } ;   (* not a reserved word *)
         integer = digit { digit } ;
@@ -132,15 +133,16 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
     within it, else zero.
     """
     tokens: list[Token] = []
-    comments: list[Comment] = []
+    places: list[Span] = []
     text = source.text
     for match in _TOKEN.finditer(text):
-        kind, word, start, end = match.lastgroup, match.group(), match.start(), match.end()
+        kind, (start, end) = match.lastgroup, match.span()
         if kind == "space":
+            if text.find("//", start, end) >= 0:
+                places.append(Span(start, end))
             continue
-        if kind == "comment":
-            comments.append(Comment(word.rstrip(), start, end))
-        elif kind == "name":
+        word = match.group()
+        if kind == "name":
             tokens.append(Token(word if word in KEYWORDS else "name", word, start, end))
         elif kind == "punct":
             tokens.append(Token(word, word, start, end))
@@ -155,7 +157,13 @@ def lex(source: Source, sink: DiagnosticSink) -> tuple[list[Token], list[Comment
             if read := _READ_AS.get(word):
                 tokens.append(Token(read, word, start, end))
     tokens.append(Token("eof", "", len(text), len(text)))
-    return tokens, comments
+    return tokens, places
+
+
+def comments_in(text: str, places: Iterable[Span]) -> list[Comment]:
+    """Return the comments at the places that `lex` found."""
+    found = (m for place in places for m in _COMMENT.finditer(text, place.start, place.end))
+    return [Comment(m.group().rstrip(), *m.span()) for m in found]
 
 
 def _number(word: str, start: int, source: Source, sink: DiagnosticSink) -> Token:
@@ -210,6 +218,8 @@ def _string(word: str, start: int, source: Source, sink: DiagnosticSink) -> Toke
 
 
 def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) -> None:
+    if not _has_room(sink):
+        return
     if word[0] == "#" and (match := _DIRECTIVE.match(word)):
         word = match.group()
     elif word[0] in "#/":  # with the comment behind it
@@ -232,8 +242,13 @@ def _bad_character(word: str, start: int, source: Source, sink: DiagnosticSink) 
 
 
 def _report(sink: DiagnosticSink, diagnostic: Diagnostic) -> None:
-    if len(sink.diagnostics) < MAX_ERRORS:
+    if _has_room(sink):
         sink.emit(diagnostic)
+
+
+def _has_room(sink: DiagnosticSink) -> bool:
+    """Whether fewer errors than `MAX_ERRORS` were reported."""
+    return len(sink.diagnostics) < MAX_ERRORS
 
 
 def _short(word: str) -> str:

@@ -19,7 +19,7 @@ _PROMISES = ("==", "<=", ">=", "<", ">")
 LOOPS = ("for", "while", "if")
 """Words that statements with blocks begin with in other languages."""
 _ENDS = ("name", "}", "eof", *KEYWORDS)  # kinds of tokens that may follow a statement
-_DIVISION = re.compile(r"[ \t]*(?P<comment>//[ \t]*(?P<divisor>[0-9][0-9.]*))[ \t\r]*")
+_DIVISION = re.compile(r"[ \t]*(?P<comment>//[ \t]*(?P<divisor>[0-9][0-9.]*))[ \t\r]*(?:\n|\Z)")
 _LOOSE_SHAPE = re.compile(r"[0-9]+(?:\s*x\s*[0-9]+)+(?![\w.])")
 
 
@@ -340,10 +340,8 @@ class Parser(ExpressionParser):
 
     def _warn_of_division(self) -> None:
         """Warn of a comment such as `// 2` behind an expression, which elsewhere divides."""
-        end = self.tokens[self.position - 1].end
-        line = self.source.text[end:].partition("\n")[0]
-        if match := _DIVISION.fullmatch(line):
-            span = Span(end + match.start("comment"), end + match.end("comment"))
+        if match := _DIVISION.match(self.source.text, self.tokens[self.position - 1].end):
+            span = Span(*match.span("comment"))
             self.warn(
                 "MU0017",
                 "this is a comment, which divides nothing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from mucc.diagnostics.core import (
     Applicability,
@@ -15,7 +16,7 @@ from mucc.diagnostics.core import (
     near_spelling,
 )
 from mucc.frontend.ast import Ident
-from mucc.frontend.lexer import KEYWORDS, MAX_ERRORS, Token, lex
+from mucc.frontend.lexer import KEYWORDS, MAX_ERRORS, Comment, Token, comments_in, lex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,13 +39,18 @@ class Stream:
     def __init__(self, source: Source, sink: DiagnosticSink):
         self.source = source
         self.sink = sink
-        self.tokens, self.comments = lex(source, sink)
+        self.tokens, self._with_comments = lex(source, sink)
         self.position = 0
         self._reported_at = -1
         self._begun = 0
         self._unread = self._unread_characters()
         self._misnamed: set[str] = set()
         """Reserved words that were reported as names."""
+
+    @cached_property
+    def comments(self) -> list[Comment]:
+        """All comments of the source."""
+        return comments_in(self.source.text, self._with_comments)
 
     @property
     def findings(self) -> list[Diagnostic]:

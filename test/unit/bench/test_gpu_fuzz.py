@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,14 @@ from trials import trial  # noqa: E402
 
 from bench.gpu_fuzz.__main__ import Run, options, summary  # noqa: E402
 from bench.gpu_fuzz.choices import Choices  # noqa: E402
-from bench.gpu_fuzz.drafts import Env, Expr  # noqa: E402
+from bench.gpu_fuzz.drafts import Env, Expr, Param  # noqa: E402
 from bench.gpu_fuzz.forms import FORMS  # noqa: E402
 from bench.gpu_fuzz.inputs import draw, draw_dims, place  # noqa: E402
 from bench.gpu_fuzz.judge import judge  # noqa: E402
 from bench.gpu_fuzz.pointwise import FUNCTIONS, unary  # noqa: E402
 from bench.gpu_fuzz.programs import generate  # noqa: E402
 from bench.gpu_fuzz.reducing import reduce  # noqa: E402
-from bench.gpu_fuzz.reference import Bounded, apply, exact, product, rounded, unknown  # noqa: E402
+from bench.gpu_fuzz.reference import Bounded, apply, exact, product, rounded, uniform, unknown  # noqa: E402
 from bench.gpu_fuzz.reference import reduce as reduce_bounded  # noqa: E402
 from bench.gpu_fuzz.trying import Outcome, attempt  # noqa: E402
 from bench.gpu_fuzz.workers import Task, Worker  # noqa: E402
@@ -54,6 +55,38 @@ def test_permuted_operands_of_several_dtypes_agree_with_the_reference() -> None:
     for program in some:
         outcome = attempt(Choices(given=program.choices), "interpret", 1)
         assert outcome.kind in ("good", "refused"), f"{outcome.kind} {outcome.detail}\n{outcome.text}"
+
+
+def test_mixtures_agree_with_the_reference() -> None:
+    drawn = [c for n in range(1000) if generate(c := Choices(f"mixtures:{n}")).form == "mixtures"]
+    for choices in drawn[:SHARE]:
+        outcome = attempt(Choices(given=choices.made), "interpret", 1)
+        assert not outcome.is_finding, f"{outcome.kind} {outcome.detail} {outcome.dims}\n{outcome.text}"
+
+
+def test_mixtures_have_operations_along_any_axes_of_shared_values() -> None:
+    drawn = (generate(Choices(f"all:{n}")) for n in range(1500))
+    texts = [p.text for p in drawn if p.form == "mixtures"]
+    for part in (
+        "argsort(",
+        "take_along(",
+        "dropout(",
+        "floor_divide(",
+        "prod(",
+        "::-",
+        "None",
+        "stage ",
+        " @ ",
+    ):
+        assert any(part in text for text in texts), part
+
+
+def test_random_numbers_of_the_reference_are_those_of_philox() -> None:
+    seed, stream, shape = 12345, 7, (3, 5)
+    numbers = f"random((3, 5), {seed}, stream={stream})"
+    text = f"kernel f(x: f32[]) -> f32[3, 5] {{\n    return {numbers} + 0 * x\n}}\n"
+    (found,) = compile_text(Source("f.mcu", text)).interpret("f", [torch.zeros(())])
+    assert torch.equal(torch.as_tensor(found).double(), uniform(shape, seed, stream))
 
 
 def test_choices_make_a_program_again() -> None:
@@ -183,6 +216,26 @@ def test_tensors_lie_where_the_signature_allows() -> None:
         assert held.stride(1) == 1 and held.stride(0) % 8 == 0 and held.storage_offset() % 8 == 0
         seen.add((held.stride(0), held.storage_offset()))
     assert len(seen) > 4
+
+
+def test_rows_may_share_elements_where_the_signature_allows() -> None:
+    rng = random.Random(1)
+    arg = Arg("x", "input", "bf16", ("M", "K"), (None, 1), 16)
+    values = torch.arange(140, dtype=torch.bfloat16).reshape(7, 20)
+    placed = [place(values, arg, rng) for _ in range(60)]
+    shared = [held for held in placed if not torch.equal(held, values)]
+    assert 0 < len(shared) < 20
+    assert all(h.stride() == (8, 1) and torch.equal(h[1:, 0], h[:-1, 8]) for h in shared)
+
+
+def test_an_argument_may_be_another_one_too() -> None:
+    text = "kernel f[M](x: f32[M], y: f32[M], i: s32[M]) -> f32[M] {\n    return x - y * cast(i, f32)\n}\n"
+    info = Manifest.parse(compile_text(Source("f.mcu", text)).manifest).kernels[0]
+    params = (Param("x", "", "f32"), Param("y", "", "f32"), Param("i", "", "s32", "integer"))
+    program = replace(generate(Choices(given=[])), params=params)
+    calls = [draw(program, info, {"M": 5}, random.Random(seed), "cpu")[0] for seed in range(60)]
+    assert 0 < sum(x is y for x, y, _ in calls) < 20
+    assert not any(i is x or i is y for x, y, i in calls)
 
 
 def test_dims_keep_promises() -> None:

@@ -156,7 +156,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]):
         (["docs", "--card", "--grammar"], "MU5001", "not allowed with"),
         (["cache", "cler"], "MU5001", "did you mean 'clear'?"),
         (["run", "k.mcu", "--device", "gpu"], "MU5001", "did you mean 'cuda'?"),
-        (["check", "k.mcu", "--json"], "MU5001", "did you mean '--diagnostics=json'?"),
+        (["docs", "--card", "--json"], "MU5001", "did you mean '--diagnostics=json'?"),
         (["explain", "MU5O10"], "MU5003", "did you mean"),
         (["k.mcu", "--emit=so", "-o", "-"], "MU5001", "cannot go to stdout"),
         (["-", "--emit=so"], "MU5001", "add -o kernel.so"),

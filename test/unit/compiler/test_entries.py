@@ -337,6 +337,24 @@ def test_a_library_says_what_calls_take(tmp_path: Path, capsys: pytest.CaptureFi
     assert "\n  else\n" in shown
 
 
+def test_a_library_is_explained_as_text_and_as_json(
+    linear: Compilation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def manifest(path: Path) -> Manifest:
+        return Manifest.parse(linear.manifest)
+
+    monkeypatch.setattr("mucc.runtime.elf.read_manifest", manifest)
+    assert main(["explain", "k.so"]) == 0
+    text = capsys.readouterr().out
+    assert main(["explain", "k.so", "--json"]) == 0
+    (library,) = json.loads(capsys.readouterr().out)
+    (kernel,) = library["kernels"]
+    guards = [guards_text(e.guards) for e in info_of(linear, "linear").entries]
+    assert library["library"] == "k.so" and [e["calls"] for e in kernel["entries"]] == guards
+    assert [s["kind"] for e in kernel["entries"] for s in e["stages"]] == ["gemm"] * len(guards)
+    assert text.startswith(f"{kernel['signature']}\n  {guards[0]}") and text.count("gemm") == len(guards)
+
+
 def test_a_file_that_is_no_library_is_not_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
