@@ -20,12 +20,12 @@ MAX_ERRORS = 100
 """The most syntax errors reported in a run; a file with more is probably not a program."""
 
 _TOKEN = re.compile(
-    r"(?P<space>(?:[ \t\r\n\f\v\ufeff]++|//[^\n]*+)++)"
+    r"(?P<space>(?:[ \t\r\n\f\v\ufeff]+|//[^\n]*){1,4096})"
     r"|(?P<block>/\*.*?(?:\*/|\Z))"
     r"|(?P<hash>#[^\n]*)"
     r"|(?P<doc>\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z))"
     r"|(?P<string>\"[^\"\n]*\"|'[^'\n]*')"
-    r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*+)"
+    r"|(?P<number>[0-9](?:[A-Za-z0-9_]|(?<=[0-9])\.(?=[0-9])|(?<=[0-9.][eE])[+-](?=[0-9]))*)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<punct>" + "|".join(re.escape(p) for p in PUNCTUATION) + r")"
     r"|(?P<bad>;+|&+|\|+|.[^\s\x00-\x7f]*)",
