@@ -28,8 +28,8 @@ CHECKS = ("-O1", *CHECKED) if os.environ.get("MUCC_HOST_CHECKS") else ()
 """Flags of all libraries where the environment asks for checks of memory and races, and for other orders of
 threads: ten times as slow."""
 
-GUARD = 64
-"""Elements before and behind each tensor, which nothing may write."""
+GUARD, MOST_GUARD = 64, 1 << 16
+"""Elements before and behind each tensor, which nothing may write: as many as it has, but no less and no more."""
 
 
 class Program(HostProgram):
@@ -140,8 +140,9 @@ class Place:
         strides = _strides(arg.layout, shape, unit, rng)
         real = [s if e > 1 else 0 for s, e in zip(strides, shape, strict=True)]
         held = sum((e - 1) * s for e, s in zip(shape, real, strict=True)) + 1
-        memory = np.full(held + 2 * GUARD + 32, -1, np.int64).astype(_BITS[item])
-        begin = GUARD + -(memory.ctypes.data // item + GUARD) % max(1, 16 // item)
+        guard = max(GUARD, min(held // 16 * 16, MOST_GUARD))
+        memory = np.full(held + 2 * guard + 32, -1, np.int64).astype(_BITS[item])
+        begin = guard + -(memory.ctypes.data // item + guard) % max(1, 16 // item)
         begin += unit * int(rng.integers(0, 2)) % 16
         bits = as_strided(memory[begin:], shape, [s * item for s in real])
         return Place(memory, bits, strides, begin)

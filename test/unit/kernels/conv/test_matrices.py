@@ -32,6 +32,9 @@ kernel groups(x: bf16[2, 128, 7, 16], w: bf16[72, 64, 1, 1]) -> f32[2, 72, 7, 16
 kernel last(x: bf16[2, 64, 9, 8], w: bf16[64, 64, 1, 1], b: bf16[64]) -> bf16[2, 9, 8, 64] {
   return permute(conv(x, w), (0, 2, 3, 1)) + b
 }
+kernel padded(x: bf16[3, 64, 17, 8], w: bf16[64, 64, 1, 1], b: bf16[64]) -> bf16[3, 17, 8, 64] {
+  return permute(conv(x, w), (0, 2, 3, 1)) * b
+}
 kernel line(x: f16[5, 8, 200], w: f16[16, 8, 1]) -> f16[5, 16, 200] {
   return conv(x, w)
 }

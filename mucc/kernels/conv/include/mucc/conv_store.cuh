@@ -17,6 +17,16 @@ struct WholeSums {
   }
 };
 
+// Whether all positions of a tile are there. Those that are not are the last ones of the tile, or, where an element of the batch is
+// padded to 64 rows, of any 64.
+template <int kRows>
+MUCC_DEVICE bool are_there(Row const* rows) {
+  bool all = true;
+#pragma unroll
+  for (int i = (kRows - 1) % 64; i < kRows; i += 64) all = all && rows[i].batch >= 0;
+  return all;
+}
+
 // Computes and stores the results of a tile, V neighbours at a time; where several blocks have parts of the sums each of them
 // stores an equal share.
 template <int V, class Of, class Work, class Sums>
@@ -50,7 +60,7 @@ MUCC_DEVICE void store_tile(Work const& work, Problem<typename Work::Element> co
       auto place = [&](int i) { return position<Work>(axes, rows[i], channel); };
       auto value = [&](int i) { return sums_of(i, first); };
       auto from = [&](int i) { return place_of_sums(i, first); };
-      if (rows[kLines - 1].batch >= 0) {  // all positions are there if the last one is
+      if (are_there<kLines>(rows)) {
         store_lines<V, kLines, kRows * kShares, true>(work, line, kLines, place, value, from);
         continue;
       }
