@@ -29,7 +29,7 @@ CHECKS = ("-O1", *CHECKED) if os.environ.get("MUCC_HOST_CHECKS") else ()
 threads: ten times as slow."""
 
 GUARD, MOST_GUARD = 64, 1 << 16
-"""Elements before and behind each tensor, which nothing may write: as many as it has, but no less and no more."""
+"""Elements before and behind each tensor, which nothing may write: as many as it has, within these."""
 
 
 class Program(HostProgram):

@@ -161,11 +161,11 @@ kernel then_read[M](x: f32[M, 64], w: f32[96, 64]) -> (q: f32[M, 32], k: f32[M],
   k = t[:, 32:64]
   return t[:, :32], amax(k, axis=1), k @ t[:, 64:].T
 }
-kernel heads[T](x: bf16[T, 32], w: bf16[144, 32], b: bf16[144])
+kernel heads[T](x: bf16[T, 32], w: bf16[144, 32], b: bf16[144], u: bf16[144, 32])
     -> (q: bf16[T, 4, 16], kv: bf16[T, 2, 2, 16], y: bf16[T, 3, 3, 16]) {
   t = x @ w.T + b
   kv = 2 * t[:, 80:]
-  return reshape(t[:, :64], (T, 4, 16)), reshape(kv, (T, 2, 2, 16)), reshape(x @ w.T, (T, 3, 3, 16))
+  return reshape(t[:, :64], (T, 4, 16)), reshape(kv, (T, 2, 2, 16)), reshape(x @ u.T, (T, 3, 3, 16))
 }
 kernel last[M](x: bf16[3, M, 64], w: bf16[64, 24]) -> bf16[M, 24] { return x[-1] @ w }
 kernel every(x: bf16[200, 64], w: bf16[24, 64]) -> bf16[100, 24] { return x[1::2] @ w.T }
@@ -189,6 +189,23 @@ def test_products_read_parts_in_place(size: int, tmp_path: Path) -> None:
     products = Program.of_text(PRODUCTS, tmp_path)
     for seed, info in enumerate(products.kernels):
         run(products, info, {n: size if v is None else v for n, v in info.dims.items()}, seed)
+
+
+def test_a_product_of_parts_and_of_the_whole_is_computed_once() -> None:
+    text = """kernel heads[T](x: bf16[T, 32], w: bf16[144, 32], b: bf16[144])
+    -> (q: bf16[T, 4, 16], kv: bf16[T, 2, 2, 16], y: bf16[T, 3, 3, 16]) {
+  t = x @ w.T + b
+  kv = 2 * t[:, 80:]
+  return reshape(t[:, :64], (T, 4, 16)), reshape(kv, (T, 2, 2, 16)), reshape(x @ w.T, (T, 3, 3, 16))
+}"""
+    compilation = compile_text(Source("k.mcu", text))
+    assert kernel_names(text) == ["gemm", "map"]
+    rng = np.random.default_rng(4)
+    given = [rng.integers(-2, 3, shape).astype(float) for shape in ((5, 32), (144, 32), (144,))]
+    for found, wanted in zip(
+        compilation.interpret_lowered("heads", given), compilation.interpret("heads", given), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("size", [8, 16, 40])
