@@ -77,8 +77,11 @@ def reshape(operand: Attribute, dims: Dims) -> TensorType:
 
 
 def permute(operand: Attribute, order: Sequence[int]) -> TensorType:
-    """Permute axes: axis i of the result is axis `order[i]`. Raises TypeRuleError MU1095, MU1028."""
-    value = tensor("permute", operand)
+    """Permute axes: axis i of the result is axis `order[i]`. Raises TypeRuleError MU1095, MU1028.
+
+    Kernels that convert s4 and u4 also read them so; the language permutes what was converted.
+    """
+    value = Shaped.of(operand)
     if len(order) != len(value.dims):
         raise TypeRuleError("MU1095", f"permute needs {len(value.dims)} axes for {value}, got {len(order)}")
     normalise_axes(order, len(value.dims))

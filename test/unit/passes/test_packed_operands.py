@@ -17,6 +17,8 @@ CASES = {
     "sum((p - 1)[:, ::-1] * (2 * q), axis=1)": "8",
     "take_along(2 * p, i, axis=1)": "8, 3",
     "gather(bitwise_and(q, 3), i[:, 0])": "8, 8",
+    "permute(reshape(cast(p, f32), (2, 4, 8)), (2, 0, 1))": "8, 2, 4",
+    "permute(reshape(cast(p, f32), (2, 4, 8)), (1, 0, 2)) * sum(q, axis=0)": "4, 2, 8",
 }
 
 

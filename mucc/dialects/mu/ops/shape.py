@@ -419,6 +419,11 @@ def _repeated(values: Values, options: Options) -> Sequence[Operation]:
     return column, wide, ReshapeOp(wide, (*before, multiply((extent, times)), *behind))
 
 
+def _permuted(values: Values, options: Options) -> PermuteOp:
+    shape_rules.tensor("permute", values[0].type)
+    return PermuteOp(values[0], axes(options, "order") or ())
+
+
 def _first_line(cls: type[Operation]) -> str:
     return first_line(cls).rstrip(".")
 
@@ -429,7 +434,7 @@ FUNCTIONS = (
         "permute",
         (X, Parameter("order", AXES)),
         _first_line(PermuteOp),
-        lambda v, o: PermuteOp(v[0], axes(o, "order") or ()),
+        _permuted,
     ),
     Function(
         "concat",
