@@ -54,14 +54,14 @@ COMPARED = (
     Function("floor_divide({0}, abs({1}) + 0.75)", "torch.floor_divide(x, y.abs() + 0.75)"),
     Function("pow(abs({0}) + 0.5, clamp({1}, -2, 2))", "torch.pow(x.abs() + 0.5, y.clamp(-2, 2))"),
 )
-"""Functions of two values, most of which jump."""
+"""Pointwise functions of two values, most of which are not continuous."""
 
 OF_EXTENTS = (
     Function("({} * 2 / {})", "x * 2 / y"),
     Function("({} - {} / 64)", "x - y / 64"),
     Function("({} / ({} + 1))", "x / (y + 1)"),
 )
-"""Arithmetic with an extent."""
+"""Pointwise functions of a value and of the extent of a dim, which programs may use as a number."""
 
 
 class Mixture:
@@ -73,7 +73,7 @@ class Mixture:
         self.exact: set[int] = set()
 
     def is_exact(self, y: Expr) -> bool:
-        """Whether nothing has rounded a value."""
+        """Whether a value is exact, since no operation before it rounds."""
         return y.dtype == "s32" or id(y) in self.exact
 
     def take(self, y: Expr, of: Expr | None = None) -> None:
@@ -134,7 +134,7 @@ def mixtures(d: Draft) -> None:
 
 
 def _of_integers(m: Mixture, y: Expr) -> None:
-    """Add a value that is computed from an s32."""
+    """Add an operation on a value of s32 to the program."""
     c = m.d.c
     match c.pick(("move", "binary", "unary", "reduce", "float", "scan", "compare")):
         case "binary":
@@ -167,7 +167,7 @@ def _of_integers(m: Mixture, y: Expr) -> None:
 
 
 def _of_floats(m: Mixture, y: Expr) -> None:
-    """Add a value that is computed from a float."""
+    """Add an operation on a value of floats to the program."""
     d, c = m.d, m.d.c
     kind = c.pick(
         (
@@ -214,7 +214,7 @@ def _of_floats(m: Mixture, y: Expr) -> None:
 
 
 def _joined(a: Expr, b: Expr) -> Dims | None:
-    """Return the dims to which two values broadcast; None where they do not."""
+    """Return the dims of two values broadcast against each other; None where they cannot be."""
     short, long = sorted((a.dims, b.dims), key=len)
     short = (*[1] * (len(long) - len(short)), *short)
     found: list[Dim] = []
@@ -226,7 +226,7 @@ def _joined(a: Expr, b: Expr) -> Dims | None:
 
 
 def _join(m: Mixture, y: Expr, functions: Sequence[Function]) -> None:
-    """Add a function of two values that broadcast."""
+    """Add a pointwise function of a value and of another one that broadcasts with it to the program."""
     c = m.d.c
     others = [v for v in m.values if v.dtype != "s32" and _joined(y, v) is not None]
     if not others or (y.dims and c.chance(1, 3)):
@@ -319,7 +319,7 @@ def _in_order(m: Mixture, y: Expr) -> Expr:
 
 
 def _places(m: Mixture, y: Expr, kind: str) -> Expr:
-    """Return where elements of a value that nothing has rounded come from, or what is there."""
+    """Return the argmax, argsort or the like of an exact value, or the elements at these indices."""
     c, axis = m.d.c, m.d.c.number(len(y.dims))
     if kind == "order of":
         places = in_order(m.d, y, axis, None, positions=True)
@@ -394,7 +394,7 @@ def _is_pooled(y: Expr) -> bool:
 
 
 def _move(m: Mixture, y: Expr) -> None:
-    """Add a value with elements of another at other indices."""
+    """Add a view of a value, such as a slice, a reshape or a permutation, to the program."""
     c, d = m.d.c, m.d
     has_number = any(isinstance(e, int) for e in y.dims)
     match c.pick(
@@ -441,7 +441,7 @@ def _move(m: Mixture, y: Expr) -> None:
 
 
 def _concat(m: Mixture, y: Expr) -> None:
-    """Add several values, or one several times, one behind the other along an axis."""
+    """Add a concatenation of several values, or of one that is repeated, to the program."""
     c, axis = m.d.c, m.d.c.number(len(y.dims))
 
     def fits(v: Expr) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 from bench.models import networks
 
 VOCABULARY = 1024
+LAST = "channels_last"
+"""PyTorch's memory format of images whose channels are adjacent."""
 
 
 @dataclass(frozen=True)
@@ -195,22 +197,18 @@ def _images(torch: Any, batch: int, size: int) -> Any:
 
 
 def resnet50(torch: Any) -> Case:
-    return _with_channels_last(torch, Case(_vision("resnet50"), (_images(torch, 64, 224),)))
+    return laid_out(torch, Case(_vision("resnet50"), (_images(torch, 64, 224),)), LAST)
 
 
 def convnext_base(torch: Any) -> Case:
     """Return ConvNeXt-B with three blocks of the stage that has 27."""
     module = _vision("convnext_base")
     module.features[5] = module.features[5][:3]
-    return _with_channels_last(torch, Case(module, (_images(torch, 32, 224),)))
+    return laid_out(torch, Case(module, (_images(torch, 32, 224),)), LAST)
 
 
 def unet(torch: Any) -> Case:
-    return _with_channels_last(torch, Case(networks.unet(torch), (_images(torch, 8, 256),)))
-
-
-def _with_channels_last(torch: Any, case: Case) -> Case:
-    return laid_out(torch, case, "channels_last")
+    return laid_out(torch, Case(networks.unet(torch), (_images(torch, 8, 256),)), LAST)
 
 
 def laid_out(torch: Any, case: Case, layout: str) -> Case:
@@ -235,11 +233,11 @@ def _networks(batch: int = 32) -> Iterator[Model]:
     for name, make in makers.items():
         last = functools.partial(_channels_last_of, make)
         yield Model(f"{name}-{batch}-bf16", last, other="contiguous_format")
-        yield Model(f"{name}-{batch}-tf32", make, dtype="float32", other="channels_last")
+        yield Model(f"{name}-{batch}-tf32", make, dtype="float32", other=LAST)
 
 
 def _channels_last_of(make: Callable[[Any], Case], torch: Any) -> Case:
-    return _with_channels_last(torch, make(torch))
+    return laid_out(torch, make(torch), LAST)
 
 
 MODELS: tuple[Model, ...] = (

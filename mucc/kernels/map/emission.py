@@ -31,10 +31,10 @@ MOST_PIXELS = 96
 
 
 class Tiling(NamedTuple):
-    """The axis of the kernel along which some operands are contiguous, these operands, and their tiles.
+    """How a pointwise kernel reads operands that are contiguous along another axis than its last one.
 
-    With `planes` that axis has so few places that threads keep all of them in registers, without tiles, also
-    those of `results`.
+    It has that axis, the operands, and the tiles in shared memory by which they are turned. With `planes` the
+    axis has so few places that threads keep all of them in registers, without tiles, also those of `results`.
     """
 
     axis: int

@@ -54,7 +54,7 @@ def driver_text(graph: Graph, steps: Sequence[Kernel | Opaque], origin: Origin, 
 
 
 OWN = (pack_s4, pack_u4, folded_norm, unpacked)
-"""Functions of mucc that drivers call."""
+"""Functions of mucc that the Python drivers of imported modules call, by their own names."""
 
 RESERVED = (
     *("self", "kernels", "module", "torch", "operator", "float", "getattr"),

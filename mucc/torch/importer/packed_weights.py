@@ -32,7 +32,7 @@ PACKINGS = {"uint4x2": ((0, 15), pack_u4), "int4x2": ((-8, 7), pack_s4)}
 """What such elements may be, by their dtype, and what packs them two to a byte."""
 
 SMALL = 64
-"""The magnitude of integers that are followed: no sum or difference of two leaves 8 bits."""
+"""The largest magnitude of integer constants that are traced: sums and differences of two fit into 8 bits."""
 
 _ORDERING = (
     *(_aten.view, _aten.reshape, _aten._unsafe_view, _aten.permute, _aten.transpose, _aten.t),
